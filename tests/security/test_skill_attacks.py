@@ -658,7 +658,7 @@ async def test_a_save_that_is_cancelled_leaves_all_or_nothing(tmp_path: Path) ->
             saving.cancel()
             await asyncio.wait({saving})
         await yard.store.flush()
-        versions = {each.version for each in await yard.skills.shelf.history("local", "monthly_total")}
+        versions = {each.version for each in await yard.skills.shelf.table.versions("local", "monthly_total")}
         entries = await yard.store.audit_entries(limit=1_000)
         statuses = {each.status for each in await yard.store.executions(limit=200)}
         sandbox = await yard.sandbox()
@@ -688,7 +688,7 @@ async def test_saves_approvals_and_deletions_at_once_leave_a_shelf_that_can_be_r
 
         done = await asyncio.gather(*(one(number) for number in range(24)), return_exceptions=True)
         await save(yard)
-        versions = [each.version for each in await yard.skills.shelf.history("local", "monthly_total")]
+        versions = [each.version for each in await yard.skills.shelf.table.versions("local", "monthly_total")]
         assert await run(yard, USE) == TOTALS
 
     assert {type(each) for each in done} <= {type(None), UnknownSkill}

@@ -197,7 +197,7 @@ def history(*, name: str, namespace: str | None, config: Path | None, as_json: b
 
     async def work(yard: Yard) -> Any:
         newest = await find_skill(yard, name, namespace)
-        versions = await yard.skills.shelf.history(newest.namespace, newest.name)
+        versions = await yard.skills.shelf.table.versions(newest.namespace, newest.name)
         records = await yard.store.skills.uses()
         return versions, [each for each in records if (each.namespace, each.name) == (newest.namespace, newest.name)]
 

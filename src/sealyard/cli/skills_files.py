@@ -205,7 +205,7 @@ async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, name
     try:
         for each in _in_order(found):
             name = each.name
-            known = [old.version for old in await yard.skills.shelf.history(namespace, each.name)]
+            known = [old.version for old in await yard.skills.shelf.table.versions(namespace, each.name)]
             request = SaveSkill(
                 name=each.name,
                 code=each.code,

@@ -9,6 +9,7 @@ from sealyard.skills.loader import NeedCheck, worst
 from sealyard.skills.record import Judgement, KindRecord, by_kind, combined, effectiveness, is_right, judge
 from sealyard.skills.service import Skills
 from sealyard.store import MigrationRecord, SkillRecord
+from sealyard.store.skills import SkillTotals
 from sealyard.values import Skill, SkillStatus
 from sealyard.versioning import Difficulty
 
@@ -17,26 +18,17 @@ _CANDIDATES = 20
 _HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
 
 
-class SkillFigures(msgspec.Struct, frozen=True, kw_only=True):
+class SkillFigures(SkillTotals, frozen=True, kw_only=True):
     """One skill, all its versions together."""
 
-    namespace: str
-    name: str
-    version: str
     status: SkillStatus
-    uses: int = 0
-    calls: int = 0
-    failures: int = 0
     mean_seconds: float = 0.0
-    principals: int = 0
-    last_used_at: float | None = None
-    translated: int = 0
     effectiveness: float = 0.0
     judgement: Judgement = "kept"
     difficulty: Difficulty | None = None
-    """Of the hardest migration that it needs, as it is predicted; None if it needs none."""
+    """The predicted one of the hardest migration that it needs; None if it needs none."""
     details: tuple[str, ...] = ()
-    """What it needs, what went wrong last, and how its examples stand: in sentences."""
+    """Sentences about the tools it needs, its last error, its migration and its examples."""
 
 
 class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,18 +115,11 @@ def _figures(
     details += [f"its worst need: {worst(checks)}"] if checks else []
     details += [f"its migration, as predicted: {hardest}"] if hardest else []
     details += [skill.note] if skill.note else []
+    totals = {name: getattr(whole, name) for name in SkillTotals.__struct_fields__}
     return SkillFigures(
-        namespace=skill.namespace,
-        name=skill.name,
-        version=skill.version,
+        **totals | {"version": skill.version},
         status=skill.status,
-        uses=whole.uses,
-        calls=whole.calls,
-        failures=whole.failures,
         mean_seconds=whole.seconds / whole.calls if whole.calls else 0.0,
-        principals=whole.principals,
-        last_used_at=whole.last_used_at,
-        translated=whole.translated,
         effectiveness=round(effectiveness(whole, now=now), 3),
         judgement=judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=_REMOVABLE_SECONDS),
         difficulty=hardest,

@@ -6,7 +6,6 @@ The old version stays. What cannot be rewritten, or cannot be proven, is left as
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Literal
 
 import msgspec
 
@@ -17,36 +16,19 @@ from sealyard.skills.service import Skills
 from sealyard.skills.shelf import principal_of
 from sealyard.store import MigrationRecord
 from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
-from sealyard.versioning import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
+from sealyard.versioning import Plan, Untranslatable, adapt_answer, translate_arguments
 from sealyard.versioning.compare import Version, matches
 from sealyard.versioning.migrate import rewrite_beside
 
-Outcome = Literal["migrated", "refused", "failed"]
-"""`refused`: the code cannot be rewritten safely. `failed`: it was, and its examples do not pass, or there is none."""
 
+class MigratedSkill(MigrationRecord, frozen=True, kw_only=True):
+    """The migration of one skill, with its new code."""
 
-class MigratedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one skill."""
-
-    namespace: str
-    name: str
-    from_version: str
-    to_version: str | None = None
-    """None if it was not kept, or in a dry run."""
-    tool: str
-    tool_from: str
-    tool_to: str
-    change: str = ""
-    """What kind of change it is, such as `rename_parameter`; empty if the old definition is not kept."""
-    predicted: Difficulty
-    outcome: Outcome
-    reason: str = ""
     diff: str = ""
     edits: tuple[str, ...] = ()
     """Each in words, with its line."""
     examples: int = 0
-    """How many proved it."""
-    seconds: float = 0.0
+    """Examples that passed with the new code."""
 
 
 class _Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +58,6 @@ async def migrate_skills(
         UnknownTool: There is no such tool, and there never was.
         InvalidRequest: `to_version` is not what the tool is now.
     """
-    # Imported when it is needed: reading code with all its formatting takes a large library.
     view = await skills.tools.view()
     target = await _find_target(skills, view, tool)
     if to_version is not None and not matches(to_version, target.spec.version):
@@ -90,7 +71,8 @@ async def migrate_skills(
         result = await _migrate(skills, skill, need, target, view, renames, is_dry=is_dry, principal=principal)
         result = msgspec.structs.replace(result, seconds=time.perf_counter() - started)
         if not is_dry:
-            await skills.store.skills.record_migration(_record(result))
+            result = msgspec.structs.replace(result, at=time.time())
+            await skills.store.skills.record_migration(result)
             event = "migrated" if result.outcome == "migrated" else "migration_refused"
             skills.observer.skill(event, principal)
         done.append(result)
@@ -204,7 +186,6 @@ def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Pl
         code=code,
         tools=tools,
         examples=tuple(examples),
-        status="active" if skill.status == "active" else skill.status,
         origin=f"migration of {skill.version}",
     )
 
@@ -242,21 +223,3 @@ async def _prove(skills: Skills, skill: Skill, view: Snapshot, principal: str) -
             return None, f"Example {number} does not pass with the new code: {rehearsal.example.problem}"
         examples.append(rehearsal.example)
     return msgspec.structs.replace(skill, examples=tuple(examples)), ""
-
-
-def _record(result: MigratedSkill) -> MigrationRecord:
-    return MigrationRecord(
-        namespace=result.namespace,
-        name=result.name,
-        from_version=result.from_version,
-        to_version=result.to_version,
-        tool=result.tool,
-        tool_from=result.tool_from,
-        tool_to=result.tool_to,
-        predicted=result.predicted,
-        outcome=result.outcome,
-        reason=result.reason,
-        seconds=result.seconds,
-        at=time.time(),
-        change=result.change,
-    )

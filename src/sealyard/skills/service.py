@@ -174,9 +174,9 @@ class Skills:
         """
         tested = await self.test(namespace, name, version, principal=principal)
         skill = tested.skill
-        examples = [each.example for each in tested.rehearsals]
+        examples = tuple(each.example for each in tested.rehearsals)
         note = f"Approved by {principal}."
-        await self.shelf.set_status(namespace, name, skill.version, "active", note, examples=examples)
+        await self.shelf.update(msgspec.structs.replace(skill, status="active", note=note, examples=examples))
         self._audit("skill.status", principal, skill, {"status": "active", "was": skill.status})
         await self.store.flush()
         return await self.get(namespace, name, skill.version)
@@ -207,7 +207,7 @@ class Skills:
         Raises:
             UnknownSkill: There is none.
         """
-        versions = await self.shelf.history(namespace, name)
+        versions = await self.store.skills.versions(namespace, name)
         gone = [each for each in versions if version is None or matches(version, each.version)]
         if not gone:
             raise UnknownSkill(f"No skill named {name!r}{f' of version {version}' if version else ''} is there.")
@@ -315,7 +315,7 @@ class Skills:
         newest = next((each for each in versions if each.status == "active"), None)
         if newest is None or (skill.namespace == SHARED and newest.author != skill.author):
             return []
-        whole = await self.shelf.find_version(newest.namespace, newest.name, newest.version)
+        whole = await self.store.skills.get(newest.namespace, newest.name, newest.version)
         earlier = () if whole is None else whole.examples
         rehearsals = [
             await self.rehearsals.replay(skill, each, principal=principal, load=load, view=view)
@@ -331,7 +331,7 @@ class Skills:
         imports that one, so a person has to say that it may.
         """
         judged = _judged(skill)
-        versions = await self.shelf.history(SHARED, skill.name) if skill.namespace == SHARED else []
+        versions = await self.store.skills.versions(SHARED, skill.name) if skill.namespace == SHARED else []
         authors = {each.author for each in versions if each.status == "active"}
         if judged.status != "active" or not authors or skill.author in authors:
             return judged
@@ -425,10 +425,10 @@ class Skills:
         Raises:
             UnknownSkill: There is none.
         """
-        versions = await self.shelf.history(namespace, name)
+        versions = await self.store.skills.versions(namespace, name)
         for each in versions:
             if not version or matches(version, each.version):
-                return await self.shelf.find_version(namespace, name, each.version) or each
+                return await self.store.skills.get(namespace, name, each.version) or each
         known = ", ".join(each.version for each in versions[:5]) or "none"
         raise UnknownSkill(
             f"No version {version or 'at all'} of the skill {name!r} in {namespace!r}. There are: {known}."
@@ -479,7 +479,7 @@ class Skills:
         """Of migrating this very code for a tool that it needs, after `past` migrations; None if it need not be."""
         if check.difficulty is None or check.plan is None or check.plan.after is None:
             return check.difficulty
-        whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
+        whole = await self.store.skills.get(skill.namespace, skill.name, skill.version) or skill
         try:
             predicted, _ = await rewrite_beside(
                 whole.code, check.plan, form=whole.form, name=whole.name, offload=self.guards.offload, who=whole.author
@@ -526,7 +526,7 @@ class Skills:
         key = (principal, f"{skill.namespace}/{skill.name}", f"{skill.version} {skill.digest}")
         known = self._folders.find(key)
         if known is None:
-            whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
+            whole = await self.store.skills.get(skill.namespace, skill.name, skill.version) or skill
             known = await _serve(whole, guard)
             self._folders.put(key, known)
         return known

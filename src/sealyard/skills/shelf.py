@@ -18,8 +18,8 @@ import msgspec
 
 from sealyard.errors import InvalidSkill, SealyardError, SkillUnusable, UnknownSkill
 from sealyard.store import ShelfLimits
-from sealyard.store.skills import SkillTable
-from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillStatus, ToolSpec
+from sealyard.store.skills import SkillTable, unknown_version
+from sealyard.values import SHARED, Skill, SkillNeed, SkillStatus, ToolSpec
 from sealyard.versioning.compare import Severity, compare, matches
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -99,7 +99,7 @@ class Shelf:
         self, table: SkillTable, *, limits: ShelfLimits | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.limits = limits or ShelfLimits()
-        self._table = table
+        self.table = table
         self._clock = clock
 
     # Saving
@@ -146,21 +146,12 @@ class Shelf:
             raise InvalidSkill(f"The skill holds a value that is no JSON: {error}. Use plain, shallow data.") from None
         note = skill.note[:_NOTE_CHARACTERS]
         skill = msgspec.structs.replace(skill, digest=digest, note=note, modified_at=self._clock(), version="0.0.0")
-        return await self._table.add(skill, lambda before: bump(skill, before), limits=self.limits)
+        return await self.table.add(skill, lambda before: bump(skill, before), limits=self.limits)
 
-    async def set_status(
-        self,
-        namespace: str,
-        name: str,
-        version: str,
-        status: SkillStatus,
-        note: str = "",
-        *,
-        examples: Sequence[SkillExample] | None = None,
-    ) -> None:
-        """Give a version another status, durably, and other examples if they were run again. Raises `UnknownSkill`."""
-        note = note[:_NOTE_CHARACTERS]
-        await self._table.set_status(namespace, name, version, status, note, examples=examples, limits=self.limits)
+    async def update(self, skill: Skill) -> None:
+        """Keep the status, the note and the examples that a version has now, durably. Raises `UnknownSkill`."""
+        note = skill.note[:_NOTE_CHARACTERS]
+        await self.table.update(msgspec.structs.replace(skill, note=note), limits=self.limits)
 
     async def delete(self, namespace: str, name: str, version: str | None = None) -> int:
         """Delete one version, or all of them; how many there were. Their numbers are never given again.
@@ -168,7 +159,7 @@ class Shelf:
         Raises:
             UnknownSkill: There is none.
         """
-        count = await self._table.delete(namespace, name, version, self._clock())
+        count = await self.table.delete(namespace, name, version, self._clock())
         if not count:
             wanted = "skill" if version is None else f"version {version} of a skill"
             raise UnknownSkill(f"There is no {wanted} {_quote(name)} in {_quote(namespace)}. List the skills first.")
@@ -176,32 +167,27 @@ class Shelf:
 
     async def restore(self, namespace: str, name: str, version: str, *, author: str) -> Skill:
         """Keep an older version, deleted or not, as the newest one. Raises `UnknownSkill`, or as `save` does."""
-        return await self._table.restore(
-            namespace, name, version, bump, author=author, now=self._clock(), limits=self.limits
-        )
+        old = await self.table.get(namespace, name, version, with_deleted=True)
+        if old is None:
+            raise unknown_version(name, version)
+        origin = f"restored from {old.version}"
+        skill = msgspec.structs.replace(old, origin=origin, author=author, modified_at=self._clock())
+        return await self.table.add(skill, lambda before: bump(skill, before), limits=self.limits)
 
     # Finding
 
     async def list_all(self) -> list[Skill]:
         """The newest version of each skill in every namespace, without examples."""
-        namespaces = dict.fromkeys(namespace for namespace, _ in await self._table.names())
-        return await self._table.newest(tuple(namespaces))
+        namespaces = dict.fromkeys(namespace for namespace, _ in await self.table.names())
+        return await self.table.newest(tuple(namespaces))
 
     async def list_used(self) -> list[Skill]:
         """The version of each skill that code gets by its name: the newest active one, or else the newest draft."""
-        namespaces = tuple(dict.fromkeys(namespace for namespace, _ in await self._table.names()))
+        namespaces = tuple(dict.fromkeys(namespace for namespace, _ in await self.table.names()))
         found: dict[tuple[str, str], Skill] = {}
         for status in _USED:
-            found |= {(each.namespace, each.name): each for each in await self._table.newest(namespaces, status=status)}
+            found |= {(each.namespace, each.name): each for each in await self.table.newest(namespaces, status=status)}
         return [found[place] for place in sorted(found)]
-
-    async def find_version(self, namespace: str, name: str, version: str) -> Skill | None:
-        """One version with its examples; None if there is none."""
-        return await self._table.get(namespace, name, version)
-
-    async def history(self, namespace: str, name: str) -> list[Skill]:
-        """Every version that is not deleted, the newest first, without examples."""
-        return await self._table.versions(namespace, name)
 
     async def get(self, name: str, pin: str | None, principal: str) -> Skill:
         """The newest version that a principal sees, with its examples, whether its code may import it or not.
@@ -211,7 +197,7 @@ class Shelf:
         """
         name, pin = split_pin(name, pin)
         for namespace, version in await self._candidates(name, pin, principal):
-            skill = await self._table.get(namespace, name, version)
+            skill = await self.table.get(namespace, name, version)
             if skill is not None:  # else it was deleted meanwhile
                 return skill
         raise await self._unknown(name, pin, principal)
@@ -237,7 +223,7 @@ class Shelf:
         name, pin = split_pin(name, pin)
         refusal: SkillUnusable | None = None
         for namespace, version in await self._candidates(name, pin, principal):
-            skill = await self._table.get(namespace, name, version, with_examples=False)
+            skill = await self.table.get(namespace, name, version, with_examples=False)
             if skill is None or not (is_visible is None or await is_visible(skill)):
                 continue  # it was deleted meanwhile, or is not for this principal
             why = _why_not(skill, principal) or await why_not(skill)
@@ -252,8 +238,8 @@ class Shelf:
         A skill of its own hides the shared one of the same name, as it does for its code.
         """
         own, shared = namespaces_for(principal)
-        found = {skill.name: skill for skill in await self._table.newest((shared,), status=status)}
-        found |= {skill.name: skill for skill in await self._table.newest((own,), status=status)}
+        found = {skill.name: skill for skill in await self.table.newest((shared,), status=status)}
+        found |= {skill.name: skill for skill in await self.table.newest((own,), status=status)}
         return [found[name] for name in sorted(found)]
 
     async def _candidates(self, name: str, pin: str | None, principal: str) -> Sequence[tuple[str, str]]:
@@ -261,7 +247,7 @@ class Shelf:
         if not _NAME.fullmatch(name):
             return ()
         namespaces = namespaces_for(principal)
-        found = [each for each in await self._table.statuses(namespaces, name) if pin is None or matches(pin, each[1])]
+        found = [each for each in await self.table.statuses(namespaces, name) if pin is None or matches(pin, each[1])]
         found.sort(key=lambda each: (namespaces.index(each[0]), each[2] != "active"))
         return [(namespace, version) for namespace, version, _ in found]
 
@@ -272,19 +258,19 @@ class Shelf:
 
         async def sees(each: str) -> bool:
             for namespace, version in (await self._candidates(each, None, principal))[:1]:
-                skill = await self._table.get(namespace, each, version, with_examples=False)
+                skill = await self.table.get(namespace, each, version, with_examples=False)
                 return skill is not None and (is_visible is None or await is_visible(skill))
             return False
 
         namespaces = namespaces_for(principal)
-        names = sorted({each for namespace, each in await self._table.names() if namespace in namespaces})
+        names = sorted({each for namespace, each in await self.table.names() if namespace in namespaces})
         if name in names and await sees(name):
-            kept = [version for _, version, _ in await self._table.statuses(namespaces, name)]
+            kept = [version for _, version, _ in await self.table.statuses(namespaces, name)]
             return UnknownSkill(
                 f"The skill {name!r} has no version {_quote(pin or '')}. It has {', '.join(kept[:10])}: name one of"
                 " these, or none for the newest."
             )
-        if _NAME.fullmatch(name) and any([await self._table.deleted(each, name) for each in namespaces]):
+        if _NAME.fullmatch(name) and any([await self.table.deleted(each, name) for each in namespaces]):
             return UnknownSkill(f"The skill {name!r} was deleted. Restore it, or save it anew.")
         near = [each for each in await asyncio.to_thread(_nearest, name[:64], names) if await sees(each)]
         hint = f"Nearest: {', '.join(map(repr, near))}." if near else "Call find_skills to find one that exists."

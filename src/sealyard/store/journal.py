@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 
 from sealyard.store.database import Reader
-from sealyard.store.rows import CALL_COLUMNS, CALL_VALUE_BYTES, to_call, upsert
+from sealyard.store.rows import CALL_VALUE_BYTES, CALLS, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import CallRecord
 
@@ -27,7 +27,7 @@ _SUMMED_AGAIN = 64
 _EXECUTIONS_COUNTED = 1_024
 
 _CALLS = (
-    f"SELECT {', '.join(f'calls.{name}' for name in CALL_COLUMNS)}, trace_answers.answer"  # noqa: S608
+    f"SELECT {CALLS.listed('calls')}, trace_answers.answer"  # noqa: S608
     " FROM (SELECT execution_id, started_at AS began FROM executions WHERE principal = ?"
     " AND EXISTS (SELECT 1 FROM calls WHERE calls.execution_id = executions.execution_id)"
     " ORDER BY started_at DESC, execution_id DESC LIMIT ?) AS run JOIN calls USING (execution_id)"
@@ -117,7 +117,7 @@ def _read_calls(connection: sqlite3.Connection, principal: str, executions: int,
     rows = connection.execute(_CALLS, (principal, executions, calls))
     found = []
     for *row, packed in rows:
-        call = to_call(row)
+        call = CALLS.build(row)
         if packed is not None and call.answer is None and call.error is None:
             call = msgspec.structs.replace(call, answer=msgspec.json.decode(zlib.decompress(packed)))
         found.append(call)

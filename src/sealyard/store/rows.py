@@ -19,11 +19,6 @@ from sealyard.values import CallRecord, ExecutionRecord, Outcome
 CALL_VALUE_BYTES = 64 << 10
 """Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
 
-CALL_COLUMNS = tuple(
-    "execution_id number tool digest arguments answer error started_at seconds answer_bytes version upstream".split()
-)
-"""Of a call as it is read; each is a field of `CallRecord`."""
-
 _CONTEXT_BYTES = 1 << 20
 _SPARE_LEVELS = 32
 _INTEGER_DIGITS = 4300
@@ -40,14 +35,6 @@ _FEW_BRACKETS = 200
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=msgspec.Struct)
 _ENCODER = msgspec.json.Encoder()
-_OUTCOMES = msgspec.json.Decoder(Outcome)
-
-_EXECUTION = (
-    "execution_id principal session code context started_at ended_at status outcome catalog_version background".split()
-)
-_SELECT_EXECUTION = (
-    f"SELECT {', '.join(_EXECUTION)} FROM executions JOIN codes ON codes.sha256 = executions.code_sha256"  # noqa: S608
-)
 _CALLS = (
     "calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut, answer_bytes,"
     " answer_sample, error, started_at, seconds, version, upstream)"
@@ -60,8 +47,8 @@ _CALLS = (
 class Columns(Generic[_S]):
     """The fields of a struct as columns of the same names: one list for every statement about them.
 
-    `json` fields are kept as JSON text. `read` has the SQL of a field that is read from something else than its column.
-    `left_out` fields have a column and are not read.
+    `json` fields are kept as JSON text, and `decode` has the functions for other columns that differ from their field.
+    `read` has the SQL of a field that is not read from its column alone. Fields `left_out` are not read.
     """
 
     def __init__(
@@ -69,14 +56,16 @@ class Columns(Generic[_S]):
         struct: type[_S],
         *,
         json: Collection[str] = (),
+        decode: Mapping[str, Callable[[Any], Any]] | None = None,
         read: Mapping[str, str] | None = None,
         left_out: Collection[str] = (),
     ) -> None:
         hints = get_type_hints(struct)
         self.names = tuple(name for name in struct.__struct_fields__ if name not in left_out)
         self._struct = struct
+        self._json = json
+        self._decode = {name: msgspec.json.Decoder(hints[name]).decode for name in json} | dict(decode or {})
         self._read = read or {}
-        self._decoders = {name: msgspec.json.Decoder(hints[name]) for name in json}
 
     def select(self, table: str) -> str:
         """The statement that reads the fields of all rows; conditions follow."""
@@ -90,16 +79,16 @@ class Columns(Generic[_S]):
     def build(self, row: Sequence[Any]) -> _S:
         """Build a struct from the columns of `listed`, in their order."""
         found = dict(zip(self.names, row, strict=True))
-        for name, decoder in self._decoders.items():
+        for name, decode in self._decode.items():
             if found[name] is not None:
-                found[name] = decoder.decode(found[name])
+                found[name] = decode(found[name])
         return self._struct(**found)
 
     def values(self, record: _S, **instead: Any) -> dict[str, Any]:
         """The columns of a record by name, as `named_insert` takes them; `instead` has those that differ from it."""
         found = {name: getattr(record, name) for name in self.names if name not in instead}
         for name, value in found.items():
-            if name in self._decoders:
+            if name in self._json:
                 found[name] = encode_json(value)
             elif isinstance(value, str):
                 found[name] = storable(value)
@@ -144,6 +133,21 @@ def upsert(table: str, columns: str, *, key: str) -> str:
 
 
 # Executions and calls
+
+
+CALLS = Columns(
+    CallRecord,
+    json=("arguments", "answer"),
+    read={"version": "coalesce(nullif(version, ''), '1.0.0')"},  # of a call from before tools had versions
+    left_out=("answer_sample",),
+)
+"""A call as it is read."""
+_EXECUTIONS = Columns(
+    ExecutionRecord,
+    json=("context", "outcome"),
+    decode={"code": lambda code: code.decode("utf-8", "surrogatepass"), "background": bool},
+)
+_SELECT_EXECUTION = _EXECUTIONS.select("executions JOIN codes ON codes.sha256 = executions.code_sha256")
 
 
 def touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
@@ -225,7 +229,7 @@ def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -
 def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
     """One execution; None if there is no such id."""
     row = connection.execute(f"{_SELECT_EXECUTION} WHERE execution_id = ?", (storable(execution_id),)).fetchone()
-    return None if row is None else _to_execution(row)
+    return None if row is None else _EXECUTIONS.build(row)
 
 
 def read_executions(
@@ -262,34 +266,17 @@ def shape_executions(
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = " ORDER BY started_at DESC, execution_id DESC LIMIT ?"
     return [
-        shape(_to_execution(row)) for row in connection.execute(_SELECT_EXECUTION + where + order, (*values, limit))
+        shape(_EXECUTIONS.build(row)) for row in connection.execute(_SELECT_EXECUTION + where + order, (*values, limit))
     ]
 
 
 def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -1, limit: int = -1) -> list[CallRecord]:
     """The calls of one execution in their order, after number `after`. What was cut is None."""
     rows = connection.execute(
-        f"SELECT {', '.join(CALL_COLUMNS)} FROM calls"  # noqa: S608
-        " WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
+        f"{CALLS.select('calls')} WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
         (storable(execution_id), after, limit),
     )
-    return [to_call(row) for row in rows]
-
-
-def to_call(row: Sequence[Any]) -> CallRecord:
-    """A call from `CALL_COLUMNS`."""
-    found = dict(zip(CALL_COLUMNS, row, strict=True))
-    found["version"] = found["version"] or "1.0.0"  # of a call from before tools had versions
-    return CallRecord(**found | {name: _decode(found[name]) for name in ("arguments", "answer")})
-
-
-def _to_execution(row: Sequence[Any]) -> ExecutionRecord:
-    found = dict(zip(_EXECUTION, row, strict=True))
-    found["code"] = found["code"].decode("utf-8", "surrogatepass")
-    found["context"] = _decode(found["context"])
-    found["outcome"] = None if found["outcome"] is None else _OUTCOMES.decode(found["outcome"])
-    found["background"] = bool(found["background"])
-    return ExecutionRecord(**found)
+    return [CALLS.build(row) for row in rows]
 
 
 # Vectors
@@ -427,7 +414,3 @@ def _mend(value: Any) -> Any:
 def storable(text: str) -> str:
     """The text, with an escape for each lone surrogate: no database takes those."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
-def _decode(text: str | None) -> Any:
-    return None if text is None else msgspec.json.decode(text)

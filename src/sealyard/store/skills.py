@@ -14,15 +14,16 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.store.database import Reader
-from sealyard.store.rows import storable, upsert
+from sealyard.store.rows import Columns, named_insert, storable, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
+from sealyard.versioning import Difficulty
 from sealyard.versioning.compare import Severity, Version
 
 _T = TypeVar("_T")
@@ -66,8 +67,12 @@ class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """All examples of one version with their traces, compressed."""
 
 
+MigrationOutcome = Literal["migrated", "refused", "failed"]
+"""`refused`: the code cannot be rewritten safely. `failed`: the new code does not pass its examples, or has none."""
+
+
 class UseShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What one principal made of a skill."""
+    """The uses of a skill by one principal."""
 
     principal: str
     uses: int
@@ -75,8 +80,8 @@ class UseShare(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
 
 
-class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made of one version of a skill."""
+class SkillTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """The uses of a skill, added up."""
 
     namespace: str
     name: str
@@ -85,37 +90,43 @@ class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Executions that used it."""
     calls: int = 0
     failures: int = 0
-    seconds: float = 0.0
-    """Of all calls together."""
+    principals: int = 0
+    """Principals that used it."""
     last_used_at: float | None = None
     """Seconds since the epoch."""
-    principals: int = 0
-    """How many used it."""
     translated: int = 0
+    """Tool calls that were translated for it."""
+
+
+class SkillRecord(SkillTotals, frozen=True, kw_only=True):
+    """The uses of one version of a skill."""
+
+    seconds: float = 0.0
+    """Of all calls together."""
     last_error: str | None = None
     shares: tuple[UseShare, ...] = ()
-    """Of each who used it, by name."""
+    """By principal, sorted by name."""
 
 
 class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What was predicted of a migration, and what came of it."""
+    """One migration of a skill: the predicted difficulty and the outcome."""
 
     namespace: str
     name: str
     from_version: str
     to_version: str | None = None
-    """None if it was refused."""
+    """None if nothing was kept."""
     tool: str
     tool_from: str
     tool_to: str
-    predicted: str
-    outcome: str
+    change: str = ""
+    """The kind of change, such as `rename_parameter`; empty if it is not known."""
+    predicted: Difficulty
+    outcome: MigrationOutcome
     reason: str = ""
     seconds: float = 0.0
-    at: float
-    """Seconds since the epoch."""
-    change: str = ""
-    """What kind of change it was for, such as `rename_parameter`; empty if that was not recorded."""
+    at: float = 0.0
+    """Seconds since the epoch; 0 for one that is not recorded."""
 
 
 class SkillTable:
@@ -200,64 +211,28 @@ class SkillTable:
         """A number that grows with every change to a version of a skill, by whatever gateway."""
         return await self._reader.read(_read_stamp)
 
-    async def set_status(
-        self,
-        namespace: str,
-        name: str,
-        version: str,
-        status: SkillStatus,
-        note: str = "",
-        *,
-        examples: Sequence[SkillExample] | None = None,
-        limits: ShelfLimits | None = None,
-    ) -> None:
-        """Give a version another status and note, durably, and other examples if they were run again.
+    async def update(self, skill: Skill, *, limits: ShelfLimits) -> None:
+        """Keep the status, the note and the examples that a version has now, durably.
 
         Raises:
             UnknownSkill: There is no such version, or it is deleted.
             InvalidSkill, StoreError: As `add` does.
         """
-        data = None
-        if examples is not None:
-            data = await asyncio.to_thread(_compress, tuple(examples), limits or ShelfLimits())
-        place = (namespace, name, *_numbers(version))
-        write = partial(_update, place=place, status=status, note=storable(note), examples=data)
-        if not await self._write(write, 1024 + len(data or b"")):
-            raise UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")
+        data = await asyncio.to_thread(_compress, skill.examples, limits) if skill.examples else None
+        if not await self._write(partial(_update, skill=skill, examples=data), 1024 + len(data or b"")):
+            raise unknown_version(skill.name, skill.version)
 
     async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
         """Delete one version, or all of them, durably; how many there were. `restore` brings back what they were."""
         numbers = None if version is None else _numbers(version)
         return await self._write(partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now))
 
-    async def restore(
-        self,
-        namespace: str,
-        name: str,
-        version: str,
-        bump: Callable[[Skill, Skill | None], Severity],
-        *,
-        author: str,
-        now: float,
-        limits: ShelfLimits,
-    ) -> Skill:
-        """Keep an older version, deleted or not, as the newest one again. `bump` gets it first. Raises as `add` does.
-
-        Raises:
-            UnknownSkill: There never was such a version.
-        """
-        old = await self.get(namespace, name, version, with_deleted=True)
-        if old is None:
-            raise UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")
-        skill = msgspec.structs.replace(old, origin=f"restored from {old.version}", author=author, modified_at=now)
-        return await self.add(skill, partial(bump, skill), limits=limits)
-
     # What came of them
 
     def record_uses(self, uses: Sequence[SkillUse]) -> None:
         """Record what executions made of skills. Only enqueues; uses by one execution add up."""
         if uses:
-            values = [_use_row(use) for use in uses]
+            values = [_use_values(use) for use in uses]
             self._writer.put(partial(_add_uses, values=values), 1024 * len(values))
 
     async def uses(self, since: float | None = None) -> list[SkillRecord]:
@@ -283,8 +258,8 @@ class SkillTable:
 
     async def record_migration(self, record: MigrationRecord) -> None:
         """Keep how a migration ended, durably. Raises `StoreError`."""
-        values = [storable(each) if isinstance(each, str) else each for each in msgspec.structs.astuple(record)]
-        await self._write(partial(_insert_migration, values=values))
+        values = _MIGRATIONS.values(record)
+        await self._write(lambda connection: connection.execute(named_insert("skill_migrations", values), values))
 
     async def migrations(self) -> list[MigrationRecord]:
         """How every migration ended, the oldest first."""
@@ -299,6 +274,11 @@ class SkillTable:
             attempt.is_given_up = True
             raise
         return attempt.value
+
+
+def unknown_version(name: str, version: str) -> UnknownSkill:
+    """The error for a version that is not kept."""
+    return UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")
 
 
 class _Attempt(Generic[_T]):
@@ -375,20 +355,15 @@ def _insert(
     return version
 
 
-def _update(
-    connection: sqlite3.Connection,
-    place: tuple[str, str, int, int, int],
-    status: SkillStatus,
-    note: str,
-    examples: bytes | None,
-) -> bool:
-    """Give a version another status; False if there is no such version."""
+def _update(connection: sqlite3.Connection, skill: Skill, examples: bytes | None) -> bool:
+    """Write what may change of a version; False if there is no such version."""
+    place = (skill.namespace, skill.name, *_numbers(skill.version))
     row = connection.execute(f"SELECT number FROM skills{_ONE} AND deleted_at IS NULL", place).fetchone()  # noqa: S608
     if row is None:
         return False
     connection.execute(
         f"UPDATE skills SET status = ?, note = ?, changed = {_CHANGED} WHERE number = ?",  # noqa: S608
-        (status, note, row[0]),
+        (skill.status, storable(skill.note), row[0]),
     )
     if examples is not None:
         connection.execute(upsert("skill_examples", "skill, examples", key="skill"), (row[0], examples))
@@ -561,33 +536,29 @@ def _numbers(version: str) -> tuple[int, int, int]:
 # What came of them as rows
 
 
-def _add_uses(connection: sqlite3.Connection, values: list[tuple[Any, ...]]) -> None:
+_USES = Columns(SkillUse)
+_SUMMED = ("calls", "failures", "seconds", "translated")
+_ADD_SUMS = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMMED)
+_ADD_USE = (
+    f"{named_insert('skill_uses', _USES.names)} ON CONFLICT (namespace, name, version, execution_id) DO UPDATE SET"
+    f" at = excluded.at, {_ADD_SUMS}, error = coalesce(excluded.error, error)"
+)
+
+
+def _add_uses(connection: sqlite3.Connection, values: list[dict[str, Any]]) -> None:
     """Add uses to those of the same execution."""
-    connection.executemany(
-        "INSERT INTO skill_uses (namespace, name, version, execution_id, principal, at, calls, failures, seconds,"
-        " error, translated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (namespace, name, version, execution_id) DO UPDATE SET at = excluded.at,"
-        " calls = calls + excluded.calls, failures = failures + excluded.failures,"
-        " seconds = seconds + excluded.seconds, error = coalesce(excluded.error, error),"
-        " translated = translated + excluded.translated",
-        values,
-    )
+    connection.executemany(_ADD_USE, values)
 
 
-def _use_row(use: SkillUse) -> tuple[Any, ...]:
-    """A use as it is stored. Some of it is what a guest said: no value may make the write fail."""
-    return (
-        storable(use.namespace),
-        storable(use.name),
-        storable(use.version),
-        storable(use.execution_id),
-        storable(use.principal),
-        use.at,
-        _count(use.calls),
-        _count(use.failures),
-        min(use.seconds, float(_MOST)) if use.seconds > 0 else 0.0,  # NaN is not
-        None if use.error is None else storable(use.error[:_ERROR_CHARACTERS]),
-        _count(use.translated),
+def _use_values(use: SkillUse) -> dict[str, Any]:
+    """The columns of a use. The guest reports some of them: no value may make the write fail."""
+    return _USES.values(
+        use,
+        calls=_count(use.calls),
+        failures=_count(use.failures),
+        seconds=min(use.seconds, float(_MOST)) if use.seconds > 0 else 0.0,  # NaN is not greater
+        error=None if use.error is None else storable(use.error[:_ERROR_CHARACTERS]),
+        translated=_count(use.translated),
     )
 
 
@@ -653,12 +624,10 @@ def _roll_up(connection: sqlite3.Connection, before: float, most: int) -> int:
     ).fetchall()
     for (number,) in numbers:  # the oldest first, so that the last error is the newest one
         connection.execute(
-            "INSERT INTO skill_use_sums (namespace, name, version, principal, uses, calls, failures, seconds,"
+            "INSERT INTO skill_use_sums (namespace, name, version, principal, uses, calls, failures, seconds,"  # noqa: S608
             " translated, last_at, error) SELECT namespace, name, version, principal, 1, calls, failures, seconds,"
             " translated, at, error FROM skill_uses WHERE rowid = ?"
-            " ON CONFLICT (namespace, name, version, principal) DO UPDATE SET uses = uses + 1,"
-            " calls = calls + excluded.calls, failures = failures + excluded.failures,"
-            " seconds = seconds + excluded.seconds, translated = translated + excluded.translated,"
+            f" ON CONFLICT (namespace, name, version, principal) DO UPDATE SET uses = uses + 1, {_ADD_SUMS},"
             " last_at = max(last_at, excluded.last_at), error = coalesce(excluded.error, error)",
             (number,),
         )
@@ -666,13 +635,7 @@ def _roll_up(connection: sqlite3.Connection, before: float, most: int) -> int:
     return len(numbers)
 
 
-_MIGRATION_COLUMNS = ", ".join(MigrationRecord.__struct_fields__)
-
-
-def _insert_migration(connection: sqlite3.Connection, values: list[Any]) -> None:
-    """Keep how a migration ended."""
-    marks = ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO skill_migrations ({_MIGRATION_COLUMNS}) VALUES ({marks})", values)  # noqa: S608
+_MIGRATIONS = Columns(MigrationRecord)
 
 
 def _read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
@@ -684,5 +647,5 @@ def _read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
 
 def _read_migrations(connection: sqlite3.Connection) -> list[MigrationRecord]:
     """How every migration ended, the oldest first."""
-    rows = connection.execute(f"SELECT {_MIGRATION_COLUMNS} FROM skill_migrations ORDER BY number")  # noqa: S608
-    return [MigrationRecord(**dict(zip(MigrationRecord.__struct_fields__, row, strict=True))) for row in rows]
+    rows = connection.execute(f"{_MIGRATIONS.select('skill_migrations')} ORDER BY number")
+    return [_MIGRATIONS.build(row) for row in rows]

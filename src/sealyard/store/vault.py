@@ -17,6 +17,7 @@ import msgspec
 from sealyard.errors import StoreError, VaultError
 from sealyard.privacy.vault import SealedScope, SealedValue
 from sealyard.store.database import BUSY_SECONDS, Reader, explain
+from sealyard.store.rows import Columns
 from sealyard.store.writer import Writer
 
 _T = TypeVar("_T")
@@ -29,10 +30,6 @@ _BACKLOG_BYTES = 1 << 20
 Whoever waits for anything else to be on disk, such as the end of a run, waits for these too.
 """
 
-_SCOPE = (
-    "SELECT scope, id, key_id, sealed, used_at, erasures,"
-    " (SELECT max(number) FROM vault_values WHERE scope_id = vault_scopes.id) FROM vault_scopes"
-)
 _IS_EMPTY = "NOT EXISTS (SELECT 1 FROM vault_values WHERE scope_id = vault_scopes.id)"
 _PUT_VALUE = """
     INSERT INTO vault_values (scope_id, id, type, sealed, expires_at)
@@ -54,6 +51,12 @@ class ScopeCount(msgspec.Struct, frozen=True, kw_only=True):
     values: int
     expires_at: float
     """When the last of them expires if it is not seen again."""
+
+
+_LAST_NUMBER = "coalesce((SELECT max(number) FROM vault_values WHERE scope_id = vault_scopes.id), 0)"
+_SCOPES = Columns(SealedScope, read={"name": "scope", "last_number": _LAST_NUMBER})
+_VALUES = Columns(SealedValue)
+_COUNTS = Columns(ScopeCount)
 
 
 class VaultTables:
@@ -286,25 +289,12 @@ def _read_path(connection: sqlite3.Connection) -> str:
 
 
 def _read_scope(connection: sqlite3.Connection, name: str) -> SealedScope | None:
-    row = connection.execute(f"{_SCOPE} WHERE scope = ?", (name,)).fetchone()
-    return None if row is None else _scope(row)
+    row = connection.execute(f"{_SCOPES.select('vault_scopes')} WHERE scope = ?", (name,)).fetchone()
+    return None if row is None else _SCOPES.build(row)
 
 
 def _read_scopes(connection: sqlite3.Connection) -> list[SealedScope]:
-    return [_scope(row) for row in connection.execute(f"{_SCOPE} ORDER BY scope")]
-
-
-def _scope(row: tuple[str, str, str, bytes, float, int, int | None]) -> SealedScope:
-    name, scope_id, key_id, sealed, used_at, erasures, last_number = row
-    return SealedScope(
-        name=name,
-        id=scope_id,
-        key_id=key_id,
-        sealed=sealed,
-        used_at=used_at,
-        erasures=erasures,
-        last_number=last_number or 0,
-    )
+    return [_SCOPES.build(row) for row in connection.execute(f"{_SCOPES.select('vault_scopes')} ORDER BY scope")]
 
 
 def _read_key_id(connection: sqlite3.Connection) -> str | None:
@@ -313,32 +303,19 @@ def _read_key_id(connection: sqlite3.Connection) -> str | None:
 
 
 def _read_values(connection: sqlite3.Connection, scope_id: str, after: int, now: float) -> list[SealedValue]:
-    rows = connection.execute(
-        "SELECT id, type, sealed, expires_at, number FROM vault_values"
-        " WHERE scope_id = ? AND number > ? AND expires_at > ? ORDER BY number",
-        (scope_id, after, now),
-    )
-    return [
-        SealedValue(scope_id=scope_id, id=each, type=kind, sealed=sealed, expires_at=expires_at, number=number)
-        for each, kind, sealed, expires_at, number in rows
-    ]
+    query = f"{_VALUES.select('vault_values')} WHERE scope_id = ? AND number > ? AND expires_at > ? ORDER BY number"
+    return [_VALUES.build(row) for row in connection.execute(query, (scope_id, after, now))]
 
 
 def _read_values_of_id(
     connection: sqlite3.Connection, value_id: str, kind: str, now: float
 ) -> list[tuple[SealedScope, SealedValue]]:
+    query = f"{_VALUES.select('vault_values')} WHERE scope_id = ? AND id = ? AND type = ? AND expires_at > ?"
     found = []
     for scope in _read_scopes(connection):
-        row = connection.execute(
-            "SELECT sealed, expires_at, number FROM vault_values"
-            " WHERE scope_id = ? AND id = ? AND type = ? AND expires_at > ?",
-            (scope.id, value_id, kind, now),
-        ).fetchone()
+        row = connection.execute(query, (scope.id, value_id, kind, now)).fetchone()
         if row is not None:
-            value = SealedValue(
-                scope_id=scope.id, id=value_id, type=kind, sealed=row[0], expires_at=row[1], number=row[2]
-            )
-            found.append((scope, value))
+            found.append((scope, _VALUES.build(row)))
     return found
 
 
@@ -352,10 +329,7 @@ def _read_counts(connection: sqlite3.Connection) -> list[ScopeCount]:
         " FROM vault_scopes LEFT JOIN vault_values ON scope_id = vault_scopes.id"
         " GROUP BY scope, key_id, type ORDER BY scope, type"
     )
-    return [
-        ScopeCount(scope=scope, key_id=key_id, type=kind, values=values, expires_at=expires_at)
-        for scope, key_id, kind, values, expires_at in rows
-    ]
+    return [_COUNTS.build(row) for row in rows]
 
 
 def _has_expired(connection: sqlite3.Connection, now: float, unused_since: float) -> bool:

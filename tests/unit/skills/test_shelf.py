@@ -110,8 +110,8 @@ async def test_saved_skill_comes_back_whole(path: Path) -> None:
         saved = await shelf.save(full)
         later = await shelf.save(msgspec.structs.replace(full, description="Adds more."))
     async with open_shelf(path) as shelf:
-        found = await shelf.find_version("ada", "total", "1.0.0")
-        history = await shelf.history("ada", "total")
+        found = await shelf.table.get("ada", "total", "1.0.0")
+        history = await shelf.table.versions("ada", "total")
 
     expected = msgspec.structs.replace(full, version="1.0.0", digest=digest_of(full), created_at=1.0, modified_at=1.0)
     assert (saved, found) == (expected, expected)
@@ -160,7 +160,7 @@ async def test_concurrent_saves_of_one_name_become_versions(path: Path) -> None:
     async with open_shelf(path) as one, open_shelf(path) as two:
         work = [shelf.save(skill(code=f"{who} = {n}")) for n in range(15) for who, shelf in (("a", one), ("b", two))]
         saved = await asyncio.gather(*work)
-        history = await one.history("ada", "total")
+        history = await one.table.versions("ada", "total")
 
     assert sorted(each.version for each in saved) == sorted(f"1.0.{number}" for number in range(30))
     assert {each.version: each.code for each in history} == {each.version: each.code for each in saved}
@@ -172,7 +172,7 @@ async def test_concurrent_saves_of_the_same_skill_are_one_version(path: Path) ->
         saved = await asyncio.gather(*(shelf.save(skill()) for _ in range(5) for shelf in (one, two)))
 
         assert {each.version for each in saved} == {"1.0.0"}
-        assert len(await one.history("ada", "total")) == 1
+        assert len(await one.table.versions("ada", "total")) == 1
 
 
 async def test_deleted_numbers_are_never_given_again(path: Path) -> None:
@@ -183,7 +183,7 @@ async def test_deleted_numbers_are_never_given_again(path: Path) -> None:
         assert await shelf.delete("ada", "total", "1.0.1") == 1
         assert (await shelf.save(skill(code="3"))).version == "1.0.2"
         assert await shelf.delete("ada", "total") == 2
-        assert await shelf.history("ada", "total") == []
+        assert await shelf.table.versions("ada", "total") == []
         assert await shelf.list("ada") == []
         anew = await shelf.save(skill())
         assert (anew.version, anew.created_at) == ("2.0.0", 6.0)
@@ -199,7 +199,7 @@ async def test_older_version_is_restored_as_the_newest(path: Path) -> None:
 
         assert (restored.version, restored.origin, restored.author) == ("3.0.0", "restored from 1.0.0", "bob")
         assert (restored.code, restored.examples) == (skill().code, (EXAMPLE,))
-        assert [each.version for each in await shelf.history("ada", "total")] == ["3.0.0", "2.0.0"]
+        assert [each.version for each in await shelf.table.versions("ada", "total")] == ["3.0.0", "2.0.0"]
         assert await said(UnknownSkill, shelf.restore("ada", "total", "9", author="bob")) == (
             "The skill 'total' has no version '9'. `sealyard skills history` lists them."
         )
@@ -210,12 +210,12 @@ async def test_status_changes_in_place(path: Path) -> None:
     passed = SkillExample(inputs={"a": 1}, passed=True)
     async with open_shelf(path) as shelf:
         await shelf.save(skill(status="quarantined", note="from elsewhere"))
-        await shelf.set_status("ada", "total", "1.0.0", "active", examples=[passed])
+        await shelf.update(skill(version="1.0.0", status="active", examples=(passed,)))
         found = await shelf.get("total", None, "ada")
 
         assert (found.version, found.status, found.note, found.examples) == ("1.0.0", "active", "", (passed,))
         await shelf.delete("ada", "total", "1.0.0")
-        await said(UnknownSkill, shelf.set_status("ada", "total", "1.0.0", "draft"))
+        await said(UnknownSkill, shelf.update(skill(version="1.0.0", status="draft")))
         await said(UnknownSkill, shelf.delete("ada", "total", "1.0.0"))
         await said(UnknownSkill, shelf.delete("ada", "other"))
 
@@ -228,7 +228,7 @@ async def test_stamp_changes_with_every_change_by_anybody(path: Path) -> None:
         for work in (
             shelf.save(skill()),
             shelf.save(skill("other")),
-            shelf.set_status("ada", "total", "1.0.0", "draft"),
+            shelf.update(skill(version="1.0.0", status="draft")),
             shelf.delete("ada", "total"),
         ):
             await work
@@ -450,7 +450,7 @@ async def test_save_that_fails_half_way_is_told_and_leaves_nothing(path: Path) -
             f"The store {str(path)!r} cannot be written: no room. Check that no other program changes the file.",
             [(1,)],
         )
-        assert [each.version for each in await shelf.history("ada", "total")] == ["1.0.0"]
+        assert [each.version for each in await shelf.table.versions("ada", "total")] == ["1.0.0"]
         assert (await shelf.save(skill(code="2", examples=(EXAMPLE,)))).version == "1.0.1"
 
 

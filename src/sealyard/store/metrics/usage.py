@@ -16,6 +16,7 @@ import msgspec
 
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
 from sealyard.store.database import Reader
+from sealyard.store.rows import Columns
 from sealyard.values import Executed, Saw, Searched
 
 _N = TypeVar("_N", int, float)
@@ -300,7 +301,7 @@ def _read_skills(
     connection: sqlite3.Connection, since: float, until: float, principal: str | None
 ) -> tuple[SkillUsage, ...]:
     rows = connection.execute(_SKILLS, (since, until, principal, principal, _LISTED))
-    return tuple(SkillUsage(**dict(zip(SkillUsage.__struct_fields__, row, strict=True))) for row in rows)
+    return tuple(Columns(SkillUsage).build(row) for row in rows)
 
 
 def _rank(ordered: Sequence[_N], share: float) -> _N:
