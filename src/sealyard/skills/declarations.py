@@ -27,26 +27,31 @@ _LISTS = frozenset(("list", "List", "array", "Sequence", "Iterable", "Collection
 _DICTS = frozenset(("dict", "Dict", "Mapping", "MutableMapping"))
 _ENVELOPES = frozenset(("Awaitable", "Coroutine", "Final", "Required", "NotRequired"))
 _DEPTH = 12
+"""Of nested types and literals."""
 _LITERAL_NODES = 2_000
+"""Of a literal: a larger one takes long to evaluate."""
 _TYPE_CHARACTERS = 300
+"""Of a type as text."""
 _SCALARS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 _SCHEMA_BYTES = 32 << 10
+"""Of declared inputs or output as JSON."""
 _SCHEMA_KEYS = frozenset(
     "$defs $id $schema additionalProperties definitions description properties required title type".split()
 )
 _INPUTS = 50
+"""More inputs make no usable signature."""
 _TAKEN = frozenset(("ToolError", "call_tool", "context", "result"))
 
 
 class Unreadable(ValueError):
-    """A type that JSON has no words for; its text says which."""
+    """A type that JSON does not have; the text names it."""
 
 
 def schema_of(node: ast.expr, *, depth: int = _DEPTH) -> dict[str, Any]:
-    """The JSON Schema of what an annotation allows.
+    """The JSON Schema of an annotation.
 
     Raises:
-        Unreadable: It is, or holds, another type than JSON has.
+        Unreadable: It is, or contains, a type that JSON does not have.
     """
     if not depth:
         raise Unreadable("a type nested too deeply")
@@ -68,18 +73,18 @@ def schema_of(node: ast.expr, *, depth: int = _DEPTH) -> dict[str, Any]:
 
 
 def read_type(text: str) -> dict[str, Any]:
-    """The JSON Schema of a type that somebody wrote: `string`, `int`, `list[str]` or `str | None`.
+    """The JSON Schema of a type as people write it: `string`, `int`, `list[str]` or `str | None`.
 
     Raises:
-        Unreadable: It is none.
+        Unreadable: It is not a type.
     """
-    if text.strip() == "object":  # to Python that is anything, to JSON it is not
+    if text.strip() == "object":  # anything in Python, a mapping in JSON
         return {"type": "object"}
     return schema_of(_expression(text))
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema`, with null allowed."""
+    """The schema with null allowed."""
     kinds = types_in(schema)
     if not kinds or "null" in kinds:
         return schema
@@ -92,7 +97,7 @@ def nullable(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def types_in(schema: dict[str, Any]) -> list[str]:
-    """The types that a schema allows, as far as its top says; empty if it does not."""
+    """The types that the top level of a schema allows; empty if it does not say."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return [kind]
@@ -107,10 +112,10 @@ def types_in(schema: dict[str, Any]) -> list[str]:
 
 
 def literal_of(node: ast.expr) -> Any:
-    """The JSON value that an expression of literals is.
+    """The JSON value of an expression of literals.
 
     Raises:
-        Unreadable: It is none.
+        Unreadable: It is not one.
     """
     if sum(1 for _ in zip(ast.walk(node), range(_LITERAL_NODES + 1), strict=False)) > _LITERAL_NODES:
         raise Unreadable("a large value")
@@ -136,7 +141,7 @@ def _as_json(value: object, depth: int) -> Any:
 
 
 def _generic(name: str, items: list[ast.expr], depth: int) -> dict[str, Any]:
-    """`name[items]`."""
+    """The schema of `name[items]`."""
     if name == "Literal":
         return _enumeration(items)
     if name == "Annotated":
@@ -201,14 +206,13 @@ def _items(node: ast.expr) -> list[ast.expr]:
 
 
 def _last(node: ast.expr) -> str:
-    """`Optional` of `typing.Optional`: what a module is called does not matter here."""
+    """`Optional` of `typing.Optional`: the name of the module does not matter."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _expression(text: str) -> ast.expr:
-    """The expression that a text is."""
     if len(text) > _TYPE_CHARACTERS:
         raise Unreadable("a long text")
     try:
@@ -224,23 +228,23 @@ def _expression(text: str) -> ast.expr:
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one input."""
+    """The declaration of one input."""
 
     schema: dict[str, Any] = {}
     required: bool | None = None
-    """None if it was not said."""
+    """None if it was not declared."""
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is said of the inputs."""
+    """The declaration of all inputs."""
 
     named: dict[str, Declared] = {}
     definitions: dict[str, Any] = {}
-    """`$defs` and the like, to which the schemas refer."""
+    """Definitions that the schemas refer to, such as `$defs`."""
 
 
 def read_inputs(inputs: Any) -> Inputs:
-    """What `inputs` says: a JSON Schema of an object, types or descriptions by name, or a list of descriptions.
+    """Read `inputs`: a JSON Schema of an object, types or descriptions by name, or a list of descriptions.
 
     Raises:
         InvalidSkill: It is none of these; the message names the place.
@@ -268,9 +272,10 @@ def read_inputs(inputs: Any) -> Inputs:
 
 
 def script_inputs(inputs: Inputs) -> dict[str, Any]:
-    """The input schema of a script: what was declared and nothing else.
+    """The input schema of a script: its declared inputs and nothing else.
 
-    An input is required unless it was said not to be, or has a default. One that is neither is null if it is left out.
+    An input is required unless it is declared as optional or has a default. An optional one without a default is null
+    if it is left out.
 
     Raises:
         InvalidSkill: A name cannot be a variable.
@@ -295,7 +300,7 @@ def script_inputs(inputs: Inputs) -> dict[str, Any]:
 def object_schema(
     properties: dict[str, Any], required: list[str], *, rest: bool | dict[str, Any] = False
 ) -> dict[str, Any]:
-    """The schema of an object with these properties, and of the rest if it may have more."""
+    """The schema of an object with these properties; `rest` is the schema of further ones."""
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
@@ -324,7 +329,7 @@ def read_output(output: Any) -> dict[str, Any] | None:
 
 
 def agree(code: dict[str, Any], said: dict[str, Any], what: str) -> dict[str, Any]:
-    """What the code's own annotation and the declaration say together: the code's type, the declaration's words.
+    """Combine the annotation in the code with the declaration: the type of the code, the words of the declaration.
 
     Raises:
         InvalidSkill: They contradict each other.
@@ -345,7 +350,7 @@ def agree(code: dict[str, Any], said: dict[str, Any], what: str) -> dict[str, An
 
 
 def check_schema(schema: dict[str, Any], what: str) -> None:
-    """Raises `InvalidSkill` if values cannot be checked against `schema`."""
+    """Raise `InvalidSkill` if values cannot be checked against `schema`."""
     if Check(schema).choose({}) is None:
         raise InvalidSkill(f"`{what}` is no JSON Schema that values can be checked against. Write it more plainly.")
 
@@ -384,7 +389,7 @@ def _read_entry(entry: Any, number: int) -> tuple[str, Declared]:
 
 
 def _read_declared(name: str, said: Any) -> Declared:
-    """One input: the name of its type, or a schema that may also say whether it is required."""
+    """Read one input: the name of a type, or a schema that may also say if it is required."""
     if isinstance(said, bool) or not isinstance(said, str | dict):
         raise InvalidSkill(f"The input {name[:80]!a} has no type. Write it as 'string', or as a JSON Schema.")
     if isinstance(said, str):
@@ -407,7 +412,7 @@ def _read_type(name: str, text: str) -> dict[str, Any]:
 
 
 def check_json(what: str, value: Any, *, most_bytes: int = _SCHEMA_BYTES) -> None:
-    """Raises `InvalidSkill` for what is no JSON, or too much of it."""
+    """Raise `InvalidSkill` for a value that JSON cannot hold, or that is too large."""
     try:
         size = len(msgspec.json.encode(value))
     except (OverflowError, RecursionError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Figures of skills: their uses, their effectiveness, and how their migrations ended."""
+"""Figures of skills: uses, effectiveness, and outcomes of migrations."""
 
 import time
 from collections.abc import Sequence
@@ -14,7 +14,9 @@ from sealyard.values import Skill, SkillStatus
 from sealyard.versioning import Difficulty
 
 _REMOVABLE_SECONDS = 30 * 86_400.0
+"""As in the default of `sealyard skills --cleanup`."""
 _CANDIDATES = 20
+"""Candidates listed, the most frequent first."""
 _HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
 
 
@@ -32,7 +34,7 @@ class SkillFigures(SkillTotals, frozen=True, kw_only=True):
 
 
 class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """All skills of the store."""
+    """All skills of the store, added up."""
 
     skills: int
     active: int
@@ -40,29 +42,29 @@ class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: int
     uses: int
     executions_share: float
-    """Of the executions in the journal that used a skill."""
+    """The share of executions in the journal that used a skill."""
     translated: int
     migrations: int
     migrated: int
     predictions_right: int
     changes: tuple[KindRecord, ...] = ()
-    """The same by the kind of change that they were for."""
+    """Migrations by kind of change."""
 
 
 class SkillCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """Code that somebody ran again and again, and that is no skill yet."""
+    """Code that a principal ran repeatedly, and that is not a skill yet."""
 
     principal: str
     times: int
     tools: tuple[str, ...]
-    """Full names of those that it called; at most five."""
+    """Full names of the tools that it called; at most five."""
     execution_id: str
     """Of the last run."""
     last_at: float
 
 
 class SkillAnalysis(msgspec.Struct, frozen=True, kw_only=True):
-    """What `sealyard skills --analyze` shows."""
+    """The report of `sealyard skills --analyze`."""
 
     summary: SkillSummary
     skills: tuple[SkillFigures, ...]
@@ -70,7 +72,7 @@ class SkillAnalysis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def analyze_skills(skills: Skills, candidates: Sequence[SkillCandidate] = ()) -> SkillAnalysis:
-    """The figures of every skill, the most effective first, and code that could become one."""
+    """Figures of every skill, the most effective first, and code that could become a skill."""
     view = await skills.tools.view()
     newest = await skills.shelf.list_all()
     records = combined(await skills.store.skills.uses())

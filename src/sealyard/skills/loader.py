@@ -28,44 +28,52 @@ from sealyard.versioning import Difficulty, Plan, make_plan
 from sealyard.versioning.compare import Version, fit
 
 State = Literal["fits", "newer", "translated", "broken", "missing"]
-"""`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: it has to
-be migrated by hand. `missing`: the tool is gone, or not for this principal."""
+"""`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: a person
+has to migrate it. `missing`: the tool is gone, or hidden from this principal."""
 
 _PLANS = 1_000
+"""Plans and renames in memory: more than there are tools in use."""
 _REASON_CHARACTERS = 600
+"""Of a reason that quotes an upstream."""
 _FOLLOWED_SECONDS = 10.0
+"""Seconds for which a rename found in the store is reused."""
 _MOST_SKILLS = 100
+"""Skills that one execution may load."""
 _MOST_ASKED = 2 * _MOST_SKILLS
+"""Loads that one execution may ask for, including failed ones."""
 _MOST_REPORTS = 10_000
+"""Reports from one execution that are counted."""
 _ERROR_CHARACTERS = 500
+"""Of an error that the guest reports."""
 _MOST_SECONDS = 86_400.0
+"""Seconds of one call: the guest reports them."""
 _Known = dict[str, Skill | str | None]
-"""Skills by the names that others import them by, or why they cannot be had; None while that is looked up."""
+"""Skills by imported name, or the reason why one cannot be used; None while it is being looked up."""
 
 
 class NeedCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one tool that a skill needs."""
+    """The state of one tool that a skill needs."""
 
     tool: str
     need: str
-    """The version it was written for."""
+    """The version that the skill was written for."""
     current: str | None = None
     now: str | None = None
-    """The tool's full name now; another one if it was renamed."""
+    """The tool's full name in the catalog; another one if it was renamed."""
     state: State
     difficulty: Difficulty | None = None
-    """Of a migration, where one is needed."""
+    """Of the migration, where one is needed."""
     reason: str = ""
     plan: Plan | None = None
 
     @property
     def is_usable(self) -> bool:
-        """Whether code that needs it can run."""
+        """True if code that needs the tool can run."""
         return self.state in ("fits", "newer", "translated")
 
 
 class Compatibility:
-    """Compares what skills need with what there is."""
+    """Compares the tools that skills need with those in the catalog."""
 
     def __init__(self, store: Store, catalog: Catalog) -> None:
         self._store = store
@@ -74,7 +82,7 @@ class Compatibility:
         self._followed: Recent[tuple[str, str], tuple[float, str | None]] = Recent(_PLANS)
 
     async def check(self, skill: Skill, view: Snapshot) -> tuple[NeedCheck, ...]:
-        """One check for each tool that the skill's own code uses, against the tools of `view`."""
+        """Check each tool that the skill's own code uses against the tools of `view`."""
         return tuple([await self._check(need, view) for need in skill.tools])
 
     async def _check(self, need: ToolNeed, view: Snapshot) -> NeedCheck:
@@ -101,12 +109,12 @@ class Compatibility:
         if plan is None:
             reason = f"The definition of {need.tool} {need.version} is not kept any more, so nothing can be compared."
             return msgspec.structs.replace(found, state="broken", difficulty="needs a look", reason=reason)
-        if not plan.steps and not plan.obstacles:  # it was something else meanwhile, and is what it was again
+        if not plan.steps and not plan.obstacles:  # it changed and changed back
             return found
         found = msgspec.structs.replace(found, difficulty=plan.difficulty, plan=plan)
         if plan.problems and spec.digest == need.digest and spec.full_name == need.tool:
-            # Only its answers look otherwise, as far as was seen. Whoever calls it has a hand in that, so that nobody
-            # else's skill may be refused for it.
+            # Only its observed answers differ. Its callers have a hand in those, so they must not make the skill of
+            # somebody else unusable.
             reason = f"{need.tool} is defined as it was, and seems to answer otherwise: {_words(plan.problems)}"
             return msgspec.structs.replace(found, state="newer", difficulty=None, plan=None, reason=reason)
         if plan.problems:
@@ -116,7 +124,7 @@ class Compatibility:
         return msgspec.structs.replace(found, state="translated", reason=reason)
 
     async def plan(self, need: ToolNeed, spec: ToolSpec) -> Plan | None:
-        """How calls for the needed version become calls of `spec`; None if its definition is not kept."""
+        """Plan the translation of calls for the needed version to `spec`; None if its definition is not kept."""
         key = (need.tool, need.digest, f"{spec.full_name} {spec.digest} {spec.version}")
         known = self._plans.find(key)
         if known is None:
@@ -125,12 +133,12 @@ class Compatibility:
         return known
 
     async def make_plan(self, need: ToolNeed, spec: ToolSpec, renames: Mapping[str, str] | None = None) -> Plan | None:
-        """The same, with what a person says about `renames`."""
+        """Make such a plan, with the `renames` that a person gives."""
         release = await self._store.releases.get(need.tool, need.version)
         is_same = spec.digest == need.digest and spec.full_name == need.tool
         if release is None and not is_same:
             return None
-        before = spec if release is None else release.spec  # a tool that changes all the time may be what it was
+        before = spec if release is None else release.spec  # a tool that changes often may be what it was
         make = partial(
             make_plan,
             before,
@@ -140,17 +148,17 @@ class Compatibility:
             output_before=await self._seen_shape(before, need.version),
             output_after=await self._seen_shape(spec, spec.version),
         )
-        return await asyncio.to_thread(make)  # an upstream's schema may be one that takes long to compare
+        return await asyncio.to_thread(make)  # the schema of an upstream may take long to compare
 
     async def _seen_shape(self, spec: ToolSpec, version: str) -> dict[str, Any] | None:
-        """What a tool that declares no output was seen to answer at that version."""
+        """The observed output schema of a tool at a version, if it declares none."""
         if spec.output_schema is not None:
             return None
         seen = await self._store.shapes.find(spec.upstream, spec.name, Version.parse(version).major)
         return None if seen is None else seen.schema
 
     async def renamed(self, tool: str, view: Snapshot) -> ToolSpec | None:
-        """The tool that took its place, if it is in `view`."""
+        """The tool that replaced `tool`, if it is in `view`."""
         key = (tool, self._catalog.snapshot.version)
         known = self._followed.find(key)
         if known is None or known[0] < time.monotonic() - _FOLLOWED_SECONDS:
@@ -162,7 +170,7 @@ class Compatibility:
 
 
 def _words(problems: Sequence[str]) -> str:
-    """The first problems on one line: they quote what an upstream wrote, and are read by models and on terminals."""
+    """The first problems on one line. They quote an upstream, and models and terminals show them."""
     return " ".join(plain(" ".join(problems[:3]), limit=_REASON_CHARACTERS).split())
 
 
@@ -171,7 +179,7 @@ def _python_names(spec: ToolSpec) -> dict[str, str]:
 
 
 def worst(checks: Sequence[NeedCheck]) -> State:
-    """The gravest state among them."""
+    """The worst state among the checks."""
     order: tuple[State, ...] = ("fits", "newer", "translated", "broken", "missing")
     return max((check.state for check in checks), key=order.index, default="fits")
 
@@ -180,19 +188,19 @@ def worst(checks: Sequence[NeedCheck]) -> State:
 
 
 class LoadedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill that may be used, with what became of the tools it needs."""
+    """A usable skill, with the state of the tools it needs."""
 
     skill: Skill
     checks: tuple[NeedCheck, ...]
 
     @property
     def warnings(self) -> list[str]:
-        """What whoever uses it should know."""
+        """Warnings for the user of the skill."""
         return [check.reason for check in self.checks if check.reason]
 
 
 Load = Callable[[str, str | None], Awaitable[LoadedSkill]]
-"""Gives a skill by name and version. Raises `UnknownSkill` or `SkillUnusable`."""
+"""Loads a skill by name and version. Raises `UnknownSkill` or `SkillUnusable`."""
 
 
 class _LoadArguments(msgspec.Struct):
@@ -225,7 +233,7 @@ class _Use:
 
 
 class SkillSession:
-    """Gives one execution its skills, and remembers what it made of them."""
+    """Loads the skills of one execution and counts their uses."""
 
     def __init__(self, load: Load, snapshot: Snapshot, guard: Guard) -> None:
         self._load = load
@@ -233,13 +241,13 @@ class SkillSession:
         self._guard = guard
         self._uses: dict[tuple[str, str], _Use] = {}
         self._plans: dict[str, tuple[Plan, _Use]] = {}
-        """`mcp__x__y@1.2.0` -> how a call of that version is carried out now, and for which skill."""
+        """`mcp__x__y@1.2.0` -> the translation of a call of that version, and the skill that makes it."""
         self._asked = 0
         self._reports = 0
         self.notes: list[str] = []
 
     async def answer(self, name: str, arguments: dict[str, Any]) -> Any:
-        """What the guest gets for a call of a reserved name. Raises what is wrong with it."""
+        """Answer a call of a reserved name. Raises an error for the guest."""
         if name == "load_skill":
             asked = _convert(arguments, _LoadArguments)
             return await self._give(asked.name, asked.version)
@@ -253,7 +261,7 @@ class SkillSession:
         return None
 
     def find_plan(self, name: str, *, is_used: bool = True) -> tuple[ToolSpec, Plan] | None:
-        """The tool that a call of `tool@version` means now, and how to translate it; None for any other name.
+        """Find the tool and the translation for a call of `tool@version`; None for any other name.
 
         It counts as a translated call of the skill unless `is_used` is false.
 
@@ -271,13 +279,13 @@ class SkillSession:
         return self._snapshot.tools[plan.after.full_name], plan
 
     def uses(self, execution_id: str, principal: str, status: RecordStatus) -> list[SkillUse]:
-        """One record for each skill that was called, now that the execution has ended so."""
+        """One record for each skill that was called, for an execution that ended with `status`."""
         found = []
         for use in self._uses.values():
             if not use.calls:
                 continue
             failures, error = use.failures, use.error
-            if use.open and status != "ok":  # it was running when the execution was ended
+            if use.open and status != "ok":  # the execution ended inside the skill
                 failures, error = failures + 1, error or f"The execution ended: {status}."
             found.append(
                 SkillUse(
@@ -304,7 +312,7 @@ class SkillSession:
         return stub_file(spec, self._snapshot.shapes.get(spec.full_name))
 
     async def _give(self, name: str, version: str | None) -> dict[str, Any]:
-        self._asked += 1  # the guest asks once for each name and version, also for what is not there
+        self._asked += 1  # the guest asks once for each name and version, also for missing ones
         if len(self._uses) >= _MOST_SKILLS or self._asked > _MOST_ASKED:
             raise InvalidRequest(f"This run has loaded {_MOST_SKILLS} skills. Split the job.")
         loaded = await self._load(name, version)
@@ -365,7 +373,7 @@ class SkillLoader:
         self._compatibility = compatibility
 
     async def visible(self, principal: str, view: Snapshot) -> list[Skill]:
-        """The newest version of every skill that code of `principal` can import, its own before the shared ones."""
+        """The newest version of every skill that the code of `principal` can import, its own before the shared ones."""
         own, shared = namespaces_for(principal)
         by_name: dict[str, Skill] = {}
         places: tuple[tuple[str, SkillStatus], ...] = ((own, "active"), (own, "draft"), (shared, "active"))
@@ -376,9 +384,9 @@ class SkillLoader:
         return list(by_name.values())
 
     async def _is_visible(self, skill: Skill, view: Snapshot) -> bool:
-        """Whether no tool that it needs exists, by its old name or a new one, and is not for this principal.
+        """False if a tool that the skill needs, under its old name or a new one, is hidden from this principal.
 
-        Else the skill does not exist for it either.
+        Such a skill is hidden from the principal too.
         """
         whole = self._catalog.snapshot
         for need in skill.tools:
@@ -392,14 +400,14 @@ class SkillLoader:
     async def load_for(
         self, principal: str, view: Snapshot, own: dict[str, Skill], name: str, version: str | None
     ) -> LoadedSkill:
-        """What an import gets; `own` are skills that are not on the shelf yet, with every need as it was written."""
+        """Resolve an import. `own` holds skills that are not on the shelf yet: with each tool as recorded."""
         skill = own.get(name) if version is None else None
         if skill is None:
             return await self.resolve(name, version, principal, view)
         return LoadedSkill(skill=skill, checks=await self._pinned(skill, view))
 
     async def _pinned(self, skill: Skill, view: Snapshot) -> tuple[NeedCheck, ...]:
-        """Checks that give the skill's own code every tool as it was when it was written."""
+        """Checks that give the skill's own code each tool as it was when the skill was written."""
         checks = []
         for need in skill.tools:
             spec = view.tools.get(need.tool)
@@ -426,7 +434,7 @@ class SkillLoader:
         is_deep: bool = True,
         known: _Known | None = None,
     ) -> LoadedSkill:
-        """What an import gets. `known` are the skills that were looked up on the way here."""
+        """Resolve an import. `known` holds the skills that were looked up on the way here."""
         name, version = split_pin(name, version)
         checked: dict[str, tuple[NeedCheck, ...]] = {}
         needed: _Known = {name: None} if known is None else known
@@ -448,7 +456,7 @@ class SkillLoader:
         view: Snapshot,
         known: _Known | None,
     ) -> str:
-        """Why a version cannot be used with the tools and skills that are there; empty if it can."""
+        """The reason why a version cannot be used with the present tools and skills; empty if it can."""
         broken = next((check for check in checks if not check.is_usable), None)
         if broken is not None:
             return (
@@ -477,7 +485,7 @@ class SkillLoader:
         return ""
 
     async def _look_up(self, name: str, principal: str, view: Snapshot, known: _Known) -> Skill | str:
-        """A skill that another one imports, or why it cannot be had. Each is looked up once, however many need it."""
+        """A skill that another one imports, or the reason why it cannot be used. Each is looked up once."""
         if len(known) >= CLOSURE:
             return f"More than {CLOSURE} skills are needed for it. Make them need fewer."
         known[name] = None

@@ -1,6 +1,6 @@
-"""Skills brought in step with a tool that has changed: rewritten, proven by replay, and only then kept.
+"""Migration of skills to a changed tool: rewritten, proven by replay, and only then kept.
 
-The old version stays. What cannot be rewritten, or cannot be proven, is left as it is with the reason.
+The old version stays. A skill that cannot be rewritten or proven is left as it is, with the reason.
 """
 
 import time
@@ -33,9 +33,9 @@ class MigratedSkill(MigrationRecord, frozen=True, kw_only=True):
 
 class _Target(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
-    """The full name that skills know."""
+    """The full name that skills use."""
     spec: ToolSpec
-    """What it is now."""
+    """The tool as it is now."""
 
 
 async def migrate_skills(
@@ -49,14 +49,14 @@ async def migrate_skills(
     is_dry: bool = False,
     principal: str = "local",
 ) -> list[MigratedSkill]:
-    """Migrate the version in use of every skill that needs another version of `tool` than the one that is there.
+    """Migrate the version in use of every skill that needs another version of `tool` than the current one.
 
-    `renames` says what cannot be guessed: the old name of a parameter, or `output.` and the path of a field of its
-    answer, and the new name. A dry run does all of it but keeping.
+    `renames` maps what cannot be guessed to its new name: the old name of a parameter, or `output.` and the path of a
+    field of the answer. A dry run does everything but keep the result.
 
     Raises:
         UnknownTool: There is no such tool, and there never was.
-        InvalidRequest: `to_version` is not what the tool is now.
+        InvalidRequest: `to_version` is not the current version of the tool.
     """
     view = await skills.tools.view()
     target = await _find_target(skills, view, tool)
@@ -95,9 +95,9 @@ async def _find_target(skills: Skills, view: Snapshot, tool: str) -> _Target:
 async def _find_skills(
     skills: Skills, target: _Target, from_version: str | None, names: Sequence[str]
 ) -> list[tuple[Skill, ToolNeed]]:
-    """The versions in use that need the tool as it is no more."""
+    """The versions in use that need another version of the tool than the current one."""
     found = []
-    for skill in await skills.shelf.list_used():  # what was imported over it since, or does not work yet, may wait
+    for skill in await skills.shelf.list_used():  # an imported or failing newer version waits
         if names and skill.name not in names:
             continue
         for need in skill.tools:
@@ -165,7 +165,7 @@ async def _migrate(
 
 
 def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Skill | str:
-    """The skill with its new code and its examples as the new tool would have answered, or why there is none."""
+    """The skill with its new code and its examples as the new tool would answer them; or the reason against it."""
     lines = need.lines
     tools = tuple(
         ToolNeed(tool=spec.full_name, version=spec.version, digest=spec.digest, lines=lines) if each == need else each
@@ -191,7 +191,7 @@ def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Pl
 
 
 def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
-    """The recording as it would have been with the new tool."""
+    """The recording as the new tool would have made it."""
     major = Version.parse(need.version).major
     calls = [
         TraceCall(
@@ -210,7 +210,7 @@ def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
 
 
 async def _prove(skills: Skills, skill: Skill, view: Snapshot, principal: str) -> tuple[Skill | None, str]:
-    """The skill with its examples replayed, if all of them pass; else None and the first reason why not."""
+    """The skill with its examples replayed, if all of them pass; else None and the first reason."""
     owner = principal if skill.namespace == SHARED else principal_of(skill.namespace)
     load = partial(skills.loading.load_for, owner, view, {skill.name: skill})
     examples: list[SkillExample] = []

@@ -18,13 +18,16 @@ from sealyard.values import SHARED, Skill
 from sealyard.versioning import Difficulty, Plan
 
 EXEMPLARY = 0.8
+"""Effectiveness above which a skill is one to learn from."""
 WEAK = 0.3
+"""Effectiveness below which an unused skill could be removed."""
 
 _RECENT_SECONDS = 7 * 86_400.0
+"""A use within this time counts as recent."""
 _HALF_REUSED = 3
-"""A skill that this many executions used is half as well reused as one can be."""
+"""With this many uses a skill gets half of the points for reuse."""
 _USES_OF_ONE = 3
-"""Uses of a shared skill that count of one principal: with more, one alone could make a skill exemplary for all."""
+"""Uses of a shared skill that count for one principal: with more, one alone could make a skill exemplary for all."""
 
 _DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]+)\s*", re.ASCII | re.IGNORECASE)
 _UNITS = {
@@ -39,15 +42,17 @@ _UNITS = {
 
 Judgement = Literal["exemplary", "kept", "removable"]
 _MIGRATIONS_OF_ONE = 5
-"""Of the migrations of one namespace, and kind, those that count: the newest."""
+"""Newest migrations that count for one namespace and one kind of change."""
 _MIGRATIONS_ENOUGH = 3
+"""Migrations of a kind before their outcome counts."""
 _KINDS_SHOWN = 50
+"""Kinds in a report, the most frequent first."""
 
 
 def effectiveness(record: SkillRecord, *, now: float) -> float:
-    """From 0 to 1: four tenths for how often it is reused, four for its success, two for use within seven days.
+    """A score from 0 to 1: 0.4 for reuse, 0.4 for success, 0.2 for use within seven days.
 
-    Of a shared skill, the first three uses of each principal count, however many there were.
+    For a shared skill, the first three uses by each principal count.
     """
     if not record.uses:
         return 0.0
@@ -57,7 +62,7 @@ def effectiveness(record: SkillRecord, *, now: float) -> float:
 
 
 def counted(record: SkillRecord) -> tuple[int, float]:
-    """The uses that count, and which share of the calls in them succeeded."""
+    """The number of uses that count, and the share of their calls that succeeded."""
     if record.namespace != SHARED or not record.shares:
         return record.uses, _success(record)
     uses = [min(share.uses, _USES_OF_ONE) for share in record.shares]
@@ -70,9 +75,9 @@ def _success(part: SkillRecord | UseShare) -> float:
 
 
 def judge(record: SkillRecord, *, modified_at: float, now: float, threshold_seconds: float) -> Judgement:
-    """Whether a skill is one to learn from, or one that could go.
+    """Judge a skill: exemplary, kept or removable.
 
-    It could go if it is of little effect and has not been used, or saved, for `threshold_seconds`.
+    It is removable if it is hardly effective and has been neither used nor saved for `threshold_seconds`.
     """
     value = round(effectiveness(record, now=now), 9)
     if value > EXEMPLARY:
@@ -82,7 +87,7 @@ def judge(record: SkillRecord, *, modified_at: float, now: float, threshold_seco
 
 
 def combined(records: Iterable[SkillRecord]) -> dict[tuple[str, str], SkillRecord]:
-    """The records of all versions of each skill as one, by namespace and name; its version is the one used last."""
+    """Combine the records of all versions of each skill, by namespace and name; its version is the one used last."""
     found: dict[tuple[str, str], SkillRecord] = {}
     for record in sorted(records, key=lambda each: each.last_used_at or 0.0):
         place = record.namespace, record.name
@@ -122,10 +127,10 @@ def _joined(shares: Iterable[UseShare]) -> tuple[UseShare, ...]:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a time such as `30days`, `30d`, `12h` or `2 weeks`.
+    """Parse a duration such as `30days`, `30d`, `12h` or `2 weeks` into seconds.
 
     Raises:
-        InvalidRequest: It is none.
+        InvalidRequest: It is not a duration.
     """
     found = _DURATION.fullmatch(text)
     unit = _UNITS.get(found[2].lower()) if found else None
@@ -138,30 +143,30 @@ def parse_duration(text: str) -> float:
 
 
 class KindRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How migrations for one kind of change went."""
+    """Migrations for one kind of change."""
 
     change: str
-    """Such as `rename_field+rename_parameter`; empty for those from before it was recorded."""
+    """Such as `rename_field+rename_parameter`; empty for migrations recorded without it."""
     migrations: int
     migrated: int
     right: int
-    """Of which the difficulty was predicted as it turned out."""
+    """Migrations whose difficulty was predicted correctly."""
 
 
 def change_of(plan: Plan) -> str:
-    """The kind of a change: the names of its steps and of what stands in the way, in one order."""
+    """The kind of a change: the sorted names of its steps and obstacles."""
     steps = {step.__struct_config__.tag for step in plan.steps}
     obstacles = {f"no_answer_{obstacle.side}" for obstacle in plan.obstacles}
     return "+".join(sorted(map(str, steps | obstacles))) or "none"
 
 
 def is_right(migration: MigrationRecord) -> bool:
-    """Whether what was predicted came true: only what was called mechanical should have been done."""
+    """True if the prediction came true: exactly the migrations predicted as mechanical should succeed."""
     return (migration.predicted == "mechanical") == (migration.outcome == "migrated")
 
 
 def by_kind(migrations: Iterable[MigrationRecord]) -> tuple[KindRecord, ...]:
-    """The record of each kind of change, that with the most migrations first."""
+    """The record of each kind of change, the most frequent first."""
     found: dict[str, list[MigrationRecord]] = defaultdict(list)
     for each in migrations:
         found[each.change].append(each)
@@ -178,9 +183,10 @@ def by_kind(migrations: Iterable[MigrationRecord]) -> tuple[KindRecord, ...]:
 
 
 def foreseen(predicted: Difficulty, skill: Skill, change: str, past: Sequence[MigrationRecord]) -> Difficulty:
-    """What the code says, unless nothing of the skill can prove new code, or such changes mostly failed so far.
+    """Correct a predicted difficulty by the skill's examples and by earlier migrations, given the oldest first.
 
-    `past` has the oldest first. A skill is proven by examples that passed and can be replayed.
+    A mechanical migration needs a look if no example of the skill passed and can be replayed, or if most migrations of
+    that kind failed.
     """
     if predicted != "mechanical":
         return predicted

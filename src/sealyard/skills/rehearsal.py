@@ -39,7 +39,9 @@ from sealyard.values import CallRecord, Grant, Limits, Outcome, Skill, SkillExam
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
 _SHOWN_CHARACTERS = 300
+"""Of arguments and values in a message."""
 _TOLERANCE = 1e-9
+"""Relative difference of numbers that count as equal: their last digits depend on the machine."""
 _CUT = "its answer of {:,} bytes was too large to be recorded"
 _FILES = "its answer came with files, which are not recorded"
 _FAILURES = {
@@ -49,9 +51,13 @@ _FAILURES = {
 }
 _FAILURES[FORMER_ERROR] = SealyardError
 _INLINE_BYTES = 1 << 20
+"""Of a result that the sandbox returns inline."""
 _TRACE_BYTES = 32 << 20
+"""All answers of one example: they are in memory until it has run."""
 _SEED = 1
+"""The same in each run: a replay has to repeat the recording."""
 _PROBLEM_CHARACTERS = 1_000
+"""Of the reason why an example failed."""
 
 
 # Recorded answers
@@ -64,14 +70,14 @@ class Replay:
         self.trace = trace
         self.calls = 0
         self.problems: list[str] = []
-        """What was asked for and is not in the trace."""
+        """Calls that the trace does not hold."""
         self._answers: defaultdict[tuple[str, bytes], list[TraceCall]] = defaultdict(list)
         for call in trace.calls:
             self._answers[_key(call.tool, call.arguments)].append(call)
         self._given: defaultdict[tuple[str, bytes], int] = defaultdict(int)
 
     def answer(self, tool: str, arguments: dict[str, Any]) -> Any:
-        """The recorded answer to this call. What was asked more often than recorded gets the last answer again.
+        """Return the recorded answer to a call. Calls beyond the recorded ones get the last answer again.
 
         Raises:
             NotRecorded: The trace has no such call.
@@ -83,7 +89,7 @@ class Replay:
         return call.answer
 
     def has(self, tool: str, arguments: dict[str, Any]) -> bool:
-        """Whether the trace holds this call."""
+        """True if the trace holds this call."""
         return _key(tool, arguments) in self._answers
 
     def take(self, tool: str, arguments: dict[str, Any]) -> TraceCall:
@@ -104,7 +110,7 @@ class Replay:
         return NotRecorded(problem)
 
     def _nearest(self, tool: str) -> str:
-        """What was recorded instead, in a sentence."""
+        """A sentence about the nearest recorded calls."""
         same = [call for call in self.trace.calls if call.tool == tool]
         if same:
             return f"It holds {tool} with {_shown(same[0].arguments)}" + (
@@ -116,7 +122,7 @@ class Replay:
 
 
 class Recordings:
-    """The calls of several executions, the newest first, as a source of answers for a first recording."""
+    """The calls of several executions, the newest first: a source of answers for a first recording."""
 
     def __init__(self, calls: Iterable[CallRecord]) -> None:
         by_execution: dict[str, dict[tuple[str, bytes], list[CallRecord]]] = {}
@@ -128,9 +134,9 @@ class Recordings:
         self._given: defaultdict[tuple[str, bytes], int] = defaultdict(int)
 
     def find(self, tool: str, arguments: dict[str, Any]) -> TraceCall | None:
-        """What the newest execution that made this call was answered; None if none did.
+        """The answer that the newest execution with this call got; None if no execution made it.
 
-        Asked again, its next answer to the same call.
+        The next request for the same call gets that execution's next answer.
         """
         key = _key(tool, arguments)
         found = next((run[key] for run in self._executions if key in run), None)
@@ -154,13 +160,13 @@ class Recordings:
 
 
 def replayed_error(recorded: str) -> SealyardError:
-    """The error that was recorded as `Type: message`."""
+    """Rebuild an error that was recorded as `Type: message`."""
     name, _, message = recorded.partition(": ")
     return _FAILURES.get(name, ToolFailed)(message or recorded)
 
 
 def equal(expected: Any, value: Any) -> bool:
-    """Whether two JSON values are the same, but for the last digits of numbers."""
+    """True if two JSON values are equal, apart from the last digits of numbers."""
     if isinstance(expected, bool) or isinstance(value, bool):
         return expected is value
     if isinstance(expected, int | float) and isinstance(value, int | float):
@@ -193,10 +199,10 @@ def _has_files(answer: Any) -> bool:
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
-    """How an example went."""
+    """The result of running an example."""
 
     example: SkillExample
-    """With its trace, its value and whether it passed."""
+    """With its trace, its value and its verdict."""
     outcome: Outcome
 
 
@@ -227,7 +233,7 @@ class Rehearsals:
             if (reserved := own.get(name)) is not None:
                 return await reserved(arguments)
             tool, _, version = name.partition("@")
-            # A skill that calls an older version was recorded so, or translated when another one used it.
+            # An older version that the skill calls was recorded under that version, or translated for another skill.
             if version and answers.has(tool, arguments):
                 return answers.answer(tool, arguments)
             spec, plan = skills.find_plan(name) or (view.find(name), None)
@@ -248,16 +254,16 @@ class Rehearsals:
         problem = _problem(outcome, answers.problems)
         if not problem and not equal(example.output, outcome.result):
             problem = f"Its value is {_shown(outcome.result)}; it should be {_shown(example.output)}."
-        problem = await guard.door.conceal(problem)  # the code's own words are in it
+        problem = await guard.door.conceal(problem)  # it quotes the code
         return Rehearsal(example=msgspec.structs.replace(example, passed=not problem, problem=problem), outcome=outcome)
 
     @contextlib.asynccontextmanager
     async def open_recording(
         self, skill: Skill, inputs: dict[str, Any], *, principal: str, load: Load, view: Snapshot, guard: Guard
     ) -> AsyncIterator["Recording"]:
-        """The first run of an example, an execution like any other, of which is kept what its tools answered.
+        """Open the first run of an example: an execution like any other, whose tool answers are kept.
 
-        The caller runs `Recording.code` with `Recording.options` in the sandbox, and puts the outcome into it.
+        The caller runs `Recording.code` with `Recording.options` in the sandbox and sets `Recording.outcome`.
         """
         skills = SkillSession(load, view, guard)
         recording = Recording(
@@ -298,7 +304,7 @@ class Rehearsals:
     def _options(
         self, inputs: dict[str, Any], at: float, principal: str, view: Snapshot, session: str
     ) -> dict[str, Any]:
-        """What the sandbox is given beside the code of an example and what answers its calls."""
+        """Options for the sandbox, beside the code and the handler of its calls."""
         return {
             "context": {"inputs": inputs},
             "limits": Limits(inline_bytes=_INLINE_BYTES),
@@ -311,14 +317,14 @@ class Rehearsals:
 
 
 class Recording(RunObserver):
-    """An example that is run for the first time."""
+    """An example that runs for the first time."""
 
     code: str
-    """What to run."""
+    """The code to run."""
     options: dict[str, Any]
-    """What the sandbox is given beside it."""
+    """Options for the sandbox."""
     outcome: Outcome
-    """What came of it; set by whoever runs it."""
+    """The outcome; the caller sets it."""
 
     def __init__(
         self,
@@ -344,12 +350,12 @@ class Recording(RunObserver):
         self._answer_bytes = 0
 
     def watch(self, run: Run) -> "Recording":
-        """The observer of the execution: this."""
+        """Observe the execution of this example."""
         self._principal = run.grant.principal
         return self
 
     def find(self, name: str, *, is_used: bool = True) -> tuple[ToolSpec, Plan | None]:
-        """The tool that the skill means by a name. Raises `UnknownTool`."""
+        """Find the tool that the skill means by a name. Raises `UnknownTool`."""
         if (planned := self._skills.find_plan(name, is_used=is_used)) is not None:
             return planned
         spec = self._view.find(name)
@@ -358,10 +364,10 @@ class Recording(RunObserver):
         return spec, None
 
     async def recorded(self, name: str, arguments: dict[str, Any]) -> Any:
-        """The answer that a run of the principal's got to this call; None if the tool is to be asked.
+        """The recorded answer to this call of the principal; None if the tool is to be called.
 
         Raises:
-            NotRecorded: There is no such answer, and the tool is not asked to try an example.
+            NotRecorded: There is no such answer, and the tool may not be called for an example.
         """
         spec, plan = self.find(name, is_used=False)
         if plan is not None:
@@ -377,14 +383,14 @@ class Recording(RunObserver):
         if call.missing is not None:
             raise self._problem(f"{spec.full_name} was called, but {call.missing}.")
         self._calls.append(call)
-        self.find(name)  # it is used now
+        self.find(name)  # counts as used from here
         if call.error is not None:
             raise replayed_error(call.error)
         return msgspec.Raw(msgspec.json.encode(call.answer if plan is None else translate_answer(plan, call.answer)))
 
     def _check_live(self, spec: ToolSpec, arguments: dict[str, Any]) -> None:
-        """Raise `NotRecorded` for a tool that is not asked only to try an example."""
-        if self._answer_bytes > _TRACE_BYTES:  # all of it is in memory until the example has run
+        """Raise `NotRecorded` for a tool that may not be called only to try an example."""
+        if self._answer_bytes > _TRACE_BYTES:  # all of it stays in memory until the example has run
             raise self._problem(f"Its tools answer with more than {_TRACE_BYTES:,} bytes. Take an example with less.")
         decision = self._policy.decide(spec, self._principal, arguments)
         if spec.annotations.read_only is not True or decision.verdict != "allow":
@@ -394,7 +400,7 @@ class Recording(RunObserver):
             )
 
     def call_finished(self, call: FinishedCall) -> None:
-        """Keep what a tool answered."""
+        """Keep the answer of a tool."""
         if call.admitted is None:
             return
         self._answer_bytes += call.answer_bytes
@@ -410,9 +416,9 @@ class Recording(RunObserver):
         return NotRecorded(text)
 
     async def judged(self, expected: Any) -> SkillExample:
-        """The example with its trace and whether it passed. `expected` may be `msgspec.UNSET`."""
+        """The example with its trace and its verdict. `expected` may be `msgspec.UNSET`."""
         outcome, guard = self.outcome, self._guard
-        problem = await guard.door.conceal(_problem(outcome, self._problems))  # the code's own words are in it
+        problem = await guard.door.conceal(_problem(outcome, self._problems))  # it quotes the code
         output = outcome.result
         if await guard.door.conceal(output) != output:
             problem = problem or "Its value holds private values that it makes itself, so it cannot be kept."
@@ -440,7 +446,7 @@ class Recording(RunObserver):
 
 
 def _own_calls(skills: SkillSession) -> dict[str, Callable[[dict[str, Any]], Awaitable[Any]]]:
-    """What the gateway itself answers in a rehearsal."""
+    """Calls that the gateway itself answers in a rehearsal."""
     return {**{name: partial(skills.answer, name) for name in OWN_CALLS}, "search_tools": _refuse_search}
 
 
@@ -454,7 +460,7 @@ def _code_of(skill: Skill) -> str:
 
 @contextlib.asynccontextmanager
 async def _workspace(sandbox: Sandbox, principal: str) -> AsyncIterator[str]:
-    """The name of a workspace of its own, removed afterwards: files of other runs are no part of an example."""
+    """A workspace of its own, removed afterwards: files of other runs are not part of an example."""
     session = f"{principal}:rehearsal-{secrets.token_hex(8)}"
     try:
         yield session
@@ -464,7 +470,7 @@ async def _workspace(sandbox: Sandbox, principal: str) -> AsyncIterator[str]:
 
 
 def _problem(outcome: Outcome, problems: list[str]) -> str:
-    """Why it did not pass, in a sentence or two; empty if it ran to its end."""
+    """The reason why an example failed, in a sentence or two; empty if it ran to its end."""
     if problems:
         return problems[0][:_PROBLEM_CHARACTERS]
     failure = outcome.failure

@@ -14,7 +14,7 @@ from sealyard.versioning import Difficulty
 
 
 class SaveSkill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent asks to be kept."""
+    """A request to keep code as a skill."""
 
     name: str
     code: str
@@ -27,21 +27,21 @@ class SaveSkill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SaveExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Inputs, and the value that the skill should have for them, if it is known."""
+    """Inputs, and the expected value if it is known."""
 
     inputs: dict[str, Any] = {}
     output: Any = msgspec.UNSET
 
 
 class SavedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """What was kept, and what its author should know."""
+    """A kept skill, and warnings for its author."""
 
     skill: Skill
     warnings: tuple[str, ...] = ()
 
 
 class FoundSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One found skill, for somebody who looks for something to use."""
+    """One search result."""
 
     name: str
     version: str
@@ -49,26 +49,26 @@ class FoundSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signature: str
     description: str
     effectiveness: float | None = None
-    """From 0 to 1; None if nobody has used it yet."""
+    """From 0 to 1; None if it is unused."""
     status: SkillStatus = "active"
     shared: bool = False
     warnings: tuple[str, ...] = ()
 
 
 class TestedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """How the examples of a skill went."""
+    """A skill with the results of its examples."""
 
     skill: Skill
     rehearsals: tuple[Rehearsal, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether there are examples and all of them passed."""
+        """True if there are examples and all of them passed."""
         return bool(self.rehearsals) and all(each.example.passed for each in self.rehearsals)
 
 
 class SkillSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a skill comes from that somebody else wrote."""
+    """The origin of a skill that another author wrote."""
 
     origin: str
     """Such as `import sha256:…`."""
@@ -77,7 +77,7 @@ class SkillSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill, one tool that it needs, and whether that is still so."""
+    """A skill, one tool that it needs, and the state of that tool."""
 
     namespace: str
     name: str
@@ -88,7 +88,7 @@ class SkillCheck(msgspec.Struct, frozen=True, kw_only=True):
     current: str | None
     state: State
     difficulty: Difficulty | None
-    """Predicted, for a migration of this very code; None where none is needed."""
+    """The predicted difficulty of migrating this code; None where no migration is needed."""
     reason: str
 
 
@@ -105,7 +105,7 @@ class ServedFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def conceal_request(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, list[str]]:
-    """The request with nothing private in it, and a word about each line that has changed by that."""
+    """Conceal private values in a request, and warn of each line of code that has one."""
     examples = [
         msgspec.structs.replace(
             each,
@@ -132,7 +132,7 @@ async def conceal_request(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, 
 
 
 async def conceal_examples(examples: Sequence[SkillExample], guard: Guard) -> list[SkillExample]:
-    """Examples that somebody else recorded, with nothing private in them."""
+    """Conceal private values in examples that somebody else recorded."""
 
     async def conceal(call: TraceCall) -> TraceCall:
         return msgspec.structs.replace(
@@ -155,28 +155,28 @@ async def conceal_examples(examples: Sequence[SkillExample], guard: Guard) -> li
 
 async def _conceal(value: Any, guard: Guard) -> Any:
     concealed = await guard.door.conceal(value)
-    # It is compressed and kept, so it is bounded: what was left as JSON can be read.
+    # Examples have a bounded size, so decoding is cheap.
     return msgspec.json.decode(concealed) if isinstance(concealed, msgspec.Raw) else concealed
 
 
 async def _conceal_object(value: dict[str, Any], guard: Guard) -> dict[str, Any]:
     concealed = await _conceal(value, guard)
-    if not isinstance(concealed, dict):  # where code may hold values, one that is in pieces takes all around it along
+    if not isinstance(concealed, dict):  # a value in pieces conceals everything around it
         raise InvalidSkill("An example spells out a private value. Use another one.")
     return concealed
 
 
 async def conceal_skill(skill: Skill, guard: Guard) -> Skill:
-    """The skill with nothing private in its text: it may have been saved when less was concealed."""
+    """Conceal private values in the text of a skill: it may have been saved under weaker rules."""
     told = {key: getattr(skill, key) for key in ("code", "description", "input_schema", "output_schema")}
     told = await conceal_texts(told | {"tags": list(skill.tags)}, guard)
     return msgspec.structs.replace(skill, **told | {"tags": tuple(told["tags"])})
 
 
 async def conceal_texts(value: Any, guard: Guard) -> Any:
-    """`value` with nothing private in its texts and numbers, each looked at alone.
+    """Conceal private values in the texts and numbers of `value`, each looked at alone.
 
-    Its keys are ours, or the names of inputs: they say nothing about what is below them.
+    Keys are ours, or names of inputs: they say nothing about the values below them.
     """
     texts: list[str | float] = []
 

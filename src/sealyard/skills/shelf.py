@@ -23,35 +23,39 @@ from sealyard.values import SHARED, Skill, SkillNeed, SkillStatus, ToolSpec
 from sealyard.versioning.compare import Severity, compare, matches
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""At most 64 characters: the limit of the Agent Skills format."""
 _RESERVED = frozenset(("load", "servers", "shared", "skills"))
 _DECEPTIVE = re.compile(r"\r(?!\n)|[\x01-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What commands a terminal or turns text around, so that who reads it sees other text than the one that runs."""
+"""Characters that command a terminal or reorder text, so that a reader sees other text than the one that runs."""
 _ESCAPE = "~"
 _NAMESPACE_CHARACTERS = 128
+"""As long as the longest name of a principal."""
 _NOTE_CHARACTERS = 2_000
+"""Of a note, which may quote an error."""
 _COMPARED = 20
+"""Names that are compared letter by letter, which is slow."""
 _USED: tuple[SkillStatus, ...] = ("draft", "active")
 CLOSURE = 100
-"""Skills that one may need, all together."""
+"""Skills that one skill may need, directly and indirectly."""
 
 
 def namespace_of(principal: str) -> str:
-    """The namespace of a principal: its name, unless that could be taken for the shared one or for an escaped one."""
+    """The namespace of a principal: its name, escaped if it could be taken for the shared or an escaped one."""
     return _ESCAPE + principal if principal == SHARED or principal.startswith(_ESCAPE) else principal
 
 
 def principal_of(namespace: str) -> str:
-    """The principal whose namespace it is; nobody's is the shared one."""
+    """The principal that owns a namespace; the shared one belongs to nobody."""
     return namespace.removeprefix(_ESCAPE)
 
 
 def namespaces_for(principal: str) -> tuple[str, str]:
-    """Where the names that a principal's code imports are looked up, in this order."""
+    """The namespaces in which the imports of a principal's code are looked up, in order."""
     return namespace_of(principal), SHARED
 
 
 def check_name(name: str) -> None:
-    """Raises `InvalidSkill` unless code can import a skill by this name, and no file or other name is meant by it."""
+    """Raise `InvalidSkill` unless code can import a skill by this name, and nothing else has it."""
     if not _NAME.fullmatch(name):
         raise InvalidSkill(
             f"A skill cannot be called {_quote(name)}. Use 1 to 64 characters: a lower-case letter from a to z, then"
@@ -62,10 +66,10 @@ def check_name(name: str) -> None:
 
 
 def split_pin(name: str, pin: str | None = None) -> tuple[str, str | None]:
-    """A name such as `monthly_total@1.2`, also as `skills.monthly_total@1.2`, as name and version.
+    """Split a name such as `monthly_total@1.2`, or `skills.monthly_total@1.2`, into name and version.
 
     Raises:
-        UnknownSkill: Two different versions are asked for.
+        UnknownSkill: Two different versions are named.
     """
     bare, _, own = name.removeprefix("skills.").partition("@")
     if own and pin and own != pin:
@@ -74,7 +78,7 @@ def split_pin(name: str, pin: str | None = None) -> tuple[str, str | None]:
 
 
 def digest_of(skill: Skill) -> str:
-    """SHA-256 of what a skill is: not of when, by whom and where it was saved, nor of how its examples went."""
+    """SHA-256 of the content of a skill, without author, time, namespace and the results of its examples."""
     parts = {
         "name": skill.name,
         "form": skill.form,
@@ -83,7 +87,7 @@ def digest_of(skill: Skill) -> str:
         "description": skill.description,
         "input_schema": skill.input_schema,
         "output_schema": skill.output_schema,
-        "properties": list(skill.input_schema.get("properties", ())),  # their order counts
+        "properties": list(skill.input_schema.get("properties", ())),  # order matters
         "tags": skill.tags,
         "examples": [(example.inputs, example.output) for example in skill.examples],
         "tools": [(need.tool, need.version, need.digest) for need in skill.tools],
@@ -93,7 +97,7 @@ def digest_of(skill: Skill) -> str:
 
 
 class Shelf:
-    """The skills of one store, with the rules that hold for them."""
+    """The skills of one store, with their rules."""
 
     def __init__(
         self, table: SkillTable, *, limits: ShelfLimits | None = None, clock: Callable[[], float] = time.time
@@ -105,7 +109,7 @@ class Shelf:
     # Saving
 
     def check(self, skill: Skill) -> None:
-        """Raises `InvalidSkill` for what `save` would refuse, as far as that can be said without the store."""
+        """Raise `InvalidSkill` for a skill that `save` would refuse, as far as the store is not needed."""
         limits = self.limits
         check_name(skill.name)
         if not 0 < len(skill.namespace) <= _NAMESPACE_CHARACTERS or not skill.namespace.isprintable():
@@ -132,8 +136,7 @@ class Shelf:
     async def save(self, skill: Skill) -> Skill:
         """Keep a skill as the newest version of its name, durably, and return it with its version.
 
-        Its version, digest and times are made here, whatever it has. A skill that is there already, unchanged, is
-        returned as it is there.
+        Its version, digest and times are set here. An unchanged skill is returned as it is stored.
 
         Raises:
             InvalidSkill: A name, size or count is out of bounds. Nothing was kept.
@@ -154,10 +157,10 @@ class Shelf:
         await self.table.update(msgspec.structs.replace(skill, note=note), limits=self.limits)
 
     async def delete(self, namespace: str, name: str, version: str | None = None) -> int:
-        """Delete one version, or all of them; how many there were. Their numbers are never given again.
+        """Delete one version, or all of them, and return their number. A version number is never used again.
 
         Raises:
-            UnknownSkill: There is none.
+            UnknownSkill: There is no such skill or version.
         """
         count = await self.table.delete(namespace, name, version, self._clock())
         if not count:
@@ -182,7 +185,7 @@ class Shelf:
         return await self.table.newest(tuple(namespaces))
 
     async def list_used(self) -> list[Skill]:
-        """The version of each skill that code gets by its name: the newest active one, or else the newest draft."""
+        """The version of each skill that an import gets: the newest active one, or else the newest draft."""
         namespaces = tuple(dict.fromkeys(namespace for namespace, _ in await self.table.names()))
         found: dict[tuple[str, str], Skill] = {}
         for status in _USED:
@@ -190,15 +193,15 @@ class Shelf:
         return [found[place] for place in sorted(found)]
 
     async def get(self, name: str, pin: str | None, principal: str) -> Skill:
-        """The newest version that a principal sees, with its examples, whether its code may import it or not.
+        """The newest version that a principal sees, with its examples, even if its code may not import it.
 
         Raises:
-            UnknownSkill: There is none.
+            UnknownSkill: There is no such skill or version.
         """
         name, pin = split_pin(name, pin)
         for namespace, version in await self._candidates(name, pin, principal):
             skill = await self.table.get(namespace, name, version)
-            if skill is not None:  # else it was deleted meanwhile
+            if skill is not None:  # else it was just deleted
                 return skill
         raise await self._unknown(name, pin, principal)
 
@@ -213,19 +216,19 @@ class Shelf:
     ) -> Skill:
         """The version that a principal's code gets, without examples: the newest active one that it can use.
 
-        A draft of its own is taken only where there is no such version. `why_not` says why one cannot be used, and
-        nothing if it can; what is not visible does not exist.
+        A draft of its own is taken only if there is no such version. `why_not` returns the reason why one cannot be
+        used, or an empty text. A skill that is not visible does not exist.
 
         Raises:
             UnknownSkill: There is no such skill or version.
-            SkillUnusable: There is, and none of them can be used; the message is about the newest.
+            SkillUnusable: No version can be used; the message is about the newest.
         """
         name, pin = split_pin(name, pin)
         refusal: SkillUnusable | None = None
         for namespace, version in await self._candidates(name, pin, principal):
             skill = await self.table.get(namespace, name, version, with_examples=False)
             if skill is None or not (is_visible is None or await is_visible(skill)):
-                continue  # it was deleted meanwhile, or is not for this principal
+                continue  # just deleted, or hidden from this principal
             why = _why_not(skill, principal) or await why_not(skill)
             if not why:
                 return skill
@@ -235,7 +238,7 @@ class Shelf:
     async def list(self, principal: str, *, status: SkillStatus | None = None) -> list[Skill]:
         """The newest version of each skill that a principal sees, by name, without examples.
 
-        A skill of its own hides the shared one of the same name, as it does for its code.
+        Its own skill hides the shared one of the same name, as it does for its code.
         """
         own, shared = namespaces_for(principal)
         found = {skill.name: skill for skill in await self.table.newest((shared,), status=status)}
@@ -243,7 +246,7 @@ class Shelf:
         return [found[name] for name in sorted(found)]
 
     async def _candidates(self, name: str, pin: str | None, principal: str) -> Sequence[tuple[str, str]]:
-        """Namespace and version of what a name and a pin may mean, the best first: in each namespace active ones."""
+        """Namespaces and versions that a name and a pin may mean, the best first: active ones before others."""
         if not _NAME.fullmatch(name):
             return ()
         namespaces = namespaces_for(principal)
@@ -254,7 +257,7 @@ class Shelf:
     async def _unknown(
         self, name: str, pin: str | None, principal: str, is_visible: Callable[[Skill], Awaitable[bool]] | None = None
     ) -> UnknownSkill:
-        """What a principal is told of a name. It says nothing of skills that are not visible to it."""
+        """The error for an unknown name. It reveals nothing of skills that are not visible to the principal."""
 
         async def sees(each: str) -> bool:
             for namespace, version in (await self._candidates(each, None, principal))[:1]:
@@ -278,17 +281,17 @@ class Shelf:
 
 
 def _nearest(name: str, names: Sequence[str]) -> list[str]:
-    """The names most like one. Only those that share the most pairs of letters with it are compared, which is slow."""
+    """The most similar names. Only those that share the most pairs of letters are compared, which is slow."""
     pairs = set(map("".join, itertools.pairwise(name)))
     alike = heapq.nlargest(_COMPARED, names, key=lambda each: sum(pair in each for pair in pairs))
     return difflib.get_close_matches(name, alike, n=3)
 
 
 async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) -> list[Skill]:
-    """All skills that a skill needs, each after those that it needs itself; the skill is the last.
+    """All skills that a skill needs, each after its own needs; the skill itself is the last.
 
     Raises:
-        InvalidSkill: They need each other in a circle, they are too many, or `get` raises for one of them.
+        InvalidSkill: They need each other in a circle, there are too many, or `get` raises for one of them.
     """
     done: dict[tuple[str, str], Skill] = {}
     path: list[tuple[Skill, Iterator[SkillNeed]]] = [(skill, iter(skill.skills))]
@@ -318,7 +321,7 @@ async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) ->
 
 
 def _why_not(skill: Skill, principal: str) -> str:
-    """Why the status of a skill keeps a principal's code from it; empty if it does not."""
+    """The reason why the status of a skill keeps a principal's code from it; empty if it does not."""
     note = f" ({skill.note.rstrip('.')})" if skill.note else ""
     if skill.status == "quarantined":
         return f"it is in quarantine{note}. A person has to approve it first."
@@ -341,7 +344,7 @@ def _check_text(what: str, text: str) -> None:
     if "\0" in text:
         raise InvalidSkill(f"The {what} holds a null byte. Take it out.")
     found = _DECEPTIVE.search(text)
-    if found is not None and what != "tag":  # which is checked for more than that
+    if found is not None and what != "tag":  # a stricter check of tags follows
         line = text.count("\n", 0, found.start()) + 1
         raise InvalidSkill(
             f"The {what} holds the character {found[0]!a} in line {line}, which makes it look like something else."
@@ -359,7 +362,7 @@ def _check_most(what: str, count: int, most: int, unit: str) -> None:
 
 
 def _quote(text: str) -> str:
-    """The text as a literal of ASCII, so that what looks alike is told apart and nothing in it acts on a terminal."""
+    """The text as an ASCII literal: similar letters differ, and nothing in it acts on a terminal."""
     return ascii(text if len(text) <= 80 else text[:79] + "…")
 
 
@@ -367,9 +370,9 @@ def _quote(text: str) -> str:
 
 
 def bump(after: Skill, before: Skill | None) -> Severity:
-    """Which part of the version the step from `before` to `after` raises, by the rules that hold for tools.
+    """The part of the version that the step from `before` to `after` raises, by the rules for tools.
 
-    Without a version before it, all that the name once was is deleted: whoever calls that one breaks.
+    Without a version before, every earlier one is deleted: code that calls those breaks.
     """
     if before is None:
         return "major"

@@ -38,23 +38,32 @@ from sealyard.skills.sharing.files import (
 from sealyard.store.audit.key import AuditKey, is_signed, message, sync_folder
 
 _KEY_BYTES_MOST = 4096
+"""A PEM file of an Ed25519 key has about 120."""
 _MANIFEST = "sealyard-manifest.json"
 _SIGNATURE = "sealyard-manifest.sig"
 _FORMAT = 1
+"""The version of the manifest's format."""
 _PURPOSE = "sealyard skill archive"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip can hold: the same folders give the same bytes."""
 _LEVEL = 9
+"""The best compression: an archive is written once and read often."""
 ARCHIVE_BYTES_MOST = 72 * 2**20
+"""Above `UNPACKED_BYTES_MOST`, for headers and incompressible files."""
 UNPACKED_BYTES_MOST = 64 * 2**20
+"""All files of an archive: they are read into memory."""
 ENTRIES_MOST = 4096
+"""More files than a hundred skills have."""
 RATIO_MOST = 100
+"""Of unpacked to packed bytes: text rarely shrinks more than twenty-fold."""
 SMALL = 64 * 2**10
-"""Unpacked bytes up to which the ratio does not matter."""
+"""Unpacked bytes below which the ratio does not matter."""
 
 _END = struct.Struct("<4s4H2LH")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _EXTRA = struct.Struct("<2H")
+"""Layouts of the records in section 4.3 and 4.4 of the zip specification."""
 _ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13
 _DESCRIBED = 1 << 3
 """Sizes follow the data, in 12 or 16 bytes."""
@@ -65,20 +74,21 @@ _UNIX = 3
 _ZIP64_EXTRA = 0x0001
 _OTHER_NAME_EXTRA = 0x7075
 _LIMITLESS = 0xFFFFFFFF
+"""Stands for a size that is in a zip64 extension."""
 
 
 # The signing key
 
 
 class SigningKey(AuditKey):
-    """A key that signs archives; `public`, in hexadecimal, is what others need in order to trust it."""
+    """A key that signs archives; others trust its `public` part, in hexadecimal."""
 
     @classmethod
     def load_or_make(cls, path: Path) -> Self:
-        """The key in a file, which is made if there is none. All who make it at the same time get the same one.
+        """Load the key in a file, which is made if it does not exist. Concurrent makers get the same key.
 
         Raises:
-            InvalidSkill: It cannot be read or made, is no key, or can be read by others.
+            InvalidSkill: It cannot be read or made, is not a key, or can be read by others.
         """
         try:
             if not os.path.lexists(path):
@@ -108,7 +118,7 @@ class SigningKey(AuditKey):
 
 
 def _make(path: Path) -> None:
-    """Write a new key, whole, unless somebody else does so first."""
+    """Write a new key, unless another process is faster."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -120,7 +130,7 @@ def _make(path: Path) -> None:
         path.hardlink_to(draft)
         sync_folder(path.parent)
     except FileExistsError:
-        pass  # theirs is as good
+        pass  # the other key is as good
     finally:
         draft.unlink()
 
@@ -129,14 +139,14 @@ def _make(path: Path) -> None:
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
-    """What an archive holds, and who vouches for it."""
+    """The contents of an archive, and its signer."""
 
     folders: tuple[SkillFolder, ...]
     """Sorted by name."""
     signer: str | None
-    """The name of the trusted key; `ed25519:` and the public key if it is none of those; `None` without a signature."""
+    """The name of a trusted key, or `ed25519:` and the public key of another one; `None` without a signature."""
     is_trusted: bool
-    """Whether a trusted key signed it."""
+    """True if a trusted key signed it."""
     digest: str
     """`sha256:` and the hash of the manifest."""
 
@@ -153,10 +163,10 @@ class _Signature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_archive(path: Path, folders: Sequence[SkillFolder], key: SigningKey | None, *, replace: bool = False) -> str:
-    """Write the folders into one archive, signed unless there is no key; returns its digest.
+    """Write folders into one archive, signed if there is a key, and return its digest.
 
     Raises:
-        InvalidSkill: There is a file already, two folders have one name, they are too large, or the disk is full.
+        InvalidSkill: The file exists, two folders have one name, they are too large, or the disk is full.
     """
     names = [folder.name for folder in folders]
     if not names or len(set(names)) != len(names):
@@ -179,13 +189,13 @@ def write_archive(path: Path, folders: Sequence[SkillFolder], key: SigningKey | 
 
 
 def read_archive(path: Path, *, trusted: Mapping[str, str], allow_unsigned: bool = False) -> Archive:
-    """The skill folders in an archive; nothing is written. `trusted` are public keys in hexadecimal by name.
+    """Read the skill folders in an archive; nothing is written. `trusted` has public keys in hexadecimal by name.
 
-    An archive that somebody else signed is read too: its `signer` is then the key. The manifest may be missing
-    only if the signature is.
+    An archive of an unknown signer is read too, with the key as its `signer`. The manifest may be missing only if the
+    signature is.
 
     Raises:
-        InvalidSkill: It is no sound zip of skill folders, its signature or manifest is wrong, or it is not signed.
+        InvalidSkill: It is not a sound zip of skill folders, its signature or manifest is wrong, or it is not signed.
     """
     what = f"The archive {str(path)!r}"
     files = read_zip(read_file(path, most=ARCHIVE_BYTES_MOST, what=what), what=what)
@@ -209,14 +219,14 @@ def read_archive(path: Path, *, trusted: Mapping[str, str], allow_unsigned: bool
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
-    """A zip of the files that does not depend on when, where and in which order."""
+    """A zip of the files that does not depend on time, place and order."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", allowZip64=False) as archive:
         for path, content in sorted(files.items()):
             entry = zipfile.ZipInfo(path, date_time=_EPOCH)
             entry.create_system = 3
             entry.external_attr = (stat.S_IFREG | 0o644) << 16
-            # What shrinks too well would look like a bomb to whoever reads it.
+            # A reader would take a file that shrinks too well for a bomb.
             shrinks = len(content) > SMALL and len(content) > RATIO_MOST * len(zlib.compress(content, _LEVEL, -15))
             entry.compress_type = zipfile.ZIP_STORED if shrinks else zipfile.ZIP_DEFLATED
             archive.writestr(entry, content, compresslevel=_LEVEL)
@@ -224,7 +234,7 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
 
 
 def _verified_key(manifest: bytes | None, signature: bytes | None, what: str, purpose: str) -> str | None:
-    """The public key that signed the manifest; None if nobody did."""
+    """The public key that signed the manifest; None without a signature."""
     if signature is None:
         return None
     if manifest is None:
@@ -235,7 +245,7 @@ def _verified_key(manifest: bytes | None, signature: bytes | None, what: str, pu
         if found.algorithm == "ed25519" and is_signed(signed, found.signature, public_key=found.public_key):
             return bytes.fromhex(found.public_key).hex()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass  # what cannot be read is no signature
+        pass  # an unreadable signature is none
     raise InvalidSkill(f"{what} has a signature that is not of its manifest: it was changed. Do not use it.")
 
 
@@ -276,7 +286,7 @@ def _manifest_of(files: Mapping[str, bytes]) -> bytes:
 
 
 def _signed(manifest: bytes, purpose: str = _PURPOSE) -> bytes:
-    """What is signed: of no use for any other purpose."""
+    """The signed bytes, useless for any other purpose."""
     return message(purpose, [manifest.decode()])
 
 
@@ -288,7 +298,7 @@ def _digest(manifest: bytes) -> str:
 
 
 class _Entry(NamedTuple):
-    """One line of the directory."""
+    """One entry of the directory."""
 
     name: str
     raw_name: bytes
@@ -301,10 +311,10 @@ class _Entry(NamedTuple):
 
 
 def read_zip(content: bytes, *, what: str) -> dict[str, bytes]:
-    """The files of the archive by path; folders are left out.
+    """The files of an archive by path, without folders.
 
     Raises:
-        InvalidSkill: It is no plain zip, or its entries are not what files of skills may be.
+        InvalidSkill: It is not a plain zip, or its entries cannot be files of skills.
     """
     entries = _directory(content, what)
     folders = [entry.name[:-1] for entry in entries if entry.name.endswith("/")]
@@ -318,7 +328,7 @@ def read_zip(content: bytes, *, what: str) -> dict[str, bytes]:
 
 
 def _directory(content: bytes, what: str) -> list[_Entry]:
-    """What the archive says it holds."""
+    """The entries of the directory."""
     position = len(content) - _END.size
     if position < 0 or content[position : position + 4] != b"PK\5\6":
         raise InvalidSkill(f"{what} is no .zip, or something follows its end. {_ADVICE}")
@@ -340,7 +350,7 @@ def _directory(content: bytes, what: str) -> list[_Entry]:
 
 
 def _central(content: bytes, place: int, what: str) -> tuple[_Entry, int]:
-    """The line of the directory at `place`, and where the next one begins."""
+    """The entry of the directory at `place`, and the place of the next one."""
     fields = _CENTRAL.unpack_from(content, place)
     _, made_by, _, flags, method, _, _, crc, packed, unpacked, name_size, extra_size, comment_size = fields[:13]
     disk, _, attributes, offset = fields[13:]
@@ -367,7 +377,7 @@ def _name(raw: bytes, flags: int, what: str) -> str:
 
 
 def _is_plain(extra: bytes) -> bool:
-    """Whether the extra field is well formed, and neither sizes nor another name are in it."""
+    """True if the extra field is well formed and holds neither sizes nor another name."""
     place = 0
     while place < len(extra):
         if len(extra) - place < _EXTRA.size:
@@ -380,7 +390,7 @@ def _is_plain(extra: bytes) -> bool:
 
 
 def _check_kind(name: str, made_by: int, attributes: int, unpacked: int, what: str) -> None:
-    """Check that it is a file, or a folder that says so by its name."""
+    """Check that an entry is a file, or a folder by its name too."""
     kind = stat.S_IFMT(attributes >> 16) if made_by >> 8 == _UNIX else 0
     is_folder = name.endswith("/")
     if kind not in (0, stat.S_IFDIR if is_folder else stat.S_IFREG) or (is_folder and unpacked):
@@ -390,7 +400,7 @@ def _check_kind(name: str, made_by: int, attributes: int, unpacked: int, what: s
 
 
 def _check_sizes(entries: list[_Entry], what: str) -> None:
-    """Check what the directory claims, before anything is unpacked."""
+    """Check the sizes in the directory before anything is unpacked."""
     if sum(entry.unpacked for entry in entries) > UNPACKED_BYTES_MOST:
         raise InvalidSkill(f"{what} would unpack to more than {UNPACKED_BYTES_MOST // 2**20} MiB. Split it.")
     for entry in entries:
@@ -402,7 +412,7 @@ def _check_sizes(entries: list[_Entry], what: str) -> None:
 
 
 def _places(entries: list[_Entry], content: bytes, what: str) -> list[tuple[_Entry, int]]:
-    """Where the data of each entry begins. Entries lie one after the other, and nothing is before or between them."""
+    """The start of each entry's data. Entries are contiguous from the first byte."""
     places = []
     expected = 0
     for entry in sorted(entries, key=lambda entry: entry.offset):
@@ -417,7 +427,7 @@ def _places(entries: list[_Entry], content: bytes, what: str) -> list[tuple[_Ent
 
 
 def _local(entry: _Entry, content: bytes, what: str) -> int:
-    """Where the data of the entry begins, if its own header says what the directory says."""
+    """The start of an entry's data, if its own header agrees with the directory."""
     start = entry.offset + _LOCAL.size
     if start > len(content) or content[entry.offset : entry.offset + 4] != b"PK\3\4":
         raise _broken(what, f"{shown(entry.name)} is not where the directory says")
@@ -434,7 +444,7 @@ def _local(entry: _Entry, content: bytes, what: str) -> int:
 
 
 def _after(entry: _Entry, end: int, content: bytes, what: str) -> int:
-    """Where the next entry begins: behind the data, and behind the sizes if they follow it."""
+    """The end of an entry: behind its data, and behind the sizes if they follow it."""
     if not entry.flags & _DESCRIBED:
         return end
     sizes = struct.pack("<3L", entry.crc, entry.packed, entry.unpacked)
@@ -445,7 +455,7 @@ def _after(entry: _Entry, end: int, content: bytes, what: str) -> int:
 
 
 def _unpack(entry: _Entry, packed: memoryview, what: str) -> bytes:
-    """The data of the entry; never more of it than the directory claims."""
+    """The data of an entry; never more of it than the directory declares."""
     if entry.method == _STORED:
         unpacked, is_whole = bytes(packed), True
     else:

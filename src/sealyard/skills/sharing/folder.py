@@ -29,17 +29,21 @@ from sealyard.skills.sharing.files import (
 from sealyard.values import Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
 
 FRONTMATTER_BYTES = 64 * 2**10
+"""Of a frontmatter: those in the wild have a few hundred."""
 _YAML_DEPTH = 16
 _NODES = 2000
+"""Nesting and values in a frontmatter: it is meant for a few short texts."""
 _YAML_REASON = 120
+"""Of the YAML parser's message."""
 _FILE = "'SKILL.md'"
 _BEGIN = re.compile(r"---[ \t]*\r?\n")
 _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 FORM = "sealyard-form"
-"""The key of the frontmatter that marks a folder as our own export."""
+"""The frontmatter key that marks our own export."""
 _DESCRIPTION = 1024
 _COMPATIBILITY = 500
+"""Characters that the Agent Skills format allows for each."""
 _METADATA = 1000
 _AUTHOR = 200
 _CELL = 300
@@ -47,12 +51,16 @@ _ROWS = 40
 _EXAMPLES = 3
 _EXAMPLE = 1500
 _FULL = 6000
+"""Limits of our `SKILL.md`: characters of a value, an author, a table cell, rows of a table, examples and their
+characters, and characters of a long description. An agent reads all of it."""
 _IN_CODE = str.maketrans({"`": "'", "\\": "/", "|": "\\|"})
-"""Nothing can be escaped in code but the bar, and that only in a table."""
+"""In code only the bar can be escaped, and only in a table."""
 _RECORD = "assets/skill.json"
 _FORMAT = 1
+"""The version of the record's format."""
 _LEFT_OUT = 5
 _REASON = 200
+"""Files named in a message, and characters of a reason."""
 _DECLARED = re.compile(r"([A-Za-z0-9_.-]{1,200})@([0-9]{1,9}(?:\.[0-9]{1,9}){0,2})")
 
 
@@ -60,23 +68,23 @@ _DECLARED = re.compile(r"([A-Za-z0-9_.-]{1,200})@([0-9]{1,9}(?:\.[0-9]{1,9}){0,2
 
 
 class SkillText(msgspec.Struct, frozen=True, kw_only=True):
-    """What a `SKILL.md` says of its skill."""
+    """The frontmatter of a `SKILL.md`."""
 
     name: str
     description: str
     metadata: dict[str, str]
-    """Entries that are texts; others are left out."""
+    """Its texts; other entries are left out."""
 
 
 def frontmatter_text(fields: Mapping[str, str], metadata: Mapping[str, str]) -> str:
-    """The lines from `---` to `---`. Keys are the caller's own words; values may be any text."""
+    """The lines from `---` to `---`. Keys are our own; values may be any text."""
     lines = [f"{key}: {_quoted(value)}" for key, value in fields.items()]
     lines += ["metadata:", *(f"  {key}: {_quoted(value)}" for key, value in metadata.items())]
     return "\n".join(("---", *lines, "---", ""))
 
 
 def read_skill_md(content: bytes) -> SkillText:
-    """The parts of the frontmatter that the Agent Skills format demands, and its metadata.
+    """Read the parts of the frontmatter that the Agent Skills format requires, and its metadata.
 
     Raises:
         InvalidSkill: They are missing or cannot be read.
@@ -96,10 +104,10 @@ def read_skill_md(content: bytes) -> SkillText:
 
 
 def read_frontmatter(content: bytes) -> dict[str, Any]:
-    """The frontmatter as it is written: every scalar is a text, `1.10` as well as `yes`.
+    """Read the frontmatter as it is written: every scalar is a text, `1.10` as well as `yes`.
 
     Raises:
-        InvalidSkill: There is none, it is not plain YAML, or too much.
+        InvalidSkill: It is missing, too large, or not plain YAML.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -116,7 +124,7 @@ def read_frontmatter(content: bytes) -> dict[str, Any]:
         raise InvalidSkill(f"{_FILE} has a frontmatter of more than {FRONTMATTER_BYTES:,} bytes. Shorten it.")
     try:
         fields = _Texts(source).get_single_data()
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: escapes that are no character
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: escapes of no character
         raise InvalidSkill(f"{_FILE} has a frontmatter that is no plain YAML: {_reason(error)}. Correct it.") from None
     if not isinstance(fields, dict):
         raise InvalidSkill(f"{_FILE} has a frontmatter that is no mapping. Write `name:` and `description:` in it.")
@@ -124,7 +132,7 @@ def read_frontmatter(content: bytes) -> dict[str, Any]:
 
 
 class _Texts(yaml.BaseLoader):
-    """Builds texts, lists and mappings, and refuses what makes more of YAML than that."""
+    """Builds texts, lists and mappings, and refuses the rest of YAML."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -149,7 +157,7 @@ class _Texts(yaml.BaseLoader):
 
     def construct_scalar(self, node: yaml.ScalarNode) -> str:
         text = str(super().construct_scalar(node))
-        text.encode()  # an escape may have made half of a character
+        text.encode()  # raises for half of a surrogate pair
         return text
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -160,7 +168,7 @@ class _Texts(yaml.BaseLoader):
 
 
 def _reason(error: Exception) -> str:
-    """What the parser says, on one line, with the line in the file."""
+    """The parser's message on one line, with the line in the file."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return "it has a character that YAML does not allow"
     said = one_line(error.problem or error.context or "it is odd", limit=_YAML_REASON)
@@ -168,7 +176,7 @@ def _reason(error: Exception) -> str:
 
 
 def _quoted(text: str) -> str:
-    """`text` as a double-quoted scalar on one line, without two hyphens in a row: some readers split at any `---`."""
+    """A double-quoted scalar on one line, without two hyphens in a row: some readers split at any `---`."""
     quoted = "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escaped(c)) for c in text)
     return '"' + quoted.replace("--", "-\\x2d") + '"'
 
@@ -182,7 +190,7 @@ def _escaped(character: str) -> str:
 
 
 def frontmatter(name: str, skill: Skill) -> str:
-    """Everything between the two lines of hyphens, and them."""
+    """The frontmatter of a skill."""
     tools = [f"{need.tool}@{need.version}" for need in skill.tools]
     metadata = {
         "version": skill.version,
@@ -201,7 +209,7 @@ def frontmatter(name: str, skill: Skill) -> str:
 
 
 def description_text(name: str, description: str) -> str:
-    """The description as the format takes it: of 1 to 1,024 characters."""
+    """The description within the 1 to 1,024 characters of the format."""
     text = description.strip() or f"The skill {name}. Nobody has described it."
     return text if len(text) <= _DESCRIPTION else text[: _DESCRIPTION - 2].rstrip() + " …"
 
@@ -212,7 +220,7 @@ def tags_text(tags: Sequence[str]) -> str:
 
 
 def skill_md_text(skill: Skill, *, signature: str, record: str) -> str:
-    """What follows the frontmatter: what the skill does, takes and answers, and how it is used."""
+    """The text after the frontmatter: purpose, use, inputs, answer, tools and examples."""
     parts = [f"# {skill.name}", *_full_description(skill), "## Use", *_use(skill, signature)]
     parts += _inputs(skill.input_schema)
     if skill.output_schema is not None:
@@ -225,7 +233,7 @@ def skill_md_text(skill: Skill, *, signature: str, record: str) -> str:
 
 
 def _full_description(skill: Skill) -> list[str]:
-    """The description, if the frontmatter has not room for it."""
+    """The description, if the frontmatter cuts it."""
     text = skill.description.strip()
     return [_fenced(plain(text, limit=_FULL), "text")] if len(text) > _DESCRIPTION else []
 
@@ -257,7 +265,7 @@ def _inputs(schema: dict[str, Any]) -> list[str]:
 
 
 def _examples(examples: Sequence[SkillExample], record: str) -> list[str]:
-    """Some examples that are short enough to be read."""
+    """Examples that are short enough to be read."""
     parts = []
     for example in examples[:_EXAMPLES]:
         texts = [
@@ -278,7 +286,7 @@ def _more(count: int, record: str) -> list[str]:
 
 
 def _listed(words: Iterable[str], separator: str, most: int) -> str:
-    """The words in one text of at most `most` characters; those that do not fit are counted."""
+    """Join words within `most` characters, and count those that do not fit."""
     kept: list[str] = []
     words = list(words)
     for word in words:
@@ -289,13 +297,13 @@ def _listed(words: Iterable[str], separator: str, most: int) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    """`text` between fences that are longer than any in it."""
+    """Fence `text` with more backticks than it contains."""
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _inline(text: str) -> str:
-    """A short text as code, also in a table."""
+    """A short text as inline code, also in a table."""
     return f"`{one_line(text, limit=_CELL).translate(_IN_CODE)}`"
 
 
@@ -308,30 +316,30 @@ def _cell(text: str) -> str:
 
 
 class ImportedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder says a skill is. Nothing of it is proven: the code is to be read, reviewed and tried anew."""
+    """A skill as a folder declares it. Nothing of it is proven: the code has to be read, reviewed and tried."""
 
     name: str
-    """As code imports it: a Python identifier."""
+    """A Python identifier, for imports."""
     folder: str
-    """As `SKILL.md` has it, with hyphens."""
+    """The name in `SKILL.md`, with hyphens."""
     code: str
     description: str
     form: SkillForm | None = None
-    """`None` in folders that sealyard did not write; so are the schemas."""
+    """`None` in folders that sealyard did not write, as are the schemas."""
     inputs: dict[str, Any] | None = None
     output: dict[str, Any] | None = None
     tags: tuple[str, ...] = ()
     examples: tuple[SkillExample, ...] = ()
-    """As none that has passed: that it did elsewhere counts for nothing here."""
+    """Marked as not passed: a pass elsewhere does not count here."""
     tools: tuple[ToolNeed, ...] = ()
-    """As they are declared; the code decides. An empty digest was not given."""
+    """As declared; the code decides. The digest may be empty."""
     skills: tuple[SkillNeed, ...] = ()
     version: str = ""
     author: str = ""
     digest: str
     """Of all files of the folder."""
     warnings: tuple[str, ...] = ()
-    """What the person who approves it should know."""
+    """Notes for the person who approves it."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -361,10 +369,10 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def folder_name(name: str) -> str:
-    """The Agent Skills name of a skill: `monthly_total` is `monthly-total`.
+    """The Agent Skills name of a skill: `monthly_total` becomes `monthly-total`.
 
     Raises:
-        InvalidSkill: Nothing of the name can stand in a folder's.
+        InvalidSkill: No part of the name is allowed there.
     """
     words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:NAME_MOST].strip("-")
     if not name.isidentifier() or not is_folder_name(words):
@@ -373,10 +381,10 @@ def folder_name(name: str) -> str:
 
 
 def to_folder(skill: Skill, *, signature: str = "") -> SkillFolder:
-    """The skill as a folder. `signature` is its Python one, for the text.
+    """Write a skill as a folder. `signature` is its Python signature, for the text.
 
     Raises:
-        InvalidSkill: The skill cannot be written as files: its name, half a character in its text, or its size.
+        InvalidSkill: It cannot be written as files because of its name, half a character in its text, or its size.
     """
     name = folder_name(skill.name)
     try:
@@ -398,12 +406,12 @@ def to_folder(skill: Skill, *, signature: str = "") -> SkillFolder:
 
 
 def read_folder(files: Mapping[str, bytes], *, name: str = "") -> ImportedSkill:
-    """The skill in these files: our own export, or any Agent Skills folder with a Python script.
+    """Read the skill in these files: our own export, or any Agent Skills folder with a Python script.
 
     `name` is the folder's, if it has one.
 
     Raises:
-        InvalidSkill: They are no skill; the message names the file.
+        InvalidSkill: They are not a skill; the message names the file.
     """
     check_files(files, what="The skill folder")
     if "SKILL.md" not in files:
@@ -420,7 +428,7 @@ def read_folder(files: Mapping[str, bytes], *, name: str = "") -> ImportedSkill:
 
 
 def _own(files: Mapping[str, bytes], text: SkillText, record: _Record, warnings: list[str]) -> ImportedSkill:
-    """What sealyard exported. Where a person has changed `SKILL.md` since, that counts, and is said."""
+    """Read our own export. Later edits of `SKILL.md` count, with a warning."""
     if folder_name(record.name) != text.name:
         raise InvalidSkill(
             f"{_RECORD!r} is of the skill {record.name!r}, 'SKILL.md' of {text.name!r}. Make them agree."
@@ -458,7 +466,7 @@ def _own(files: Mapping[str, bytes], text: SkillText, record: _Record, warnings:
 
 
 def _foreign(files: Mapping[str, bytes], text: SkillText, warnings: list[str]) -> ImportedSkill:
-    """What somebody else wrote: the text, and the one script that is meant."""
+    """Read a foreign folder: its text, and the one script that it means."""
     name = text.name.replace("-", "_")
     if not name.isidentifier() or keyword.iskeyword(name):
         name = f"skill_{name}"[:NAME_MOST]
@@ -481,7 +489,7 @@ def _foreign(files: Mapping[str, bytes], text: SkillText, warnings: list[str]) -
 
 
 def _script(files: Mapping[str, bytes], folder: str, name: str) -> str:
-    """The path of the script that is the skill's code."""
+    """The path of the skill's script."""
     scripts = [path for path in files if re.fullmatch(r"scripts/[^/]+\.py", path)]
     named = [path for path in (f"scripts/{name}.py", f"scripts/{folder}.py") if path in scripts]
     if named or len(scripts) == 1:
