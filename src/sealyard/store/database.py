@@ -16,9 +16,10 @@ from sealyard.errors import StoreError
 from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 
 BUSY_SECONDS = 30
-"""How long to wait for a lock that another program holds."""
+"""Seconds to wait for a lock of another program."""
 
 _WAL_BYTES_KEPT = 64 << 20
+"""A longer write-ahead log is cut after a checkpoint."""
 
 _PERMISSIONS = "Make the file and its folder writable, or name another path for the store."
 _ADVICE = {
@@ -36,15 +37,15 @@ _T = TypeVar("_T")
 
 
 def connect(path: Path, *, on_former: Callable[[], None] | None = None) -> sqlite3.Connection:
-    """A connection that writes, to a database of the newest schema. The caller keeps others from opening it meanwhile.
+    """Open a connection that writes, to a database of the newest schema. The caller keeps others from opening it.
 
-    `on_former` is called before a store that was written under the product's former name is changed.
+    `on_former` is called before a store of the product's former name is changed.
 
     Raises:
         StoreError: The file is not ours, or of a newer version.
         OSError, sqlite3.Error: It cannot be opened: see `explain`.
     """
-    # Made by us for its mode: it holds code and answers. SQLite gives the same mode to the files beside it.
+    # Created here for its mode: it holds code and answers. SQLite gives the files beside it the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
@@ -63,12 +64,12 @@ def connect(path: Path, *, on_former: Callable[[], None] | None = None) -> sqlit
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write. It sees what is committed when a statement starts."""
+    """Open a connection that cannot write. A statement sees everything committed before it."""
     return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
 def take_over(path: Path) -> None:
-    """Copy the store of the product's former name to `path`, if there is one and nothing is there yet.
+    """Copy the store of the product's former name to `path`, if there is one and `path` is free.
 
     Raises:
         StoreError: It cannot be copied.
@@ -77,7 +78,7 @@ def take_over(path: Path) -> None:
 
 
 def explain(path: Path, attempt: str, error: OSError | sqlite3.Error) -> StoreError:
-    """The error to raise when `path` could not be `attempt`: opened, read or written."""
+    """The error for a `path` that could not be `attempt`: opened, read or written."""
     if isinstance(error, OSError):
         reason, advice = f"{error.strerror}: {error.filename!r}", _PERMISSIONS
     else:
@@ -101,7 +102,7 @@ def _check_origin(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema up to date, each step wholly or not at all."""
+    """Migrate to the newest schema, each step wholly or not at all."""
     for number in range(_pragma(connection, "user_version"), len(MIGRATIONS)):
         connection.executescript(
             f"BEGIN EXCLUSIVE; {MIGRATIONS[number]}; PRAGMA application_id = {APPLICATION_ID};"
@@ -118,7 +119,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 class Reader:
-    """Reads one query at a time. It never waits for the writer, nor the writer for it."""
+    """Runs one query at a time in a thread. It never waits for the writer, nor the writer for it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -129,18 +130,18 @@ class Reader:
     async def read(
         self, query: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        """What `query` returns for the connection and the arguments. Raises `StoreError` if it cannot be read."""
+        """Run `query` with the connection and the arguments. Raises `StoreError` if the store cannot be read."""
         if self._is_closed:
             raise StoreError(f"The store {str(self._path)!r} is closed. Open it again to read it.")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, lambda: self._read(lambda c: query(c, *args, **kwargs)))
 
     async def close(self) -> None:
-        """Let go of the store, after the queries that wait."""
+        """Close the connection after the waiting queries."""
         self._is_closed = True
         done = self._executor.submit(self._close)
         self._executor.shutdown(wait=False)
-        await asyncio.shield(asyncio.wrap_future(done))  # who stops waiting must not keep it open
+        await asyncio.shield(asyncio.wrap_future(done))  # a cancelled caller must not keep it open
 
     def _read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
         try:

@@ -31,11 +31,12 @@ from sealyard.store.database import BUSY_SECONDS, connect, explain, take_over
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.01
+"""Between two attempts to take a lock."""
 
 
 @contextmanager
 def open_as_gateway(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
-    """A connection that writes and the id of this gateway, whose running executions no other one declares lost.
+    """Open a connection that writes, with a new id for this gateway; others do not declare its executions lost.
 
     Raises:
         StoreError: The store cannot be opened.
@@ -49,7 +50,7 @@ def open_as_gateway(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
 
 
 def is_alive(path: Path, owner: str) -> bool:
-    """Whether the gateway of that id, which has opened the store at some time, still has it open."""
+    """True if the gateway of that id still has the store open."""
     try:
         descriptor = os.open(path.with_name(f"{path.name}.d") / f"{owner}.lock", os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -65,7 +66,7 @@ def is_alive(path: Path, owner: str) -> bool:
 
 @contextmanager
 def keep_closed(path: Path) -> Iterator[Path]:
-    """Nobody has the store open, or can open it, until the block ends. It gives the folder `<store>.d`.
+    """Keep the store closed: nobody has it open or can open it until the block ends. Yields the folder `<store>.d`.
 
     Raises:
         StoreError: A gateway has it open.
@@ -85,7 +86,7 @@ def keep_closed(path: Path) -> Iterator[Path]:
 
 
 def _close_door(path: Path, held: ExitStack) -> Path:
-    """Keep others from opening the store, and put back what an interrupted restore has left of it."""
+    """Keep others from opening the store, and undo an interrupted restore."""
     take_over(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = path.with_name(f"{path.name}.d")
@@ -111,8 +112,8 @@ def _enter(path: Path, held: ExitStack) -> tuple[sqlite3.Connection, str]:
 
 
 def _keep_former(path: Path, *, is_open: bool) -> None:
-    """Keep a copy of a store of the product's former name, whose rows are about to be renamed."""
-    if is_open:  # it would go on counting under names that nobody looks for any more
+    """Copy a store of the product's former name before its rows are renamed."""
+    if is_open:  # it would go on counting under the old names
         raise StoreError(
             f"The store {str(path)!r} is open in a gateway of the product's former name. Stop that gateway, then start"
             " again: the store is taken over then."
@@ -142,7 +143,7 @@ def _declare_lost(connection: sqlite3.Connection, *, alive: list[str]) -> None:
 
 
 def _lock(file: Path, held: ExitStack, *, wait_seconds: float = 0) -> bool:
-    """Hold the lock on `file`, which is made if need be, until `held` is closed; False if somebody else holds it."""
+    """Hold the lock on `file`, created if needed, until `held` is closed; False if another process holds it."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     held.callback(os.close, descriptor)
     deadline = time.monotonic() + wait_seconds
@@ -161,19 +162,19 @@ def _lock(file: Path, held: ExitStack, *, wait_seconds: float = 0) -> bool:
 
 
 class _Note(msgspec.Struct, frozen=True):
-    """What was where before."""
+    """The files that were there before."""
 
     folder: str
     files: list[str]
 
 
 def replace(store: Path, staged: Path) -> Path | None:
-    """Put the database `staged`, and its audit key if it has one, in the place of a store. Both are on one disk.
+    """Put the database `staged`, with its audit key if it has one, in the place of a store on the same disk.
 
-    The folder in which the replaced one is kept; None if there was none.
+    Returns the folder with the replaced store; None if there was none.
 
     Raises:
-        OSError: It could not be done. The store is as it was, unless only the end of it could not be made durable.
+        OSError: It failed. The store is as it was, unless only the last sync failed.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     kept = Path(tempfile.mkdtemp(prefix=f"{store.name}.replaced-{stamp}-", dir=store.parent))
@@ -188,7 +189,7 @@ def replace(store: Path, staged: Path) -> Path | None:
             if old.exists():
                 old.rename(new)
         sync_folder(store.parent)
-        _note_path(store).unlink()  # now it is done
+        _note_path(store).unlink()  # done from here on
         sync_folder(_note_path(store).parent)
     except BaseException:
         roll_back(store)
@@ -199,10 +200,10 @@ def replace(store: Path, staged: Path) -> Path | None:
 
 
 def roll_back(store: Path) -> None:
-    """Put back what an interrupted `replace` had moved away, if there was one. It may be interrupted itself.
+    """Put back what an interrupted `replace` moved away. May be interrupted itself.
 
     Raises:
-        OSError: It could not be done yet.
+        OSError: It cannot be done yet.
     """
     try:
         note = msgspec.json.decode(_note_path(store).read_bytes(), type=_Note)
@@ -211,7 +212,7 @@ def roll_back(store: Path) -> None:
     kept = store.with_name(note.folder)
     for path in _files(store):
         if path.name not in note.files:
-            path.unlink(missing_ok=True)  # it came with the new one
+            path.unlink(missing_ok=True)  # part of the new store
         elif (kept / path.name).exists():
             (kept / path.name).replace(path)
     sync_folder(store.parent)
@@ -221,7 +222,7 @@ def roll_back(store: Path) -> None:
 
 
 def _files(store: Path) -> list[Path]:
-    """A store with what belongs to it. A write-ahead log of one must never meet the database of another."""
+    """The files of a store. The write-ahead log of one must never meet the database of another."""
     return [store, store.with_name(f"{store.name}-wal"), store.with_name(f"{store.name}-shm"), key_path(store)]
 
 
@@ -235,7 +236,7 @@ def _note_path(store: Path) -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """A file that is there whole or not at all."""
+    """Write a file wholly or not at all."""
     draft = path.with_name(f"{path.name}.new")
     with draft.open("wb") as file:
         file.write(content)

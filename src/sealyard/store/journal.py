@@ -21,10 +21,11 @@ from sealyard.store.writer import Writer
 from sealyard.values import CallRecord
 
 _PACKER = ThreadPoolExecutor(1, "sealyard-traces")
-"""Packs an answer while the code works on it: whoever waits for the write at the end need not wait for that too."""
+"""Compresses an answer while the code works on it: the flush at the end does not wait for that."""
 _SUMMED_AGAIN = 64
-"""Another gateway may have written meanwhile, so what is there is summed up again after so many answers."""
+"""Answers between two counts of the total: other gateways write too."""
 _EXECUTIONS_COUNTED = 1_024
+"""Executions whose bytes are counted; the counts of older ones are dropped."""
 
 _CALLS = (
     f"SELECT {CALLS.listed('calls')}, trace_answers.answer"  # noqa: S608
@@ -35,19 +36,21 @@ _CALLS = (
     " AND trace_answers.number = calls.number ORDER BY began DESC, calls.execution_id, calls.number LIMIT ?"
 )
 _KEY_SECONDS = 86_400.0
+"""A key is kept for a day."""
 _ROW_BYTES = 1024
+"""Memory of a row, roughly."""
 
 
 # Recorded calls
 
 
 class TraceBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is kept of answers that are too large for the journal."""
+    """The budget for answers that are too large for the journal."""
 
     answer_bytes: int = 4 << 20
-    """Of one answer, as JSON, and of all large ones of one execution together."""
+    """Of one answer, as JSON, and of all large answers of one execution."""
     total_bytes: int = 256 << 20
-    """Of all of them, compressed."""
+    """Of all answers, compressed."""
     seconds: float = 7 * 86_400.0
 
 
@@ -59,12 +62,12 @@ class TraceTable:
         self._reader = reader
         self._budget = budget
         self._kept: OrderedDict[str, int] = OrderedDict()
-        """Execution -> the bytes that are kept of its large answers."""
+        """Execution -> kept bytes of its large answers."""
         self._total_bytes: int | None = None
         self._writes = 0
 
     def keep(self, execution_id: str, number: int, answer: bytes) -> None:
-        """Keep a concealed answer, JSON, that is too large for the journal. Only enqueues, as `record_call` does."""
+        """Keep a concealed answer, as JSON, that is too large for the journal. Only enqueues."""
         if len(answer) <= CALL_VALUE_BYTES:
             return
         sum_bytes = self._kept.get(execution_id, 0) + len(answer)
@@ -79,9 +82,9 @@ class TraceTable:
         self._writer.put(write, len(answer))
 
     async def calls(self, principal: str, *, executions: int = 20, calls: int = 500) -> list[CallRecord]:
-        """The calls of a principal's newest executions, the newest execution first, each in its order.
+        """The calls of a principal's newest executions, the newest execution first, each in order.
 
-        An answer that was too large is None, and its `answer_bytes` say so.
+        An answer that is not kept is None, with its size in `answer_bytes`.
         """
         return await self._reader.read(_read_calls, principal, executions, calls)
 
@@ -128,25 +131,25 @@ def _read_calls(connection: sqlite3.Connection, principal: str, executions: int,
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a key stands for."""
+    """The execution that a key stands for."""
 
     execution_id: str
     request_sha256: str
     is_new: bool
-    """Whether nobody had claimed it before."""
+    """True if this claim was the first."""
 
 
 class IdempotencyTable:
-    """The keys of one store, each principal's apart."""
+    """The keys of one store, separate for each principal."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     async def claim(self, principal: str, key: str, *, request_sha256: str, execution_id: str) -> Claim:
-        """Let the key stand for this execution, durably, unless it stands for one; what holds then.
+        """Bind a key to this execution, durably, unless it is bound already, and return its claim.
 
         Raises:
-            StoreError: It could not be written. Then `release` it before anybody is told so.
+            StoreError: It could not be written. Then `release` it before the request fails.
         """
         held: list[Claim] = []
         row = (principal, key, request_sha256, execution_id)
@@ -155,7 +158,7 @@ class IdempotencyTable:
         return held[-1]
 
     def release(self, principal: str, key: str, execution_id: str) -> None:
-        """Nothing was begun for the key: it is free again. Only enqueues."""
+        """Free a key whose execution did not begin. Only enqueues."""
         self._writer.put(partial(_release, principal=principal, key=key, execution_id=execution_id), _ROW_BYTES)
 
 

@@ -1,7 +1,7 @@
-"""Records as rows and back.
+"""Records as rows, and rows as records.
 
-Values are kept as JSON text: NaN and the infinities become null. Text that is not Unicode, a lone surrogate, is kept as
-its escape; code is kept byte for byte. A value that is too large, or that is no JSON, is left out and marked as cut.
+Values are kept as JSON text: NaN and the infinities become null. A lone surrogate is kept as its escape; code is kept
+byte for byte. A value that is too large, or that JSON cannot hold, is left out and marked as cut.
 """
 
 import hashlib
@@ -20,17 +20,19 @@ CALL_VALUE_BYTES = 64 << 10
 """Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
 
 _CONTEXT_BYTES = 1 << 20
+"""Of the context of an execution: agents pass whole answers in it."""
 _SPARE_LEVELS = 32
+"""Levels of nesting kept in reserve for a reader deeper in its stack."""
 _INTEGER_DIGITS = 4300
+"""A longer number, with its sign, cannot be read by `msgspec`."""
 _DECODED_CHARACTERS = 64 << 10
+"""Longer texts are searched for long numbers instead of decoded, which would block other threads."""
 _DIGITS = "0123456789"
 _NUMBER = re.compile(r"[0-9]*")
-"""Sought in longer texts, which hold up everybody while they are decoded."""
-"""A longer number, with its sign, is not read by `msgspec`, though Python may be told to write it."""
 _PARAMETERS = 500
-"""In one statement; every SQLite takes 999."""
+"""Parameters of one statement; every SQLite takes 999."""
 _FEW_BRACKETS = 200
-"""Text with fewer is not nested too deeply to be read, which begins at about a thousand levels."""
+"""Text with fewer brackets can be read: nesting fails at about a thousand levels."""
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -72,7 +74,7 @@ class Columns(Generic[_S]):
         return f"SELECT {self.listed()} FROM {table}"  # noqa: S608 - our names
 
     def listed(self, table: str = "") -> str:
-        """The columns for a `SELECT`, each with the name of its table if that is given."""
+        """The columns for a `SELECT`, qualified with `table` if it is given."""
         prefix = f"{table}." if table else ""
         return ", ".join(self._read.get(name, prefix + name) for name in self.names)
 
@@ -85,7 +87,7 @@ class Columns(Generic[_S]):
         return self._struct(**found)
 
     def values(self, record: _S, **instead: Any) -> dict[str, Any]:
-        """The columns of a record by name, as `named_insert` takes them; `instead` has those that differ from it."""
+        """The columns of a record by name, for `named_insert`; `instead` replaces some of them."""
         found = {name: getattr(record, name) for name in self.names if name not in instead}
         for name, value in found.items():
             if name in self._json:
@@ -103,9 +105,9 @@ def named_insert(table: str, names: Iterable[str]) -> str:
 
 
 def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Insert rows of the columns that `table` names. They must be small: a statement keeps what it was given last.
+    """Insert rows into the columns that `table` names. They must be small: a statement keeps its last values.
 
-    Many rows share a statement: each statement costs several turns at Python's lock beside what it does.
+    Many rows share a statement, since each one costs several turns at Python's lock.
     """
     if not rows:
         return
@@ -126,7 +128,7 @@ def _insertion(table: str, width: int, count: int) -> str:
 
 @cache
 def upsert(table: str, columns: str, *, key: str) -> str:
-    """The statement that inserts a row, or replaces the one with the same `key`. Names are separated by commas."""
+    """The statement that inserts a row or replaces the one with the same `key`. Commas separate names."""
     names, keys = columns.split(", "), key.split(", ")
     changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
     return f"{_insertion(f'{table} ({columns})', len(names), 1)} ON CONFLICT ({key}) DO UPDATE SET {changes}"
@@ -138,10 +140,10 @@ def upsert(table: str, columns: str, *, key: str) -> str:
 CALLS = Columns(
     CallRecord,
     json=("arguments", "answer"),
-    read={"version": "coalesce(nullif(version, ''), '1.0.0')"},  # of a call from before tools had versions
+    read={"version": "coalesce(nullif(version, ''), '1.0.0')"},  # calls from before tools had versions
     left_out=("answer_sample",),
 )
-"""A call as it is read."""
+"""A call for reading."""
 _EXECUTIONS = Columns(
     ExecutionRecord,
     json=("context", "outcome"),
@@ -151,13 +153,13 @@ _SELECT_EXECUTION = _EXECUTIONS.select("executions JOIN codes ON codes.sha256 = 
 
 
 def touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
-    """Write a page of the database as it is."""
+    """Rewrite a page of the database unchanged."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute(f"PRAGMA user_version = {version:d}")
 
 
 def write_executions(connection: sqlite3.Connection, records: Iterable[ExecutionRecord], owner: str) -> None:
-    """Insert or replace executions, each as it was recorded last, and keep their code."""
+    """Insert or replace executions, each in its last state, with their code."""
     last = {record.execution_id: record for record in records}.values()
     codes = []
     rows = []
@@ -227,7 +229,7 @@ def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -
 
 
 def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
-    """One execution; None if there is no such id."""
+    """One execution; None if the id is unknown."""
     row = connection.execute(f"{_SELECT_EXECUTION} WHERE execution_id = ?", (storable(execution_id),)).fetchone()
     return None if row is None else _EXECUTIONS.build(row)
 
@@ -235,7 +237,7 @@ def read_execution(connection: sqlite3.Connection, execution_id: str) -> Executi
 def read_executions(
     connection: sqlite3.Connection, limit: int, before: str | None, principal: str | None, status: str | None = None
 ) -> list[ExecutionRecord]:
-    """Executions, the newest first; of one principal and status, and started before the one called `before`."""
+    """Executions, the newest first; optionally of one principal or status, and older than the one called `before`."""
     return shape_executions(connection, lambda record: record, limit, before, principal, status)
 
 
@@ -247,11 +249,11 @@ def shape_executions(
     principal: str | None,
     status: str | None,
 ) -> list[_T]:
-    """What `shape` makes of each of them, one after the other."""
+    """The result of `shape` for each execution, one after the other."""
     conditions = []
     values: list[object] = []
     if status == "running":
-        conditions.append("status = 'running'")  # spelled out, there is an index of those
+        conditions.append("status = 'running'")  # a literal: this index has a condition
     elif status is not None:
         conditions.append("status = ?")
         values.append(status)
@@ -271,7 +273,7 @@ def shape_executions(
 
 
 def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -1, limit: int = -1) -> list[CallRecord]:
-    """The calls of one execution in their order, after number `after`. What was cut is None."""
+    """The calls of one execution in order, after number `after`. Values that were cut are None."""
     rows = connection.execute(
         f"{CALLS.select('calls')} WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
         (storable(execution_id), after, limit),
@@ -283,7 +285,7 @@ def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -
 
 
 def write_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[str, bytes]) -> None:
-    """Keep vectors by the digest of what they stand for."""
+    """Keep vectors by the digest of their text."""
     connection.executemany(
         upsert("vectors", "model, digest, vector", key="model, digest"),
         [(model, digest, vector) for digest, vector in vectors.items()],
@@ -291,7 +293,7 @@ def write_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[s
 
 
 def read_vectors(connection: sqlite3.Connection, model: str, digests: Sequence[str]) -> dict[str, bytes]:
-    """Those of the vectors that are there."""
+    """The vectors that are kept, by digest."""
     found: dict[str, bytes] = {}
     for start in range(0, len(digests), _PARAMETERS):
         some = digests[start : start + _PARAMETERS]
@@ -305,12 +307,12 @@ def read_vectors(connection: sqlite3.Connection, model: str, digests: Sequence[s
 
 
 def encode_context(context: Any) -> tuple[str | None, bool]:
-    """JSON text of what code was given, and whether it was left out."""
+    """JSON text of a context, and True if it was left out."""
     return encode_within(context, _CONTEXT_BYTES)
 
 
 def encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
-    """JSON text of a value and whether it was left out."""
+    """JSON text of a value, and True if it was left out."""
     if value is None:
         return None, False
     if is_longer(value, most_bytes):
@@ -322,13 +324,12 @@ def encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
 
 
 def is_longer(value: Any, most: int) -> bool:
-    """Whether the JSON text of a value is surely longer than that: told by what is in it, without writing it down.
+    """True if the JSON text of a value is surely longer than `most`, judged by its parts without encoding it.
 
-    To write down a megabyte takes some milliseconds, in which nothing else runs, and to check that it can be read again
-    ten times as long.
+    Encoding a megabyte blocks other threads for some milliseconds, and checking the text ten times as long.
     """
     waiting = [value]
-    for item in waiting:  # it grows meanwhile
+    for item in waiting:  # grows during the loop
         if isinstance(item, (str, bytes)):
             most -= len(item)
         elif isinstance(item, (dict, list, tuple)):
@@ -354,18 +355,18 @@ def _encode_outcome(outcome: Outcome | None) -> str | None:
 
 
 def encode_bounded(value: Any) -> str | None:
-    """What `_encode` gives, faster, for a value of which `is_longer` says that it is not large."""
+    """Encode as `encode_json` does, but faster, a value that `is_longer` found small."""
     try:
         encoded = _ENCODER.encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
         return encode_json(value)
     if len(encoded) < _INTEGER_DIGITS and encoded.count(b"[") + encoded.count(b"{") < _FEW_BRACKETS:
-        return encoded.decode()  # so short and flat that there is no doubt that it can be read again
+        return encoded.decode()  # short and flat enough to be readable for sure
     return encode_json(value)
 
 
 def encode_json(value: Any) -> str | None:
-    """JSON text that can be read again; None for what cannot be written so."""
+    """JSON text that can be read again; None if there is none."""
     try:
         try:
             return _encode_strictly(value)
@@ -376,26 +377,25 @@ def encode_json(value: Any) -> str | None:
 
 
 def _encode_strictly(value: Any) -> str:
-    # Inside some lists, which are taken off again: what is nested almost too deeply to be written might be too deep to
-    # be read again, since the depth of the reader's stack counts too.
+    # Inside some lists, which are cut off again: text nested almost too deeply may be unreadable deeper in a stack.
     for _ in range(_SPARE_LEVELS):
         value = [value]
     text = _ENCODER.encode(value)[_SPARE_LEVELS:-_SPARE_LEVELS].decode()
     if len(text) > _INTEGER_DIGITS and (len(text) <= _DECODED_CHARACTERS or _has_long_number(text)):
-        msgspec.json.decode(text)  # there may be a number that is too long for the reader
+        msgspec.json.decode(text)  # raises for a number that is too long to be read
     return text
 
 
 def _has_long_number(text: str) -> bool:
-    """Whether there are `_INTEGER_DIGITS` digits in a row: if so, one of them is at one of the places that are tried.
+    """True if `text` has `_INTEGER_DIGITS` digits in a row, which cover one of the places tried.
 
-    A search for so many digits would look at every character, for 20 ms a megabyte in which nothing else runs.
+    Searching every character would block other threads for 20 ms a megabyte.
     """
     for place in range(_INTEGER_DIGITS - 1, len(text), _INTEGER_DIGITS):
         if text[place] in _DIGITS:
             before = text[place - _INTEGER_DIGITS + 1 : place]
             found = _NUMBER.match(text, place)
-            assert found is not None  # no digits match too
+            assert found is not None  # it matches no digits too
             if len(before) - len(before.rstrip(_DIGITS)) + len(found[0]) >= _INTEGER_DIGITS:
                 return True
     return False
@@ -412,5 +412,5 @@ def _mend(value: Any) -> Any:
 
 
 def storable(text: str) -> str:
-    """The text, with an escape for each lone surrogate: no database takes those."""
+    """The text with an escape for each lone surrogate, which no database takes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

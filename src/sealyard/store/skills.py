@@ -1,10 +1,9 @@
-"""Versions of skills, what was made of them, and how their migrations ended; shared by all who have the store open.
+"""Versions of skills, their uses and their migrations; shared by all gateways that have the store open.
 
-A version is never changed but for its status, its note and what its examples gave. Saves of one name, of whatever
-gateway, become versions in the order in which they are written. What could not be written, and whose caller was told
-so, is not written later.
+A version never changes, except for its status, its note and the results of its examples. Concurrent saves of one name
+become versions in the order of their writes. A failed write that was reported is not repeated later.
 
-A version without its examples is one JSON text; what may change, and what it is looked up by, has columns of its own.
+A version without its examples is one JSON text; its mutable fields and lookup keys have columns of their own.
 """
 
 import asyncio
@@ -28,19 +27,19 @@ from sealyard.versioning.compare import Severity, Version
 
 _T = TypeVar("_T")
 _USES_KEPT = 50_000
-"""Single uses, of all skills together; older ones are kept as sums."""
+"""Single uses of all skills together; older ones are kept as sums."""
 _ERROR_CHARACTERS = 2_000
-"""Of the last error of a skill: guests write it."""
+"""Of a skill's last error, which guests write."""
 _MOST = 2**31
-"""Of a figure that a guest reports: sums of these stay integers of the database."""
+"""The largest figure that is taken from a guest: sums of it fit into an integer of the database."""
 _ROLLED_AT_ONCE = 500
-"""Rows in one transaction: others write in between."""
+"""Rows in one transaction: other writes come in between."""
 _SPARE_LEVELS = 32
-"""Of nesting: what is read again deeper in a stack is still read."""
+"""Levels of nesting kept in reserve for a reader deeper in its stack."""
 _PARAMETERS = 500
-"""In one statement; every SQLite takes 999."""
+"""Parameters of one statement; every SQLite takes 999."""
 _RAW_FACTOR = 16
-"""Examples are kept if they shrink to the limit; this many times as much is not even tried."""
+"""Examples may be this many times as large as their limit before compression."""
 
 _ENCODER = msgspec.json.Encoder()
 _SKILLS = msgspec.json.Decoder(Skill)
@@ -49,15 +48,16 @@ _EXAMPLES = msgspec.json.Decoder(tuple[SkillExample, ...])
 _ROW = "SELECT number, major, minor, patch, status, note, created_at, skill FROM skills"
 _ONE = " WHERE namespace = ? AND name = ? AND major = ? AND minor = ? AND patch = ?"
 _CHANGED = "(SELECT coalesce(max(changed), 0) + 1 FROM skills)"
+"""The next number for `changed`."""
 
 
 class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much a shelf holds."""
+    """The limits of a shelf."""
 
     skills: int = 1_000
-    """In one namespace."""
+    """Of one namespace."""
     versions: int = 500
-    """Of one skill, those that are deleted not counted."""
+    """Of one skill, without deleted ones."""
     code_bytes: int = 64 << 10
     description_characters: int = 1_024
     tags: int = 20
@@ -140,18 +140,17 @@ class SkillTable:
     # Versions
 
     async def add(self, skill: Skill, bump: Callable[[Skill | None], Severity], *, limits: ShelfLimits) -> Skill:
-        """Keep a skill as the newest version of its name, durably, and return it as it is kept.
+        """Keep a skill as the newest version of its name, durably, and return the stored version.
 
-        `bump` says what the change from the newest version that is not deleted raises; it may be asked again if
-        another gateway was faster. A skill that is the newest one already, by digest, status and level, is not kept
-        again.
+        `bump` returns the part of the version that the change from the newest version raises; it is called again if
+        another gateway was faster. A skill with the digest, status and level of the newest version is not kept again.
 
         Raises:
-            InvalidSkill: A limit is reached, or something in it is no JSON. Nothing was kept.
+            InvalidSkill: A limit is reached, or JSON cannot hold a value. Nothing was kept.
             StoreError: It could not be written. Nothing was kept.
         """
         text, examples = await asyncio.to_thread(_encode, skill, limits)
-        async with self._turn:  # of this gateway; against others, the transaction looks whether `head` still holds
+        async with self._turn:  # of this gateway; the transaction checks `head` against others
             while True:
                 number, newest = await self._reader.read(_read_head, skill.namespace, skill.name)
                 if number is not None and newest is not None and _is_same(newest, skill):
@@ -186,20 +185,20 @@ class SkillTable:
         return await self._reader.read(_read_versions, namespace, name, with_examples)
 
     async def statuses(self, namespaces: Sequence[str], name: str) -> list[tuple[str, str, SkillStatus]]:
-        """Namespace, version and status of every version of that name: namespace by namespace, the newest first.
+        """Namespace, version and status of each version of a name: namespace by namespace, the newest first.
 
-        Deleted versions are left out. It is cheaper than `versions`.
+        Deleted versions are left out. Cheaper than `versions`.
         """
         return await self._reader.read(_read_statuses, tuple(namespaces), name)
 
     async def deleted(self, namespace: str, name: str) -> dict[str, float]:
-        """When each deleted version of a skill was deleted, the newest version first."""
+        """The time of deletion of each deleted version of a skill, the newest version first."""
         return await self._reader.read(_read_deleted, namespace, name)
 
     async def newest(self, namespaces: Sequence[str], *, status: SkillStatus | None = None) -> list[Skill]:
         """The newest version of each skill in these namespaces, without examples, by namespace and name.
 
-        Deleted versions, and those of another status if one is given, are passed over.
+        Skips deleted versions, and those of another status if one is given.
         """
         return await self._reader.read(_read_newest, tuple(namespaces), status)
 
@@ -208,7 +207,7 @@ class SkillTable:
         return await self._reader.read(_read_names)
 
     async def stamp(self) -> int:
-        """A number that grows with every change to a version of a skill, by whatever gateway."""
+        """A number that grows with every change to any version, by any gateway."""
         return await self._reader.read(_read_stamp)
 
     async def update(self, skill: Skill, *, limits: ShelfLimits) -> None:
@@ -223,31 +222,31 @@ class SkillTable:
             raise unknown_version(skill.name, skill.version)
 
     async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
-        """Delete one version, or all of them, durably; how many there were. `restore` brings back what they were."""
+        """Delete one version, or all of them, durably, and return their number. The rows stay, for `Shelf.restore`."""
         numbers = None if version is None else _numbers(version)
         return await self._write(partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now))
 
-    # What came of them
+    # Uses and migrations
 
     def record_uses(self, uses: Sequence[SkillUse]) -> None:
-        """Record what executions made of skills. Only enqueues; uses by one execution add up."""
+        """Record uses of skills. Only enqueues; uses by one execution add up."""
         if uses:
             values = [_use_values(use) for use in uses]
             self._writer.put(partial(_add_uses, values=values), 1024 * len(values))
 
     async def uses(self, since: float | None = None) -> list[SkillRecord]:
-        """What was made of each version that was used since then, by namespace, name and version.
+        """The record of each version that was used since a time, by namespace, name and version.
 
-        Uses that were rolled up have one time, that of the last of them.
+        Uses that were rolled up count at the time of the last of them.
         """
         return await self._reader.read(_read_uses, -math.inf if since is None else since)
 
     async def reuse(self) -> tuple[int, int]:
-        """How many executions of the journal used a skill, and how many there are."""
+        """The number of executions in the journal that used a skill, and of all executions."""
         return await self._reader.read(_read_reuse)
 
     async def roll_up(self, before: float) -> int:
-        """Keep the uses from before a time, and all but the newest fifty thousand, as sums; how many these were.
+        """Turn uses from before a time, and all but the newest fifty thousand, into sums; returns their number.
 
         No total changes. Raises `StoreError`.
         """
@@ -257,12 +256,12 @@ class SkillTable:
         return total
 
     async def record_migration(self, record: MigrationRecord) -> None:
-        """Keep how a migration ended, durably. Raises `StoreError`."""
+        """Keep the record of a migration, durably. Raises `StoreError`."""
         values = _MIGRATIONS.values(record)
         await self._write(lambda connection: connection.execute(named_insert("skill_migrations", values), values))
 
     async def migrations(self) -> list[MigrationRecord]:
-        """How every migration ended, the oldest first."""
+        """The records of all migrations, the oldest first."""
         return await self._reader.read(_read_migrations)
 
     async def _write(self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = 1024) -> _T:
@@ -282,7 +281,7 @@ def unknown_version(name: str, version: str) -> UnknownSkill:
 
 
 class _Attempt(Generic[_T]):
-    """A write with an answer. The writer keeps what failed and tries again; this one then does nothing."""
+    """A write with a result. The writer retries a failed write; a given-up one does nothing then."""
 
     value: _T
 
@@ -295,7 +294,7 @@ class _Attempt(Generic[_T]):
             self.value = self._work(connection)
 
 
-# Versions as rows, for the store's threads
+# Versions as rows
 
 
 def _insert(
@@ -307,7 +306,7 @@ def _insert(
     head: int | None,
     limits: ShelfLimits,
 ) -> Version | InvalidSkill | None:
-    """Keep a version and return which; why it is not kept; None if `head` is not the newest one any more."""
+    """Insert a version and return its number; or the reason against it; None if `head` is not the newest any more."""
     place = (skill.namespace, skill.name)
     count, newest = connection.execute(
         "SELECT count(*), max(number) FROM skills WHERE namespace = ? AND name = ? AND deleted_at IS NULL", place
@@ -373,7 +372,6 @@ def _update(connection: sqlite3.Connection, skill: Skill, examples: bytes | None
 def _delete(
     connection: sqlite3.Connection, namespace: str, name: str, numbers: tuple[int, int, int] | None, now: float
 ) -> int:
-    """Mark one version as deleted, or all of them; how many there were."""
     where = " WHERE namespace = ? AND name = ?" if numbers is None else _ONE
     return connection.execute(
         f"UPDATE skills SET deleted_at = ?, changed = {_CHANGED}{where} AND deleted_at IS NULL",  # noqa: S608
@@ -389,7 +387,7 @@ def _read_head(connection: sqlite3.Connection, namespace: str, name: str) -> tup
 
 
 def _read_number(connection: sqlite3.Connection, number: int) -> Skill:
-    """The version of that number, with its examples: rows are never removed."""
+    """The version of a row with its examples: rows are never removed."""
     return _with_examples(connection, connection.execute(f"{_ROW} WHERE number = ?", (number,)).fetchone())
 
 
@@ -402,7 +400,6 @@ def _read_one(
     with_examples: bool,
     with_deleted: bool,
 ) -> Skill | None:
-    """One version; None if there is none."""
     kept = "" if with_deleted else " AND deleted_at IS NULL"
     place = (namespace, name, version.major, version.minor, version.patch)
     row = connection.execute(_ROW + _ONE + kept, place).fetchone()
@@ -412,7 +409,6 @@ def _read_one(
 
 
 def _read_versions(connection: sqlite3.Connection, namespace: str, name: str, with_examples: bool) -> list[Skill]:
-    """Every version that is not deleted, the newest first."""
     order = " WHERE namespace = ? AND name = ? AND deleted_at IS NULL ORDER BY number DESC"
     rows = connection.execute(_ROW + order, (namespace, name)).fetchall()
     return [_with_examples(connection, row) if with_examples else _to_skill(row) for row in rows]
@@ -421,7 +417,6 @@ def _read_versions(connection: sqlite3.Connection, namespace: str, name: str, wi
 def _read_statuses(
     connection: sqlite3.Connection, namespaces: tuple[str, ...], name: str
 ) -> list[tuple[str, str, SkillStatus]]:
-    """Namespace, version and status of what is not deleted: namespace by namespace, the newest version first."""
     query = (
         "SELECT namespace, major, minor, patch, status FROM skills"
         " WHERE namespace = ? AND name = ? AND deleted_at IS NULL ORDER BY number DESC"
@@ -431,7 +426,6 @@ def _read_statuses(
 
 
 def _read_deleted(connection: sqlite3.Connection, namespace: str, name: str) -> dict[str, float]:
-    """When each deleted version was deleted, the newest version first."""
     rows = connection.execute(
         "SELECT major, minor, patch, deleted_at FROM skills"
         " WHERE namespace = ? AND name = ? AND deleted_at IS NOT NULL ORDER BY number DESC",
@@ -443,7 +437,6 @@ def _read_deleted(connection: sqlite3.Connection, namespace: str, name: str) -> 
 def _read_newest(
     connection: sqlite3.Connection, namespaces: tuple[str, ...], status: SkillStatus | None
 ) -> list[Skill]:
-    """The newest version of each skill, without examples, that is not deleted and of that status."""
     found: list[Skill] = []
     for start in range(0, len(namespaces), _PARAMETERS):
         some = namespaces[start : start + _PARAMETERS]
@@ -457,13 +450,11 @@ def _read_newest(
 
 
 def _read_names(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """The namespace and name of every skill that is not deleted."""
     query = "SELECT DISTINCT namespace, name FROM skills WHERE deleted_at IS NULL ORDER BY namespace, name"
     return connection.execute(query).fetchall()
 
 
 def _read_stamp(connection: sqlite3.Connection) -> int:
-    """The number of the last change."""
     stamp: int = connection.execute("SELECT coalesce(max(changed), 0) FROM skills").fetchone()[0]
     return stamp
 
@@ -486,18 +477,18 @@ def _with_examples(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Skil
 
 
 def _encode(skill: Skill, limits: ShelfLimits) -> tuple[str, bytes | None]:
-    """A version without what has a column of its own, and its examples."""
+    """The JSON text of a version without the fields that have columns, and its examples."""
     bare = msgspec.structs.replace(skill, examples=(), version="0.0.0", status="draft", note="", created_at=0.0)
     text = _json(bare).decode()
     try:
         _SKILLS.decode(text)
-    except msgspec.ValidationError as error:  # such as a time that is no number
+    except msgspec.ValidationError as error:  # such as a time that is not a number
         raise InvalidSkill(f"The skill cannot be kept: {error}. Change it and try again.") from None
     return text, _compress(skill.examples, limits) if skill.examples else None
 
 
 def _compress(examples: tuple[SkillExample, ...], limits: ShelfLimits) -> bytes:
-    """Examples as they are stored. Raises `InvalidSkill` for what is too large or no JSON."""
+    """Compress examples. Raises `InvalidSkill` if they are too large or JSON cannot hold them."""
     raw = _json(examples)
     data = zlib.compress(raw) if len(raw) <= _RAW_FACTOR * limits.examples_bytes else raw
     if len(data) > limits.examples_bytes:
@@ -509,7 +500,7 @@ def _compress(examples: tuple[SkillExample, ...], limits: ShelfLimits) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    """JSON that can be read again: inside some lists, since the depth of the reader's stack counts too."""
+    """JSON that can be read again, with levels of nesting in reserve."""
     for _ in range(_SPARE_LEVELS):
         value = [value]
     try:
@@ -523,17 +514,16 @@ def _json(value: Any) -> bytes:
 
 
 def _is_same(newest: Skill, skill: Skill) -> bool:
-    """Whether nothing would be gained by keeping `skill` after `newest`."""
+    """True if `skill` adds nothing to `newest`."""
     return (newest.digest, newest.status, newest.level) == (skill.digest, skill.status, skill.level)
 
 
 def _numbers(version: str) -> tuple[int, int, int]:
-    """The numbers of a version. Raises `InvalidRequest` for what is none."""
     numbers = Version.parse(version)
     return numbers.major, numbers.minor, numbers.patch
 
 
-# What came of them as rows
+# Uses and migrations as rows
 
 
 _USES = Columns(SkillUse)
@@ -546,7 +536,6 @@ _ADD_USE = (
 
 
 def _add_uses(connection: sqlite3.Connection, values: list[dict[str, Any]]) -> None:
-    """Add uses to those of the same execution."""
     connection.executemany(_ADD_USE, values)
 
 
@@ -584,7 +573,6 @@ _LAST_ERROR = (
 
 
 def _read_uses(connection: sqlite3.Connection, since: float) -> list[SkillRecord]:
-    """What was made of each version that was used since then; of uses that were rolled up, all or none."""
     rows = connection.execute(_SHARES, {"since": since}).fetchall()
     return [
         _to_record(connection, place, list(shares), since)
@@ -613,16 +601,16 @@ def _to_record(
 
 
 def _roll_up(connection: sqlite3.Connection, before: float, most: int) -> int:
-    """Add the oldest uses to the sums of who made them, and remove their rows; how many, 0 if there are no more.
+    """Add the oldest uses to the sums of their principals and delete their rows; returns their number.
 
-    Old are those from before a time, and all that are not among the newest `most`.
+    Old uses are those from before a time, and all but the newest `most`.
     """
     newest = connection.execute("SELECT at FROM skill_uses ORDER BY at DESC LIMIT 1 OFFSET ?", (most - 1,)).fetchone()
     edge = before if newest is None else max(before, newest[0])
     numbers = connection.execute(
         "SELECT rowid FROM skill_uses WHERE at < ? ORDER BY at LIMIT ?", (edge, _ROLLED_AT_ONCE)
     ).fetchall()
-    for (number,) in numbers:  # the oldest first, so that the last error is the newest one
+    for (number,) in numbers:  # the oldest first: the last error stays
         connection.execute(
             "INSERT INTO skill_use_sums (namespace, name, version, principal, uses, calls, failures, seconds,"  # noqa: S608
             " translated, last_at, error) SELECT namespace, name, version, principal, 1, calls, failures, seconds,"
@@ -639,13 +627,11 @@ _MIGRATIONS = Columns(MigrationRecord)
 
 
 def _read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many executions of the journal used a skill, and how many there are."""
     query = "SELECT count(*) FROM executions WHERE execution_id IN (SELECT execution_id FROM skill_uses)"
     used = connection.execute(query).fetchone()[0]
     return used, connection.execute("SELECT count(*) FROM executions").fetchone()[0]
 
 
 def _read_migrations(connection: sqlite3.Connection) -> list[MigrationRecord]:
-    """How every migration ended, the oldest first."""
     rows = connection.execute(f"{_MIGRATIONS.select('skill_migrations')} ORDER BY number")
     return [_MIGRATIONS.build(row) for row in rows]

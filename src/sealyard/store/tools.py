@@ -29,6 +29,7 @@ DEFINITIONS_KEPT = 10_000
 RELEASES_KEPT = 10_000
 """Releases of one upstream, beside the last one of each tool that it lists."""
 _RELEASES_OF_TOOL = 200
+"""The first release and the newest ones are kept."""
 _UPSTREAM_BYTES = 64 << 20
 """Definitions and comparisons in the releases of one upstream."""
 _HOPS = 50

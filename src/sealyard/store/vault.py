@@ -1,6 +1,6 @@
-"""The vault's rows. Everything private in them is sealed before it comes here.
+"""The rows of the vault. Everything private in them is sealed before it comes here.
 
-Deleting is for good: freed pages are overwritten, and `scrub` empties the write-ahead log into the file.
+Deleted rows leave no trace: freed pages are overwritten, and `scrub` empties the write-ahead log into the file.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from sealyard.store.writer import Writer
 _T = TypeVar("_T")
 
 _ROW_BYTES = 512
-"""What a row takes in memory beside its sealed value, roughly."""
+"""Memory of a row beside its sealed value, roughly."""
 _BACKLOG_BYTES = 1 << 20
-"""Of values that wait to be written: about two thousand, which take a twentieth of a second.
+"""Values waiting to be written: about two thousand, which take a twentieth of a second.
 
-Whoever waits for anything else to be on disk, such as the end of a run, waits for these too.
+Every other flush, such as at the end of a run, waits for them too.
 """
 
 _IS_EMPTY = "NOT EXISTS (SELECT 1 FROM vault_values WHERE scope_id = vault_scopes.id)"
@@ -43,14 +43,14 @@ _PUT_VALUE = """
 
 
 class ScopeCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many values of a type a scope has. A scope without any has one of no type, with 0."""
+    """The number of values of one type in a scope. An empty scope has one count with no type, of 0."""
 
     scope: str
     key_id: str
     type: str
     values: int
     expires_at: float
-    """When the last of them expires if it is not seen again."""
+    """The expiry of the last of them."""
 
 
 _LAST_NUMBER = "coalesce((SELECT max(number) FROM vault_values WHERE scope_id = vault_scopes.id), 0)"
@@ -60,7 +60,7 @@ _COUNTS = Columns(ScopeCount)
 
 
 class VaultTables:
-    """The storage that `privacy.vault` works on. Raises `StoreError` as the store does."""
+    """The storage behind `privacy.vault`. Raises `StoreError` as the store does."""
 
     def __init__(self, writer: Writer, reader: Reader, path: Path) -> None:
         self._writer = writer
@@ -68,17 +68,17 @@ class VaultTables:
         self._mark = path.with_name(f"{path.name}.d") / "erased"
 
     def stamp(self) -> int:
-        """Another number whenever a process has erased values or changed keys since. It costs a microsecond."""
+        """A number that changes whenever any process erases values or changes keys. Costs a microsecond."""
         try:
             return self._mark.stat().st_mtime_ns
         except FileNotFoundError:
             return 0
 
     def put_values(self, seal: Callable[[], list[SealedValue]], count: int, size_bytes: int) -> None:
-        """Enqueue values, or their new expiry: what `seal` gives when it is called in the thread that writes.
+        """Enqueue values, or their new expiry: the result of `seal`, called in the thread that writes.
 
-        One is dropped if its scope is gone or its id was erased. A new expiry gives it a new number too, so that other
-        processes see it.
+        A value is dropped if its scope is gone or its id was erased. A new expiry gives it a new number too, so that
+        other processes see it.
         """
         self._writer.put(partial(_put_values, seal=seal), size_bytes + count * _ROW_BYTES)
 
@@ -87,11 +87,11 @@ class VaultTables:
         await self._writer.room(_BACKLOG_BYTES)
 
     def touch_scope(self, scope_id: str, used_at: float) -> None:
-        """Enqueue when a scope was used last."""
+        """Enqueue the time of a scope's last use."""
         self._writer.put(partial(_touch_scope, scope_id=scope_id, used_at=used_at), _ROW_BYTES)
 
     async def flush(self) -> None:
-        """Wait until what was enqueued is on disk."""
+        """Wait until everything enqueued is on disk."""
         await self._writer.flush()
 
     async def find_scope(self, name: str) -> SealedScope | None:
@@ -107,19 +107,19 @@ class VaultTables:
         return await self._reader.read(_read_key_id)
 
     async def read_values(self, scope_id: str, *, after: int, now: float) -> list[SealedValue]:
-        """The values of a scope that are not expired and whose number is larger, the oldest first."""
+        """The values of a scope that are not expired and have a larger number, the oldest first."""
         return await self._reader.read(_read_values, scope_id, after, now)
 
     async def find_values(self, value_id: str, kind: str, *, now: float) -> list[tuple[SealedScope, SealedValue]]:
-        """The values of that id and type in all scopes, unless they expired."""
+        """The values of that id and type in all scopes, without expired ones."""
         return await self._reader.read(_read_values_of_id, value_id, kind, now)
 
     async def erased_ids(self, scope_id: str) -> list[str]:
-        """The ids that were ever erased in a scope."""
+        """All ids that were ever erased in a scope."""
         return await self._reader.read(_read_erased, scope_id)
 
     async def counts(self) -> list[ScopeCount]:
-        """How many values there are, by scope and type."""
+        """Numbers of values, by scope and type."""
         return await self._reader.read(_read_counts)
 
     async def add_scope(self, scope: SealedScope) -> bool:
@@ -127,21 +127,21 @@ class VaultTables:
         return await self._change(partial(_add_scope, scope=scope))
 
     async def erase_values(self, scope: SealedScope, ids: Sequence[str], sealed: bytes) -> int | None:
-        """Delete values and put new secrets in the scope's place; None if the scope changed meanwhile."""
+        """Delete values and replace the secrets of their scope; None if the scope has changed."""
         try:
             return await self._change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
         finally:
             self._tell()
 
     async def erase_scopes(self, names: Collection[str] | None) -> int:
-        """Delete scopes, or all, with their values; how many values those were."""
+        """Delete scopes, or all of them, and return the number of their values."""
         try:
             return await self._change(partial(_erase_scopes, names=names))
         finally:
             self._tell()
 
     async def expire(self, *, now: float, unused_since: float) -> int:
-        """Delete expired values, and scopes without any that were not used since; how many values those were."""
+        """Delete expired values, and empty scopes that were unused since a time; returns the number of values."""
         if not await self._reader.read(_has_expired, now, unused_since):
             return 0
         return await self._change(partial(_expire, now=now, unused_since=unused_since))
@@ -149,9 +149,9 @@ class VaultTables:
     async def reseal(
         self, reseal: Callable[[SealedScope], SealedScope | VaultError], *, key_id: str
     ) -> int | VaultError:
-        """Replace each scope of another key by what `reseal` makes of it, all at once; how many were.
+        """Replace each scope of another key by the result of `reseal`, all at once; returns their number.
 
-        If it makes an error of one, nothing is changed and that error is returned.
+        If it returns an error for one, nothing changes and that error is returned.
         """
         try:
             return await self._change(partial(_reseal, reseal=reseal, key_id=key_id))
@@ -159,15 +159,15 @@ class VaultTables:
             self._tell()
 
     def _tell(self) -> None:
-        """Have all processes that use the store look at it again."""
+        """Make all processes that use the store read it again."""
         self._mark.write_bytes(b"")
         os.utime(self._mark, ns=(now := time.time_ns(), now))
 
     async def scrub(self) -> None:
-        """Remove what was deleted or replaced from the disk: older copies of it are in the write-ahead log.
+        """Remove deleted and replaced values from the disk: the write-ahead log has older copies.
 
         Raises:
-            StoreError: A copy stays, since another program reads it for long.
+            StoreError: A copy stays, because another program keeps reading.
         """
         path = Path(await self._reader.read(_read_path))
         if not await asyncio.to_thread(_empty_log, path):
@@ -177,7 +177,7 @@ class VaultTables:
             )
 
     async def _change(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What `change` returned when it was committed. It raises nothing but `sqlite3.Error`, and may run again."""
+        """The result of `change` once it is committed. It raises only `sqlite3.Error`, and may run again."""
         returned: list[_T] = []
 
         def write(connection: sqlite3.Connection) -> None:
@@ -269,7 +269,7 @@ def _delete_for_good(connection: sqlite3.Connection) -> None:
 
 
 def _empty_log(path: Path) -> bool:
-    """Whether all of the write-ahead log is in the file now and the log is empty."""
+    """True if the write-ahead log is empty and all of it is in the file."""
     try:
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:

@@ -1,6 +1,6 @@
-"""The audit log of a store: written, exported, and proved to be as it was written.
+"""The audit log of a store: writing, export and verification.
 
-`Store` writes it. Whoever proves it opens no store: `verify_store` and `verify_file` read what is on disk.
+`Store` writes it. `verify_store` and `verify_file` open no store: they read the file.
 """
 
 from sealyard.store.audit.chain import AuditVerification

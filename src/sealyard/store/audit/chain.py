@@ -1,4 +1,4 @@
-"""Follows an audit log from entry to entry: the one place that decides whether it is right."""
+"""Follows an audit log from entry to entry: the one place that decides if it is intact."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,31 +10,31 @@ from sealyard.store.audit.log import NO_SEGMENT, AuditHead, AuditSegment, is_ent
 
 
 class AuditVerification(msgspec.Struct, frozen=True, kw_only=True):
-    """What was checked, up to the first thing that is wrong."""
+    """The result of a check, up to the first problem."""
 
     problem: str = ""
-    """What is wrong, in one sentence; empty if all is right."""
+    """The problem in one sentence; empty if the log is intact."""
     first_wrong: int | None = None
-    """The number of the first entry that is not as it was written."""
+    """The number of the first entry that differs from what was written."""
     entries: int = 0
     last_number: int = 0
     removed_entries: int = 0
-    """Entries of segments that were pruned: they are vouched for by a signed row."""
+    """Entries of pruned segments, which a signed row vouches for."""
     segments: int = 0
-    """Closed ones."""
+    """Closed segments."""
     removed_segments: int = 0
     public_key: str = ""
     heads: int = 0
     """Head documents that are part of this log."""
     heads_elsewhere: int = 0
-    """Those of entries that are not here: pruned, or not in this file."""
+    """Head documents of entries that are pruned, or not in this file."""
     codes: int = 0
     codes_missing: int = 0
-    """Entries `execution.start` whose code is, and is not, among the kept texts."""
+    """Entries `execution.start` whose code is kept, and is not."""
 
 
 class Wrong(Exception):
-    """Something is not as it was written."""
+    """Something differs from what was written."""
 
     def __init__(self, number: int | None, sentence: str) -> None:
         super().__init__(sentence)
@@ -54,7 +54,7 @@ class ChainCheck:
         after: AuditSegment = NO_SEGMENT,
         is_part: bool = False,
     ) -> None:
-        """Raises `Wrong` if what was signed is wrong already."""
+        """Raises `Wrong` if a signed part is wrong already."""
         self.number = after.last_number
         self._hash = after.last_hash
         self._segment = after.segment
@@ -65,7 +65,7 @@ class ChainCheck:
         self._heads = sorted(heads, key=lambda each: each.number)
         self._entries = self._removed_entries = self._removed_segments = self._heads_found = self._heads_elsewhere = 0
         while self._heads and self._heads[0].number <= self.number:
-            self._heads_elsewhere += 1  # they are of what comes before this file
+            self._heads_elsewhere += 1  # they belong to entries before this file
             self._heads.pop(0)
         self._begin_segment()
 
@@ -79,7 +79,7 @@ class ChainCheck:
             raise Wrong(
                 number, f"Entry {number} is where no entry can be: its segment was pruned, or it is there twice."
             )
-        # A blob in the place of a text could be hashed as well, but no query would find it.
+        # A blob in place of a text could be hashed too, but no query would find it.
         if not (type(segment) is type(at) is int and all(type(text) is str for text in texts)):
             raise Wrong(number, f"Entry {number} is wrong: it holds values that sealyard never writes.")
         if segment != self._segment:
@@ -128,7 +128,7 @@ class ChainCheck:
             )
 
     def result(self, *, codes: int = 0, codes_missing: int = 0) -> AuditVerification:
-        """What was checked so far."""
+        """The result so far."""
         return AuditVerification(
             entries=self._entries,
             last_number=self.number,
@@ -143,7 +143,7 @@ class ChainCheck:
         )
 
     def _begin_segment(self) -> None:
-        """Go on to the next segment; over those whose entries were removed."""
+        """Go on to the next segment, skipping those whose entries were removed."""
         while True:
             self._segment += 1
             closed = self._closed.get(self._segment)
@@ -164,7 +164,7 @@ class ChainCheck:
             self._compare_heads()
 
     def _compare_heads(self) -> None:
-        """Compare the heads that were kept with the entries that they are of."""
+        """Compare the kept heads with their entries."""
         while self._heads and self._heads[0].number <= self.number:
             head = self._heads.pop(0)
             if head.number < self.number:

@@ -27,13 +27,16 @@ from sealyard.store.audit.log import ENTRY, NO_SEGMENT, AuditHead, AuditSegment,
 from sealyard.store.schema import MIGRATIONS
 
 Progress = Callable[[int, int], None]
-"""Is told the number of the entry that was checked and that of the last."""
+"""Gets the number of the checked entry and of the last one."""
 
 _LINE_BYTES = 16 << 20
+"""Of a line: an entry has at most 16 KiB, and a header grows with the segments."""
 _PROGRESS_EVERY = 10_000
+"""Entries between two calls of `Progress`: a few a second."""
 _AUDIT_VERSION = 3
-"""The schema that brought the log."""
+"""The schema that introduced the log."""
 _NUMBER_MOST = (1 << 63) - 1
+"""The largest integer of the database."""
 
 
 class AuditFileHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,15 +46,15 @@ class AuditFileHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """The version of this format."""
     public_key: str
     after: AuditSegment
-    """What comes before the first entry of the file: only the numbers and the hash of its end count."""
+    """The end of what precedes the file: only its numbers and its hash count."""
     segments: list[AuditSegment]
-    """All closed segments after that."""
+    """All closed segments of the file."""
     head: AuditHead | None
-    """Of the log when it was exported; None if the file ends with a closed segment."""
+    """Of the log at the time of the export; None if the file ends with a closed segment."""
 
 
 class AuditFileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Every further line of an exported file: the columns of the table, in the order in which they are hashed."""
+    """Every further line of an exported file: the columns in the order in which they are hashed."""
 
     number: int
     segment: int
@@ -61,17 +64,17 @@ class AuditFileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session: str
     execution_id: str
     body: str
-    """JSON text: it is hashed as it stands."""
+    """JSON text, hashed as it is."""
     hash: str
 
 
 def verify_store(
     store: Path, *, heads: Sequence[AuditHead] = (), on_progress: Progress | None = None
 ) -> AuditVerification:
-    """Check the log of a store, which may be in use. Memory does not grow with its length.
+    """Verify the log of a store, which may be in use, in constant memory.
 
     Raises:
-        InvalidRequest: A head document is none, or there is neither a key nor a head document.
+        InvalidRequest: A head document is malformed, or there is neither a key nor a head document.
         StoreError: The store or its key cannot be read.
     """
     key = load_key(key_path(store))
@@ -83,7 +86,7 @@ def _verify(
     connection: sqlite3.Connection, public_key: str, heads: Sequence[AuditHead], on_progress: Progress | None
 ) -> AuditVerification:
     check = None
-    connection.text_factory = lambda text: text.decode(errors="replace")  # it may be no UTF-8
+    connection.text_factory = lambda text: text.decode(errors="replace")  # it may not be UTF-8
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     try:
         if version >= _AUDIT_VERSION:
@@ -107,7 +110,7 @@ def _verify_rows(
     connection: sqlite3.Connection, check: ChainCheck, on_progress: Progress | None, last: int
 ) -> AuditVerification:
     codes = CodeCheck(connection)
-    connection.text_factory = lambda text: text.decode(errors="surrogateescape")  # it may be no UTF-8
+    connection.text_factory = lambda text: text.decode(errors="surrogateescape")  # it may not be UTF-8
     for row in connection.execute(f"{ENTRY} NOT INDEXED ORDER BY number"):
         check.add(row)
         codes.add(row)
@@ -120,13 +123,13 @@ def _verify_rows(
 def verify_file(
     file: Path, *, heads: Sequence[AuditHead] = (), on_progress: Progress | None = None
 ) -> AuditVerification:
-    """Check an exported file, for which nothing else is needed. Memory does not grow with its length.
+    """Verify an exported file on its own, in constant memory.
 
-    It is proved that the owner of the key which the file names signed it. Whether that key is the right one is known
-    from a head document, or by comparing it.
+    This proves that the owner of the key in the file signed it. A head document, or a comparison of keys, proves that
+    the key is the right one.
 
     Raises:
-        InvalidRequest: It is no exported file, or a head document is none.
+        InvalidRequest: It is not an exported file, or a head document is malformed.
     """
     try:
         with file.open("rb") as stream:
@@ -201,7 +204,7 @@ _ENTRIES = msgspec.json.Decoder(AuditFileEntry)
 
 
 class _NoEntry(Exception):
-    """A line is not what it should be."""
+    """A line is malformed."""
 
 
 def _read_line(stream: BinaryIO, read: Callable[[bytes], _T], what: str) -> _T | None:
@@ -217,7 +220,7 @@ def _read_line(stream: BinaryIO, read: Callable[[bytes], _T], what: str) -> _T |
 
 
 def check_schema(connection: sqlite3.Connection, version: int) -> None:
-    """The tables are what they are taken for: no view in the place of one, no trigger and no other index on it."""
+    """Check that the tables are as we made them: no view in place of one, no trigger and no other index."""
     query = "SELECT type, name, sql FROM sqlite_master WHERE tbl_name LIKE 'audit%' AND sql IS NOT NULL ORDER BY name"
     with closing(sqlite3.connect(":memory:")) as right:
         for migration in MIGRATIONS[:version]:
@@ -237,18 +240,18 @@ def _failed(error: Wrong | StoreError, check: ChainCheck | None) -> AuditVerific
 
 
 class AuditExport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was exported."""
+    """The result of an export."""
 
     entries: int
     segments: list[int]
-    """The closed ones, which are whole in the file."""
+    """Closed segments that are complete in the file."""
     sha256: str
 
 
 def export_audit(
     store: Path, stream: BinaryIO, *, segment: int | None = None, on_progress: Progress | None = None
 ) -> AuditExport:
-    """Write the whole log, or one segment of it, as it is: whether it is right, `verify_file` says.
+    """Write the whole log, or one segment, unchecked: `verify_file` checks it.
 
     Raises:
         InvalidRequest: There is no entry, no such segment, or its entries were removed.
@@ -264,7 +267,7 @@ def export_audit(
         stream.write(encoded)
 
     with open_log(store) as connection:
-        connection.text_factory = lambda text: text.decode(errors="backslashreplace")  # it may be no UTF-8
+        connection.text_factory = lambda text: text.decode(errors="backslashreplace")  # it may not be UTF-8
         head = read_head(connection)
         if head is None:
             raise InvalidRequest("The audit log has no signed head: it is empty, or `sealyard audit verify` says why.")
@@ -293,7 +296,7 @@ def _build_header(
     after, chosen = rows.get(segment - 1), rows.get(segment)
     if after is None or chosen is NO_SEGMENT or (chosen and chosen.removed_at_microseconds):
         raise InvalidRequest(f"There is no segment {segment}, or its entries were pruned. Name one that is there.")
-    if chosen is None:  # the one that is still written
+    if chosen is None:  # the open segment
         return AuditFileHeader(public_key=public_key, after=after, segments=[], head=head)
     return AuditFileHeader(public_key=public_key, after=after, segments=[chosen], head=None)
 
@@ -302,10 +305,10 @@ def _build_header(
 
 
 class AuditWatched(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the log."""
+    """The state of the watched log."""
 
     is_intact: bool | None = None
-    """None before the first round is over without a problem."""
+    """None before the first round ends without a problem."""
     first_wrong: int | None = None
 
 
@@ -315,18 +318,18 @@ class AuditWatch:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._waiting: list[int] = []
-        """Closed segments that the round has still to check."""
+        """Closed segments left in this round."""
         self._last_number = 0
         self.is_between_rounds = True
         self.watched = AuditWatched()
 
     def step(self) -> AuditWatched:
-        """Check the next part, which is at most one segment; begin a round if none is under way.
+        """Check the next part, at most one segment; begin a round if none is under way.
 
         Raises:
-            StoreError: The store cannot be read. Nothing is known that was not known before.
+            StoreError: The store cannot be read. The state stays as it was.
         """
-        self._store = self._store.resolve()  # the key lies beside the file, whatever links lead to it
+        self._store = self._store.resolve()  # the key lies beside the file itself, not beside a link
         try:
             if self.is_between_rounds:
                 self.is_between_rounds = False
@@ -335,7 +338,7 @@ class AuditWatch:
                 self._check_segment(self._waiting.pop())
         except Wrong as wrong:
             self._end(AuditWatched(is_intact=False, first_wrong=wrong.number))
-        except InvalidRequest:  # the key is gone, and with it the proof
+        except InvalidRequest:  # without the key there is no proof
             self._end(AuditWatched(is_intact=False))
         except StoreError:
             self._end(self.watched)
@@ -370,7 +373,7 @@ class AuditWatch:
             found = verify_store(self._store)
             if found.problem:
                 raise Wrong(found.first_wrong, found.problem)
-        # Popped from the end, so the newest first: they are what somebody would want to change.
+        # Popped from the end, so the newest first: an attacker would change those.
         self._waiting = [each.segment for each in segments if not each.removed_at_microseconds]
 
     def _check_segment(self, number: int) -> None:
@@ -379,17 +382,17 @@ class AuditWatch:
             segment, before = rows.get(number), rows.get(number - 1, NO_SEGMENT)
             if segment is None or before.segment != number - 1:
                 raise Wrong(None, f"The row of segment {number} is missing.")
-            if not segment.removed_at_microseconds:  # meanwhile
+            if not segment.removed_at_microseconds:  # else removed in the meantime
                 check = ChainCheck([segment], None, public_key=public_key, after=before, is_part=True)
                 _follow(connection, check, segment.first_number, segment.last_number)
 
 
 @contextmanager
 def _open(store: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
-    """The log and its public key. Raises `Wrong` for what is not even of its type."""
+    """The log and its public key. Raises `Wrong` for a value of the wrong type."""
     key = load_key(key_path(store))
     with open_log(store) as connection:
-        connection.text_factory = lambda data: data.decode(errors="surrogateescape")  # it may be no UTF-8
+        connection.text_factory = lambda data: data.decode(errors="surrogateescape")  # it may not be UTF-8
         try:
             yield connection, key.public if key else ""
         except StoreError as error:
@@ -397,7 +400,7 @@ def _open(store: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
 
 
 def _follow(connection: sqlite3.Connection, check: ChainCheck, first: int, last: int) -> None:
-    """Check the entries between two numbers, one more if there is one. Raises `Wrong`."""
+    """Check the entries between two numbers. Raises `Wrong`."""
     codes = CodeCheck(connection)
     query = f"{ENTRY} NOT INDEXED WHERE number BETWEEN ? AND ? ORDER BY number"
     for row in connection.execute(query, (first, last)):

@@ -25,18 +25,21 @@ from sealyard.store.audit.key import key_path
 from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 
 OnProgress = Callable[[str, int, int], None]
-"""Is told what is being done, how much of it is done, and how much there is; both 0 if that is not known."""
+"""Gets the step, the amount done, and the total; both 0 if unknown."""
 
 DATABASE = "store.db"
 AUDIT_KEY = key_path(Path(DATABASE)).name
 _MANIFEST = "manifest.json"
 _MOST_BYTES = {_MANIFEST: 64 << 10, AUDIT_KEY: 64 << 10, KEY_FILE: 64 << 10}
+"""A manifest has a few hundred bytes, a key file less than a KiB."""
 _BLOCK = tarfile.BLOCKSIZE
 _PIECE = 1 << 20
+"""Bytes copied at a time."""
 _SPARE_BYTES = 1 << 20
+"""Bytes left free beside an unpacked backup."""
 _COUNTED = ("executions", "calls", "skills", "audit", "facts")
 _TOLD = 3
-"""Of what is wrong with it."""
+"""Problems quoted from SQLite."""
 
 
 class BackupFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,17 +50,17 @@ class BackupFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a backup says about itself."""
+    """The description of a backup, its first member."""
 
     sealyard_backup: int = 1
     """The version of this format."""
     sealyard: str
-    """The version that made it."""
+    """The version of sealyard that made it."""
     created_at: float
     """Seconds since the epoch."""
     schema: int
     rows: dict[str, int]
-    """How many there are of what people ask about."""
+    """Rows of the tables that people ask about."""
     files: dict[str, BackupFile]
 
 
@@ -65,7 +68,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def describe(folder: Path) -> dict[str, BackupFile]:
-    """The members that a folder holds."""
+    """Describe the members in a folder."""
     files = {}
     for name in (DATABASE, AUDIT_KEY, KEY_FILE):
         if (folder / name).exists():
@@ -76,7 +79,7 @@ def describe(folder: Path) -> dict[str, BackupFile]:
 
 
 def write_archive(path: Path, work: Path, manifest: Manifest, tell: OnProgress) -> None:
-    """Write a new file, for this user alone, with the members that are in the folder `work`."""
+    """Write a new file, for this user alone, with the members in the folder `work`."""
     text = msgspec.json.format(msgspec.json.encode(manifest))
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as archive:
         _write_member(archive, _MANIFEST, BytesIO(text), len(text), manifest.created_at, tell)
@@ -104,9 +107,9 @@ def _write_member(
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[BinaryIO]:
-    """The file of a backup. Raises `Damaged` if it is none, or cannot be read."""
+    """Open the file of a backup. Raises `Damaged` if it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe does not hold us up
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # do not wait for a pipe
     except OSError as error:
         raise Damaged(f"it cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -117,11 +120,11 @@ def open_archive(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_archive(archive: BinaryIO, folder: Path | None, tell: OnProgress) -> tuple[Manifest, str]:
-    """The manifest of an archive and its SHA-256, after all of it was read, and unpacked into a folder if there is one.
+    """Read all of an archive, and unpack it into a folder if one is given; returns its manifest and SHA-256.
 
     Raises:
-        Damaged: It is not as it was written.
-        StoreError: The folder has not enough room for it.
+        Damaged: It differs from what was written.
+        StoreError: The folder has too little room.
     """
     whole = _Hashing(archive)
     name, size_bytes = _read_header(whole)
@@ -145,7 +148,7 @@ def read_archive(archive: BinaryIO, folder: Path | None, tell: OnProgress) -> tu
 
 
 def _read_header(archive: "_Hashing") -> tuple[str, int]:
-    """The name and the size of the next member. A link, a folder or an extended header is refused, whatever it says."""
+    """The name and the size of the next member. Links, folders and extended headers are refused."""
     try:
         header = tarfile.TarInfo.frombuf(_read_exactly(archive, _BLOCK), "utf-8", "surrogateescape")
     except tarfile.HeaderError:
@@ -180,7 +183,7 @@ def _check_room(folder: Path, size_bytes: int) -> None:
 
 
 def _unpack(archive: "_Hashing", path: Path | None, size_bytes: int, tell: OnProgress) -> str:
-    """Write a member into a new file, or nowhere; its SHA-256."""
+    """Write a member into a new file, or nowhere, and return its SHA-256."""
     sha256 = hashlib.sha256()
     target = os.devnull if path is None else path
     flags = os.O_WRONLY | os.O_CLOEXEC | (0 if path is None else os.O_CREAT | os.O_EXCL)
@@ -202,7 +205,7 @@ def _skip_padding(archive: "_Hashing", size_bytes: int) -> None:
 
 
 class _Hashing:
-    """Reads, and remembers the digest of all that was read."""
+    """Reads, and keeps the digest of everything read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -224,7 +227,7 @@ def _read_exactly(archive: _Hashing, size_bytes: int) -> bytes:
 def _copy(
     source: "BinaryIO | _Hashing", target: BinaryIO, size_bytes: int, also: Callable[[bytes], object] | None = None
 ) -> Iterator[int]:
-    """Copy so many bytes, piece by piece; after each, how many it were."""
+    """Copy bytes piece by piece; yields the running count after each."""
     done = 0
     while done < size_bytes:
         piece = source.read(min(_PIECE, size_bytes - done))
@@ -241,14 +244,14 @@ def _copy(
 
 
 class Damaged(Exception):
-    """Something is not as it was written, in words that follow a colon."""
+    """Something differs from what was written, in words that follow a colon."""
 
 
 def inspect(database: Path) -> int:
-    """The schema of a store that nobody uses, after all of it was read.
+    """The schema of a closed store, after all of it was read.
 
     Raises:
-        Damaged: It is damaged, another program's, of a newer version, or has tables that sealyard does not make.
+        Damaged: It is damaged, of another program or a newer version, or has tables that sealyard does not make.
     """
     with _open_database(database) as connection:
         schema: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -272,7 +275,7 @@ def inspect(database: Path) -> int:
 
 
 def count_rows(database: Path) -> dict[str, int]:
-    """How many rows some tables have."""
+    """The number of rows of some tables."""
     with _open_database(database) as connection:
         there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         return {
@@ -284,7 +287,7 @@ def count_rows(database: Path) -> dict[str, int]:
 
 @contextmanager
 def _open_database(database: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a file that nobody else uses, on which nothing of the file's own is run."""
+    """Open a file that nobody else uses, without running anything in it."""
     uri = f"file:{quote(str(database))}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
@@ -298,7 +301,7 @@ def _open_database(database: Path) -> Iterator[sqlite3.Connection]:
 def _layout(connection: sqlite3.Connection) -> tuple[list[Any], list[Any]]:
     """Every table, index, view and trigger, and the columns of the tables.
 
-    Not their texts: SQLite writes those of altered tables anew, and not always in the same way.
+    Without their texts: SQLite rewrites those of altered tables, and not always in the same way.
     """
     objects = connection.execute(
         "SELECT type, name, tbl_name FROM sqlite_master WHERE substr(name, 1, 7) <> 'sqlite_' ORDER BY type, name"

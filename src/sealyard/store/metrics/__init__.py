@@ -1,3 +1,3 @@
-"""Facts and their sums: kept, folded, counted anew, removed when they are old, and read as usage."""
+"""Facts and their sums: recorded, folded, rebuilt, pruned, and read as usage."""
 
 __all__ = ()

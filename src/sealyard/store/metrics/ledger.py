@@ -41,30 +41,32 @@ from sealyard.store.writer import Write, Writer
 from sealyard.values import Fact
 
 MOST_POINTS = 1_500
-"""In one series."""
+"""Points of one series."""
 
 UNFOLDED_ROWS = 5_000
-"""Rows of each stream that a reader adds itself, which takes a tenth of a second. A gateway folds every few seconds, so
-there are more only after an upgrade or a restore."""
+"""Rows of each stream that a reader adds itself, in a tenth of a second. A gateway folds every few seconds, so there
+are more only after an upgrade or a restore."""
 
 _ROW_BYTES = 1024
+"""Memory of a row, roughly."""
 _STEPS = {"minute": 60, "hour": HOUR, "day": DAY}
+"""Seconds of each step."""
 _REMOVED_ROWS = 500
-"""Are removed in one transaction: others write in between."""
+"""Rows removed in one transaction: other writes come in between."""
 
 
 _Counts = tuple[int, ...]
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """How many rows were removed."""
+    """Numbers of removed rows."""
 
     executions: int
     calls: int
     facts: int
     codes: int
     keys: int
-    """Of requests that are the same if they are made again."""
+    """Idempotency keys."""
     hours: int
     """Sums of single hours."""
 
@@ -83,36 +85,35 @@ class MetricTables:
         self._writer.put_row(write_facts, fact, _ROW_BYTES)
 
     async def fold(self) -> int:
-        """Add some of what is new to the sums, in one transaction; how many rows. Repeat until it is 0.
+        """Fold some new rows into the sums, in one transaction; returns how many. Repeat until it is 0.
 
-        Other gateways may do so at the same time: no row is added twice. Raises `StoreError`.
+        Other gateways may fold at the same time: no row counts twice. Raises `StoreError`.
         """
         if not self._is_fold_waiting:
             self._writer.put(self._fold, _ROW_BYTES)
-        self._is_fold_waiting = True  # until it is done: while nothing can be written, not one more for each try
+        self._is_fold_waiting = True  # at most one waits, however often writing fails
         await self._writer.flush()
         self._is_fold_waiting = False
         return self._folded
 
     async def uncounted(self) -> int:
-        """How many rows are in no sum that a reader gets; 0 but for a while after an upgrade. Raises `StoreError`."""
+        """Rows that are in no sum of a reader; 0 except for a while after an upgrade. Raises `StoreError`."""
         return await self._reader.read(_read_uncounted)
 
     async def sums(self, since: float | None = None, until: float | None = None) -> Sums:
-        """What everything adds up to, or what happened from `since` on and before `until`.
+        """The sums of everything, or from `since` until just before `until`.
 
-        Exact while the rows are kept; where they are gone, the hours or days count in which the time begins and ends.
-        Raises `StoreError`.
+        Exact while the rows are kept; else the whole hours or days at both ends count. Raises `StoreError`.
         """
         return await self._reader.read(_read_window, since, until)
 
     async def series(self, since: float, until: float, step: str) -> list[tuple[float, Sums]]:
-        """Sums for each minute, hour or day of that time, with its start, also for those in which nothing happened.
+        """Sums for each minute, hour or day of a time, with its start, also for empty ones.
 
-        Minutes are counted from the rows, so there is nothing where they are gone.
+        Minutes are counted from rows, so they are empty where rows are gone.
 
         Raises:
-            InvalidRequest: There is no such step, or there would be more than `MOST_POINTS`.
+            InvalidRequest: There is no such step, or there are more than `MOST_POINTS`.
             StoreError: It cannot be read.
         """
         size = _STEPS.get(step)
@@ -128,31 +129,31 @@ class MetricTables:
         return await self._reader.read(_read_series, first, end, size)
 
     async def facts(self, kind: str, *, since: float = 0.0, limit: int = 1_000) -> list[AnyFact]:
-        """Facts of one kind, the newest first, without those that cannot be read. Raises `StoreError`."""
+        """Facts of one kind, the newest first, without unreadable ones. Raises `StoreError`."""
         return await self._reader.read(_read_facts, kind, since, limit)
 
     async def derive(self) -> int:
-        """Record the facts of executions that have none, such as those of an older version; how many.
+        """Record missing facts of executions, such as those of an older version; returns how many.
 
-        `rebuild` does this too. It looks at every execution that is kept. Raises `StoreError`.
+        `rebuild` does this too. It reads every kept execution. Raises `StoreError`.
         """
         return await derive(self._reader, self._write)
 
     async def rebuild(
         self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
     ) -> Rebuilt:
-        """Count everything anew from the rows that are kept, and derive what older versions did not record.
+        """Count everything again from the kept rows, and derive facts that older versions did not record.
 
-        Sums of days whose rows are gone stay. Others may read and write meanwhile. `on_progress` is given how many rows
-        are done and how many there are, about. With `check` nothing is changed, and `differences` says what would be.
-        Raises `StoreError`.
+        Sums of days whose rows are gone stay. Reads and writes go on. `on_progress` gets the number of finished rows
+        and of all rows, roughly. With `check` nothing changes, and `differences` counts what would. Raises
+        `StoreError`.
         """
         return await rebuild(self._reader, self._write, self.fold, on_progress, check=check)
 
     async def prune(self, before: float, hours_before: float) -> Pruned:
-        """Remove executions, calls and facts of the days before `before`, and the sums of single hours likewise.
+        """Remove executions, calls and facts of the days before `before`, and hourly sums before `hours_before`.
 
-        Whole UTC days go, a few rows at a time. What is running stays, and so do the sums of days. Raises `StoreError`.
+        Removes whole UTC days, a few rows at a time. Running executions and daily sums stay. Raises `StoreError`.
         """
         while await self.fold():
             pass
@@ -230,7 +231,7 @@ def _add_unfolded(
 ) -> None:
     for stream in STREAMS:
         number, at = COLUMNS[stream]
-        # The plus keeps SQLite from reading by time what is a few rows at the end.
+        # The plus keeps SQLite from using the index of times for a few rows at the end.
         condition = f"{number} > ? AND {number} <= ? AND +{at} >= ? AND +{at} < ?"
         mark = getattr(marks, stream)
         add_rows(connection, stream, condition, (mark, mark + UNFOLDED_ROWS, start, end), pick)
@@ -248,7 +249,7 @@ def _within(at: float) -> float:
 
 
 def _whole(start: float, end: float, marks: Marks) -> tuple[float, float]:
-    """The time, with the whole of the hours or days in which it begins and ends where there are no rows any more."""
+    """Extend a time to whole hours or days at its ends where the rows are gone."""
     if start < marks.days:
         size = HOUR if start >= marks.hours else DAY
         start = start // size * size
@@ -259,7 +260,7 @@ def _whole(start: float, end: float, marks: Marks) -> tuple[float, float]:
 
 
 def _pieces(start: float, end: float, marks: Marks) -> Iterator[tuple[Span | None, float, float]]:
-    """The time as whole days, whole hours, and what is left to be counted from the rows."""
+    """Split a time into whole days, whole hours, and the rest, which is counted from rows."""
     first, last = math.ceil(start / DAY) * DAY, end // DAY * DAY
     if first < last:
         yield "day", first, last
@@ -280,9 +281,9 @@ def _pieces(start: float, end: float, marks: Marks) -> Iterator[tuple[Span | Non
 
 
 async def prune(write: Callable[[Write], Awaitable[None]], before: float, hours_before: float) -> Pruned:
-    """Remove what is of the days before these times. `write` commits."""
+    """Remove everything of the days before these times. `write` commits."""
     days, hours = int(max(before, 0.0)) // DAY * DAY, int(max(hours_before, 0.0)) // DAY * DAY
-    # First, in a transaction of its own: from now on nobody counts those days from their rows.
+    # First, in its own transaction: from here on nobody counts those days from rows.
     await write(lambda connection: _mark(connection, days, hours))
 
     executions, codes = await _repeat(write, lambda connection: _remove_executions(connection, days))
@@ -297,12 +298,12 @@ async def prune(write: Callable[[Write], Awaitable[None]], before: float, hours_
 async def _repeat(
     write: Callable[[Write], Awaitable[None]], remove: Callable[[sqlite3.Connection], _Counts]
 ) -> _Counts:
-    """Remove, a transaction at a time, until nothing is left; the sums of what `remove` returns."""
+    """Call `remove`, one transaction at a time, until nothing is left; returns the sums of its results."""
     removed: list[_Counts] = []
     sums: _Counts = ()
     while True:
         await write(lambda connection: removed.append(remove(connection)))
-        counts = removed[-1]  # what was tried before it was undone
+        counts = removed[-1]  # the last attempt is the committed one
         sums = tuple(a + b for a, b in zip(sums, counts, strict=True)) if sums else counts
         if not counts[0]:
             return sums
@@ -315,7 +316,7 @@ def _mark(connection: sqlite3.Connection, days: int, hours: int) -> None:
 
 
 def _remove_executions(connection: sqlite3.Connection, days: int) -> tuple[int, int]:
-    """Executions that are over, and code that no other one has."""
+    """Remove finished executions, and code that no other execution has."""
     found = connection.execute(
         "SELECT execution_id, code_sha256 FROM executions WHERE started_at < ? AND status <> 'running' LIMIT ?",
         (days, _REMOVED_ROWS),
@@ -329,9 +330,9 @@ def _remove_executions(connection: sqlite3.Connection, days: int) -> tuple[int, 
 
 
 def _remove_rows(connection: sqlite3.Connection, stream: Stream, days: int) -> tuple[int]:
-    """Rows of a stream that have been added to the sums and are of no running execution.
+    """Remove rows of a stream that are folded and belong to no running execution.
 
-    Not the highest: the next one would get its number, which has been added already.
+    The highest row stays: the next one would get its number, which counts as folded.
     """
     number, at = COLUMNS[stream]
     mark = getattr(read_marks(connection), stream)

@@ -37,25 +37,27 @@ from sealyard.store.writer import Write
 from sealyard.values import Executed, Outcome, UseCase
 
 _SETTLED_SECONDS = 600.0
-"""After its end the gateway itself writes the fact, as soon as it can."""
+"""Within this time after the end, the gateway itself writes the fact."""
 _PAGE = 200
-"""So many executions are looked at before others may read."""
+"""Executions per read: other reads come in between."""
 _TOOLS = 20
+"""Tools named in a fact, as in those that a gateway records."""
 _POLLS = 3
+"""Equal calls that count as polling."""
 
 _ERROR_TYPES = frozenset(METRICS["sealyard_execution_errors_total"].labels["error_type"])
 _OUTCOMES = msgspec.json.Decoder(Outcome)
 _ENCODER = msgspec.json.Encoder()
 
 _Place = tuple[float, str]
-"""When an execution started, and its id."""
+"""The start of an execution, and its id."""
 
 _HAS_FACT = "SELECT 1 FROM facts WHERE execution_id = ? AND execution_id <> '' AND kind = 'execution'"
 _PAGE_END = (
     "SELECT started_at, execution_id FROM executions WHERE (started_at, execution_id) > (?, ?)"
     " ORDER BY started_at, execution_id LIMIT 1 OFFSET ?"
 )
-# What was run to try a skill out is nobody's use of anything.
+# Rehearsals of skills are no use.
 _MISSING = (
     "SELECT execution_id, principal, code, started_at, ended_at, status, outcome, background"
     " FROM executions JOIN codes ON codes.sha256 = code_sha256"
@@ -66,7 +68,7 @@ _MISSING = (
     " AND facts.execution_id <> '' AND kind = 'execution')"
     " ORDER BY started_at, execution_id"
 )
-# By tool: how often it was called, how often with the same arguments at most, what it answered, and until when.
+# By tool: calls, most calls with equal arguments, answered bytes, and the last end.
 _CALLS = (
     "SELECT tool, sum(count), max(count), sum(bytes), max(until) FROM (SELECT tool, count(*) AS count,"
     " sum(answer_bytes) AS bytes, max(started_at + seconds) AS until FROM calls WHERE execution_id = ?"
@@ -75,21 +77,21 @@ _CALLS = (
 
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted, and how it differed from what was there."""
+    """The counted rows, and the differences from the old sums."""
 
     days: int
     facts: int
     calls: int
     derived: int
-    """Facts that were missing: of executions from before they were recorded, or that were lost."""
+    """Facts that were missing for executions of an older version, or lost ones."""
     skipped: int
-    """Rows that cannot be read."""
+    """Unreadable rows."""
     differences: int
-    """Sums of hours, days and of all time that were others than what was counted."""
+    """Sums of hours, days and all time that differed."""
 
 
 class _Day(msgspec.Struct):
-    """What was counted of one day."""
+    """One counted day."""
 
     start: int
     marks: Marks
@@ -106,7 +108,7 @@ async def rebuild(
     *,
     check: bool,
 ) -> Rebuilt:
-    """Count everything anew. `write` commits, and `fold` adds what is new to the sums."""
+    """Count everything again. `write` commits, and `fold` folds new rows."""
     derived = await derive(reader, None if check else write)
     while await fold():
         pass
@@ -140,7 +142,7 @@ async def rebuild(
 
 
 def _count_rows(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many rows there are to be counted, and how many that are of no day at all."""
+    """The number of rows to count, and of rows with an impossible time."""
     days = read_marks(connection).days
     counts = [0, 0]
     for stream in STREAMS:
@@ -152,7 +154,7 @@ def _count_rows(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _next_day(connection: sqlite3.Connection, after: int) -> int | None:
-    """The first day from then on of which there are rows, and of which none are gone."""
+    """The first day from a time on that has rows, and all of them."""
     after = max(after, read_marks(connection).days)
     found = []
     for stream in STREAMS:
@@ -163,7 +165,7 @@ def _next_day(connection: sqlite3.Connection, after: int) -> int | None:
 
 
 def _count_hour(connection: sqlite3.Connection, day: _Day, hour: int) -> None:
-    """Count the rows of one hour that had been added when the day was begun. They do not change."""
+    """Count the rows of one hour that were folded when the day was begun. They do not change."""
     for stream in STREAMS:
         number, at = COLUMNS[stream]
         values = (hour, hour + HOUR, getattr(day.marks, stream))
@@ -179,13 +181,13 @@ def _count_hour(connection: sqlite3.Connection, day: _Day, hour: int) -> None:
 
 
 def _write_day(connection: sqlite3.Connection, day: _Day, names: set[str], found: list[int], *, check: bool) -> None:
-    """Put what was counted of a day in the place of what was there; `found` gets how many sums differed."""
+    """Replace the sums of a day; `found` gets the number of differences."""
     marks = read_marks(connection)
     if day.start < marks.days:  # its rows are being removed
         found.append(0)
         return
     late = SumsByHour(names)
-    for stream in STREAMS:  # what others have added since the day was begun
+    for stream in STREAMS:  # rows folded since the day was begun
         number, at = COLUMNS[stream]
         values = (getattr(day.marks, stream), getattr(marks, stream), day.start, day.start + DAY)
         condition = f"{number} > ? AND {number} <= ? AND +{at} >= ? AND +{at} < ?"
@@ -211,7 +213,7 @@ def _write_total(connection: sqlite3.Connection, found: list[int], *, check: boo
 
 
 def _replace(connection: sqlite3.Connection, span: Span, start: int, sums: Sums, *, check: bool) -> int:
-    """Write sums if others are there; how many differ."""
+    """Write sums that differ from the stored ones; returns the number of differences."""
     before = Sums()
     read_sums(connection, span, start, start + 1, lambda _: before)
     differences = sum(before.get(key) != sums.get(key) for key in before.keys() | sums.keys())
@@ -224,9 +226,9 @@ def _replace(connection: sqlite3.Connection, span: Span, start: int, sums: Sums,
 
 
 async def derive(reader: Reader, write: Callable[[Write], Awaitable[None]] | None) -> int:
-    """Record the facts that are missing, with `write` if it is given; how many there are."""
+    """Record missing facts, with `write` if it is given; returns how many there are."""
     settled = time.time() - _SETTLED_SECONDS
-    days = (await reader.read(read_marks)).days  # of those before it the facts are gone, not missing
+    days = (await reader.read(read_marks)).days  # earlier facts are gone, not missing
     count = 0
     after: _Place | None = (float(days), "")
     while after is not None:
@@ -238,7 +240,7 @@ async def derive(reader: Reader, write: Callable[[Write], Awaitable[None]] | Non
 
 
 def _read_page(connection: sqlite3.Connection, after: _Place, settled: float) -> tuple[list[Executed], _Place | None]:
-    """The facts that the next executions lack, and where to go on."""
+    """The facts that the next executions lack, and the place to continue from."""
     last: _Place | None = connection.execute(_PAGE_END, (*after, _PAGE - 1)).fetchone()
     rows = connection.execute(_MISSING, (*after, *(last or (math.inf, "")), settled)).fetchall()
     skills = _read_skills(connection, [row[0] for row in rows])
@@ -246,7 +248,7 @@ def _read_page(connection: sqlite3.Connection, after: _Place, settled: float) ->
 
 
 def _executed(connection: sqlite3.Connection, row: tuple[Any, ...], skills: int) -> Executed:
-    """What an execution, its code, its outcome and its calls say."""
+    """Derive a fact from an execution, its code, its outcome and its calls."""
     execution_id, principal, code, started_at, ended_at, status, text, background = row
     calls = connection.execute(_CALLS, (execution_id,)).fetchall()
     until = ended_at if ended_at is not None else max([started_at, *(call[4] for call in calls)])
@@ -288,7 +290,7 @@ def _use_case(calls: Sequence[tuple[Any, ...]], skills: int) -> UseCase:
 
 
 def _sent_bytes(outcome: Outcome | None) -> int:
-    """What was printed and what came out: the agent was sent that, as far as its budget went."""
+    """Bytes of the output and the result, which the agent was sent within its budget."""
     if outcome is None:
         return 0
     result = b"" if outcome.result is None else _ENCODER.encode(outcome.result)
@@ -296,7 +298,7 @@ def _sent_bytes(outcome: Outcome | None) -> int:
 
 
 def _read_skills(connection: sqlite3.Connection, executions: Sequence[str]) -> dict[str, int]:
-    """How many skills each of them imported."""
+    """The number of skills that each execution imported."""
     marks = ", ".join("?" * len(executions))
     query = f"SELECT execution_id, count(*) FROM skill_uses WHERE execution_id IN ({marks}) GROUP BY execution_id"  # noqa: S608
     return dict(connection.execute(query, executions)) if executions else {}
