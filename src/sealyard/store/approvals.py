@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.database import Reader
+from sealyard.store.database import Reader, reads
 from sealyard.store.gateways import is_alive
 from sealyard.store.writer import Writer
 from sealyard.values import Approval, Ask
@@ -38,67 +38,6 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
     ask: Ask
     approval: Approval
-
-
-class ApprovalTable:
-    """The asks of one store."""
-
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
-
-    async def add(self, ask: Ask) -> None:
-        """Keep an ask of this gateway, durably.
-
-        Raises:
-            InvalidRequest: Its arguments are too large or too deep to be shown to a person.
-            StoreError: It could not be kept.
-        """
-        whole = _encode(ask)
-        text = whole if len(whole) <= _ASK_BYTES else _text(_cut(ask))
-        work = partial(_write_ask, ask=ask, text=text, whole=None if text is whole else whole, owner=self._writer.owner)
-        self._writer.put(work, len(text) + len(whole))
-        await self._writer.flush()
-
-    async def settle(self, ask_id: str, approval: Approval) -> Approval | None:
-        """Answer an ask, durably, and return the answer that holds: `approval`, unless another came first.
-
-        None if there is no such ask. `always` is remembered in the same transaction. Raises `StoreError`.
-        """
-        held: list[Approval | str | None] = []
-        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=held), 1024)
-        await self._writer.flush()
-        return _APPROVALS.decode(held[-1]) if isinstance(held[-1], str) else held[-1]
-
-    def withdraw(self, ask_id: str, reason: str) -> None:
-        """Withdraw an unanswered ask of this gateway. Only enqueues, so it works while the gateway ends."""
-        approval = _nobody("withdrawn", reason)
-        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=[]), 1024)
-
-    async def waiting(self) -> list[Ask]:
-        """The open asks of all live gateways, the oldest first."""
-        return await self._reader.read(_read_waiting)
-
-    async def find_whole(self, ask_id: str) -> Ask | None:
-        """An open or always-approved ask, with all of its arguments."""
-        return await self._reader.read(_read_whole, ask_id)
-
-    async def answers(self, ask_ids: Collection[str]) -> dict[str, Approval]:
-        """The answers to those of the asks that are answered."""
-        return await self._reader.read(_read_answers, tuple(ask_ids))
-
-    async def find_always(self, ask: Ask) -> Approval | None:
-        """The approval that was given forever to the same principal, tool and arguments."""
-        return await self._reader.read(_read_always, ask)
-
-    async def remembered(self) -> list[Remembered]:
-        """All calls that are always approved, the oldest first."""
-        return await self._reader.read(_read_remembered)
-
-    async def forget(self, ids: Collection[str]) -> None:
-        """Forget the approvals given forever to these asks, durably."""
-        self._writer.put(partial(_delete_remembered, ids=tuple(ids)), 1024)
-        await self._writer.flush()
 
 
 # In the store's threads
@@ -141,6 +80,7 @@ def _settle(
 
 
 def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
+    """The open asks of all live gateways, the oldest first."""
     query = "SELECT owner, ask FROM approvals WHERE approval IS NULL AND expires_at > ?"
     rows = connection.execute(query, (time.time(),)).fetchall()
     path = _path_of(connection)
@@ -150,6 +90,7 @@ def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
 
 
 def _read_whole(connection: sqlite3.Connection, ask_id: str) -> Ask | None:
+    """An open or always-approved ask, with all of its arguments."""
     row = connection.execute(
         "SELECT coalesce(whole, ask) FROM approvals WHERE id = :id AND approval IS NULL"
         " UNION ALL SELECT coalesce(whole, ask) FROM approvals_remembered WHERE id = :id",
@@ -158,7 +99,8 @@ def _read_whole(connection: sqlite3.Connection, ask_id: str) -> Ask | None:
     return None if row is None else _ASKS.decode(row[0])
 
 
-def _read_answers(connection: sqlite3.Connection, ask_ids: tuple[str, ...]) -> dict[str, Approval]:
+def _read_answers(connection: sqlite3.Connection, ask_ids: Collection[str]) -> dict[str, Approval]:
+    """The answers to those of the asks that are answered."""
     found: dict[str, Approval] = {}
     for ask_id in ask_ids:
         query = "SELECT approval FROM approvals WHERE id = ? AND approval IS NOT NULL"
@@ -169,12 +111,14 @@ def _read_answers(connection: sqlite3.Connection, ask_ids: tuple[str, ...]) -> d
 
 
 def _read_always(connection: sqlite3.Connection, ask: Ask) -> Approval | None:
+    """The approval that was given forever to the same principal, tool and arguments."""
     query = "SELECT approval FROM approvals_remembered WHERE principal = ? AND tool = ? AND arguments_sha256 = ?"
     row = connection.execute(query, (ask.principal, ask.tool, ask.arguments_sha256)).fetchone()
     return None if row is None else _APPROVALS.decode(row[0])
 
 
 def _read_remembered(connection: sqlite3.Connection) -> list[Remembered]:
+    """All calls that are always approved, the oldest first."""
     rows = connection.execute("SELECT ask, approval FROM approvals_remembered").fetchall()
     found = [Remembered(ask=_ASKS.decode(ask), approval=_APPROVALS.decode(approval)) for ask, approval in rows]
     return sorted(found, key=lambda each: (each.approval.answered_at, each.ask.id))
@@ -231,3 +175,50 @@ def _cut(ask: Ask) -> Ask:
 
 def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
+
+
+class ApprovalTable:
+    """The asks of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def add(self, ask: Ask) -> None:
+        """Keep an ask of this gateway, durably.
+
+        Raises:
+            InvalidRequest: Its arguments are too large or too deep to be shown to a person.
+            StoreError: It could not be kept.
+        """
+        whole = _encode(ask)
+        text = whole if len(whole) <= _ASK_BYTES else _text(_cut(ask))
+        work = partial(_write_ask, ask=ask, text=text, whole=None if text is whole else whole, owner=self._writer.owner)
+        self._writer.put(work, len(text) + len(whole))
+        await self._writer.flush()
+
+    async def settle(self, ask_id: str, approval: Approval) -> Approval | None:
+        """Answer an ask, durably, and return the answer that holds: `approval`, unless another came first.
+
+        None if there is no such ask. `always` is remembered in the same transaction. Raises `StoreError`.
+        """
+        held: list[Approval | str | None] = []
+        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=held), 1024)
+        await self._writer.flush()
+        return _APPROVALS.decode(held[-1]) if isinstance(held[-1], str) else held[-1]
+
+    def withdraw(self, ask_id: str, reason: str) -> None:
+        """Withdraw an unanswered ask of this gateway. Only enqueues, so it works while the gateway ends."""
+        approval = _nobody("withdrawn", reason)
+        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=[]), 1024)
+
+    waiting = reads(_read_waiting)
+    find_whole = reads(_read_whole)
+    answers = reads(_read_answers)
+    find_always = reads(_read_always)
+    remembered = reads(_read_remembered)
+
+    async def forget(self, ids: Collection[str]) -> None:
+        """Forget the approvals given forever to these asks, durably."""
+        self._writer.put(partial(_delete_remembered, ids=tuple(ids)), 1024)
+        await self._writer.flush()

@@ -3,10 +3,11 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -159,3 +160,16 @@ class Reader:
     def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+
+def reads(
+    query: Callable[Concatenate[sqlite3.Connection, _P], _T],
+) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
+    """Make a method that runs `query` in the thread of the object's `_reader`. Raises `StoreError` if that fails."""
+
+    @wraps(query)
+    async def read(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        reader: Reader = self._reader
+        return await reader.read(query, *args, **kwargs)
+
+    return read

@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from sealyard.store.database import Reader
+from sealyard.store.database import Reader, reads
 from sealyard.store.rows import CALL_VALUE_BYTES, CALLS, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import CallRecord
@@ -54,69 +54,18 @@ class TraceBudget(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 7 * 86_400.0
 
 
-class TraceTable:
-    """The recorded calls of one store."""
-
-    def __init__(self, writer: Writer, reader: Reader, budget: TraceBudget) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._budget = budget
-        self._kept: OrderedDict[str, int] = OrderedDict()
-        """Execution -> kept bytes of its large answers."""
-        self._total_bytes: int | None = None
-        self._writes = 0
-
-    def keep(self, execution_id: str, number: int, answer: bytes) -> None:
-        """Keep a concealed answer, as JSON, that is too large for the journal. Only enqueues."""
-        if len(answer) <= CALL_VALUE_BYTES:
-            return
-        sum_bytes = self._kept.get(execution_id, 0) + len(answer)
-        if sum_bytes > self._budget.answer_bytes or not self._budget.total_bytes:
-            return
-        self._kept[execution_id] = sum_bytes
-        self._kept.move_to_end(execution_id)
-        while len(self._kept) > _EXECUTIONS_COUNTED:
-            self._kept.popitem(last=False)
-        packing = _PACKER.submit(zlib.compress, answer, 1)
-        write = partial(self._write, execution_id=execution_id, number=number, packing=packing, at=time.time())
-        self._writer.put(write, len(answer))
-
-    async def calls(self, principal: str, *, executions: int = 20, calls: int = 500) -> list[CallRecord]:
-        """The calls of a principal's newest executions, the newest execution first, each in order.
-
-        An answer that is not kept is None, with its size in `answer_bytes`.
-        """
-        return await self._reader.read(_read_calls, principal, executions, calls)
-
-    def _write(
-        self, connection: sqlite3.Connection, *, execution_id: str, number: int, packing: Future[bytes], at: float
-    ) -> None:
-        packed = packing.result()
-        connection.execute(
-            upsert("trace_answers", "execution_id, number, answer, at", key="execution_id, number"),
-            (execution_id, number, packed, at),
-        )
-        if self._total_bytes is None or self._writes % _SUMMED_AGAIN == 0:
-            connection.execute("DELETE FROM trace_answers WHERE at < ?", (at - self._budget.seconds,))
-            self._total_bytes = _total_bytes(connection)
-        else:
-            self._total_bytes += len(packed)
-        self._writes += 1
-        while self._total_bytes > self._budget.total_bytes:
-            gone = connection.execute(
-                "DELETE FROM trace_answers WHERE rowid IN (SELECT rowid FROM trace_answers ORDER BY at LIMIT 16)"
-            )
-            if not gone.rowcount:
-                break
-            self._total_bytes = _total_bytes(connection)
-
-
 def _total_bytes(connection: sqlite3.Connection) -> int:
     total: int = connection.execute("SELECT coalesce(sum(length(answer)), 0) FROM trace_answers").fetchone()[0]
     return total
 
 
-def _read_calls(connection: sqlite3.Connection, principal: str, executions: int, calls: int) -> list[CallRecord]:
+def _read_calls(
+    connection: sqlite3.Connection, principal: str, *, executions: int = 20, calls: int = 500
+) -> list[CallRecord]:
+    """The calls of a principal's newest executions, the newest execution first, each in order.
+
+    An answer that is not kept is None, with its size in `answer_bytes`.
+    """
     rows = connection.execute(_CALLS, (principal, executions, calls))
     found = []
     for *row, packed in rows:
@@ -180,3 +129,55 @@ def _release(connection: sqlite3.Connection, principal: str, key: str, execution
         "DELETE FROM idempotency_keys WHERE principal = ? AND key = ? AND execution_id = ?",
         (principal, key, execution_id),
     )
+
+
+class TraceTable:
+    """The recorded calls of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader, budget: TraceBudget) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._budget = budget
+        self._kept: OrderedDict[str, int] = OrderedDict()
+        """Execution -> kept bytes of its large answers."""
+        self._total_bytes: int | None = None
+        self._writes = 0
+
+    def keep(self, execution_id: str, number: int, answer: bytes) -> None:
+        """Keep a concealed answer, as JSON, that is too large for the journal. Only enqueues."""
+        if len(answer) <= CALL_VALUE_BYTES:
+            return
+        sum_bytes = self._kept.get(execution_id, 0) + len(answer)
+        if sum_bytes > self._budget.answer_bytes or not self._budget.total_bytes:
+            return
+        self._kept[execution_id] = sum_bytes
+        self._kept.move_to_end(execution_id)
+        while len(self._kept) > _EXECUTIONS_COUNTED:
+            self._kept.popitem(last=False)
+        packing = _PACKER.submit(zlib.compress, answer, 1)
+        write = partial(self._write, execution_id=execution_id, number=number, packing=packing, at=time.time())
+        self._writer.put(write, len(answer))
+
+    calls = reads(_read_calls)
+
+    def _write(
+        self, connection: sqlite3.Connection, *, execution_id: str, number: int, packing: Future[bytes], at: float
+    ) -> None:
+        packed = packing.result()
+        connection.execute(
+            upsert("trace_answers", "execution_id, number, answer, at", key="execution_id, number"),
+            (execution_id, number, packed, at),
+        )
+        if self._total_bytes is None or self._writes % _SUMMED_AGAIN == 0:
+            connection.execute("DELETE FROM trace_answers WHERE at < ?", (at - self._budget.seconds,))
+            self._total_bytes = _total_bytes(connection)
+        else:
+            self._total_bytes += len(packed)
+        self._writes += 1
+        while self._total_bytes > self._budget.total_bytes:
+            gone = connection.execute(
+                "DELETE FROM trace_answers WHERE rowid IN (SELECT rowid FROM trace_answers ORDER BY at LIMIT 16)"
+            )
+            if not gone.rowcount:
+                break
+            self._total_bytes = _total_bytes(connection)

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 
-from sealyard.values import CallRecord, ExecutionRecord, Outcome
+from sealyard.values import CallRecord, ExecutionRecord, Outcome, RecordStatus
 
 CALL_VALUE_BYTES = 64 << 10
 """Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
@@ -235,21 +235,32 @@ def read_execution(connection: sqlite3.Connection, execution_id: str) -> Executi
 
 
 def read_executions(
-    connection: sqlite3.Connection, limit: int, before: str | None, principal: str | None, status: str | None = None
+    connection: sqlite3.Connection,
+    *,
+    limit: int = 50,
+    before: str | None = None,
+    principal: str | None = None,
+    status: RecordStatus | None = None,
 ) -> list[ExecutionRecord]:
-    """Executions, the newest first; optionally of one principal or status, and older than the one called `before`."""
-    return shape_executions(connection, lambda record: record, limit, before, principal, status)
+    """Executions, the newest first; optionally of one principal or status, and older than the one called `before`.
+
+    Nothing comes before an unknown id.
+    """
+    return shape_executions(
+        connection, lambda record: record, limit=limit, before=before, principal=principal, status=status
+    )
 
 
 def shape_executions(
     connection: sqlite3.Connection,
     shape: Callable[[ExecutionRecord], _T],
-    limit: int,
-    before: str | None,
-    principal: str | None,
-    status: str | None,
+    *,
+    limit: int = 50,
+    before: str | None = None,
+    principal: str | None = None,
+    status: RecordStatus | None = None,
 ) -> list[_T]:
-    """The result of `shape` for each execution, one after the other."""
+    """The result of `shape` for each execution, in the reader's thread: one execution is in memory at a time."""
     conditions = []
     values: list[object] = []
     if status == "running":
@@ -272,11 +283,16 @@ def shape_executions(
     ]
 
 
-def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -1, limit: int = -1) -> list[CallRecord]:
-    """The calls of one execution in order, after number `after`. Values that were cut are None."""
+def read_calls(
+    connection: sqlite3.Connection, execution_id: str, *, after: int = -1, limit: int | None = None
+) -> list[CallRecord]:
+    """The calls of one execution in order, optionally after number `after` and at most `limit`.
+
+    An answer or arguments that were left out are None.
+    """
     rows = connection.execute(
         f"{CALLS.select('calls')} WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
-        (storable(execution_id), after, limit),
+        (storable(execution_id), after, -1 if limit is None else limit),
     )
     return [CALLS.build(row) for row in rows]
 
@@ -292,11 +308,12 @@ def write_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[s
     )
 
 
-def read_vectors(connection: sqlite3.Connection, model: str, digests: Sequence[str]) -> dict[str, bytes]:
+def read_vectors(connection: sqlite3.Connection, model: str, digests: Iterable[str]) -> dict[str, bytes]:
     """The vectors that are kept, by digest."""
     found: dict[str, bytes] = {}
-    for start in range(0, len(digests), _PARAMETERS):
-        some = digests[start : start + _PARAMETERS]
+    wanted = tuple(digests)
+    for start in range(0, len(wanted), _PARAMETERS):
+        some = wanted[start : start + _PARAMETERS]
         marks = ", ".join("?" * len(some))
         query = f"SELECT digest, vector FROM vectors WHERE model = ? AND digest IN ({marks})"  # noqa: S608
         found.update(connection.execute(query, (model, *some)))

@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.store.database import Reader
+from sealyard.store.database import Reader, reads
 from sealyard.store.rows import Columns, named_insert, storable, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
@@ -127,152 +127,6 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     at: float = 0.0
     """Seconds since the epoch; 0 for one that is not recorded."""
-
-
-class SkillTable:
-    """The skills of one store."""
-
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._turn = asyncio.Lock()
-
-    # Versions
-
-    async def add(self, skill: Skill, bump: Callable[[Skill | None], Severity], *, limits: ShelfLimits) -> Skill:
-        """Keep a skill as the newest version of its name, durably, and return the stored version.
-
-        `bump` returns the part of the version that the change from the newest version raises; it is called again if
-        another gateway was faster. A skill with the digest, status and level of the newest version is not kept again.
-
-        Raises:
-            InvalidSkill: A limit is reached, or JSON cannot hold a value. Nothing was kept.
-            StoreError: It could not be written. Nothing was kept.
-        """
-        text, examples = await asyncio.to_thread(_encode, skill, limits)
-        async with self._turn:  # of this gateway; the transaction checks `head` against others
-            while True:
-                number, newest = await self._reader.read(_read_head, skill.namespace, skill.name)
-                if number is not None and newest is not None and _is_same(newest, skill):
-                    return await self._reader.read(_read_number, number)
-                created_at = skill.modified_at if newest is None else newest.created_at
-                skill = msgspec.structs.replace(skill, created_at=created_at)
-                severity = await asyncio.to_thread(bump, newest)  # it compares schemas that an agent wrote
-                write = partial(
-                    _insert,
-                    skill=skill,
-                    text=text,
-                    examples=examples,
-                    severity=severity,
-                    head=number,
-                    limits=limits,
-                )
-                kept = await self._write(write, len(text) + len(examples or b""))
-                if isinstance(kept, InvalidSkill):
-                    raise kept
-                if kept is not None:
-                    return msgspec.structs.replace(skill, version=str(kept))
-
-    async def get(
-        self, namespace: str, name: str, version: str, *, with_examples: bool = True, with_deleted: bool = False
-    ) -> Skill | None:
-        """One version; None if there is none."""
-        place = (namespace, name, Version.parse(version))
-        return await self._reader.read(_read_one, *place, with_examples=with_examples, with_deleted=with_deleted)
-
-    async def versions(self, namespace: str, name: str, *, with_examples: bool = False) -> list[Skill]:
-        """Every version of a skill that is not deleted, the newest first."""
-        return await self._reader.read(_read_versions, namespace, name, with_examples)
-
-    async def statuses(self, namespaces: Sequence[str], name: str) -> list[tuple[str, str, SkillStatus]]:
-        """Namespace, version and status of each version of a name: namespace by namespace, the newest first.
-
-        Deleted versions are left out. Cheaper than `versions`.
-        """
-        return await self._reader.read(_read_statuses, tuple(namespaces), name)
-
-    async def deleted(self, namespace: str, name: str) -> dict[str, float]:
-        """The time of deletion of each deleted version of a skill, the newest version first."""
-        return await self._reader.read(_read_deleted, namespace, name)
-
-    async def newest(self, namespaces: Sequence[str], *, status: SkillStatus | None = None) -> list[Skill]:
-        """The newest version of each skill in these namespaces, without examples, by namespace and name.
-
-        Skips deleted versions, and those of another status if one is given.
-        """
-        return await self._reader.read(_read_newest, tuple(namespaces), status)
-
-    async def names(self) -> list[tuple[str, str]]:
-        """The namespace and name of every skill that is not deleted."""
-        return await self._reader.read(_read_names)
-
-    async def stamp(self) -> int:
-        """A number that grows with every change to any version, by any gateway."""
-        return await self._reader.read(_read_stamp)
-
-    async def update(self, skill: Skill, *, limits: ShelfLimits) -> None:
-        """Keep the status, the note and the examples that a version has now, durably.
-
-        Raises:
-            UnknownSkill: There is no such version, or it is deleted.
-            InvalidSkill, StoreError: As `add` does.
-        """
-        data = await asyncio.to_thread(_compress, skill.examples, limits) if skill.examples else None
-        if not await self._write(partial(_update, skill=skill, examples=data), 1024 + len(data or b"")):
-            raise unknown_version(skill.name, skill.version)
-
-    async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
-        """Delete one version, or all of them, durably, and return their number. The rows stay, for `Shelf.restore`."""
-        numbers = None if version is None else _numbers(version)
-        return await self._write(partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now))
-
-    # Uses and migrations
-
-    def record_uses(self, uses: Sequence[SkillUse]) -> None:
-        """Record uses of skills. Only enqueues; uses by one execution add up."""
-        if uses:
-            values = [_use_values(use) for use in uses]
-            self._writer.put(partial(_add_uses, values=values), 1024 * len(values))
-
-    async def uses(self, since: float | None = None) -> list[SkillRecord]:
-        """The record of each version that was used since a time, by namespace, name and version.
-
-        Uses that were rolled up count at the time of the last of them.
-        """
-        return await self._reader.read(_read_uses, -math.inf if since is None else since)
-
-    async def reuse(self) -> tuple[int, int]:
-        """The number of executions in the journal that used a skill, and of all executions."""
-        return await self._reader.read(_read_reuse)
-
-    async def roll_up(self, before: float) -> int:
-        """Turn uses from before a time, and all but the newest fifty thousand, into sums; returns their number.
-
-        No total changes. Raises `StoreError`.
-        """
-        total = 0
-        while done := await self._write(partial(_roll_up, before=before, most=_USES_KEPT)):
-            total += done
-        return total
-
-    async def record_migration(self, record: MigrationRecord) -> None:
-        """Keep the record of a migration, durably. Raises `StoreError`."""
-        values = _MIGRATIONS.values(record)
-        await self._write(lambda connection: connection.execute(named_insert("skill_migrations", values), values))
-
-    async def migrations(self) -> list[MigrationRecord]:
-        """The records of all migrations, the oldest first."""
-        return await self._reader.read(_read_migrations)
-
-    async def _write(self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = 1024) -> _T:
-        attempt = _Attempt(work)
-        self._writer.put(attempt, size_bytes)
-        try:
-            await self._writer.flush()
-        except BaseException:
-            attempt.is_given_up = True
-            raise
-        return attempt.value
 
 
 def unknown_version(name: str, version: str) -> UnknownSkill:
@@ -395,28 +249,35 @@ def _read_one(
     connection: sqlite3.Connection,
     namespace: str,
     name: str,
-    version: Version,
+    version: str,
     *,
-    with_examples: bool,
-    with_deleted: bool,
+    with_examples: bool = True,
+    with_deleted: bool = False,
 ) -> Skill | None:
+    """One version; None if there is none."""
     kept = "" if with_deleted else " AND deleted_at IS NULL"
-    place = (namespace, name, version.major, version.minor, version.patch)
-    row = connection.execute(_ROW + _ONE + kept, place).fetchone()
+    row = connection.execute(_ROW + _ONE + kept, (namespace, name, *_numbers(version))).fetchone()
     if row is None:
         return None
     return _with_examples(connection, row) if with_examples else _to_skill(row)
 
 
-def _read_versions(connection: sqlite3.Connection, namespace: str, name: str, with_examples: bool) -> list[Skill]:
+def _read_versions(
+    connection: sqlite3.Connection, namespace: str, name: str, *, with_examples: bool = False
+) -> list[Skill]:
+    """Every version of a skill that is not deleted, the newest first."""
     order = " WHERE namespace = ? AND name = ? AND deleted_at IS NULL ORDER BY number DESC"
     rows = connection.execute(_ROW + order, (namespace, name)).fetchall()
     return [_with_examples(connection, row) if with_examples else _to_skill(row) for row in rows]
 
 
 def _read_statuses(
-    connection: sqlite3.Connection, namespaces: tuple[str, ...], name: str
+    connection: sqlite3.Connection, namespaces: Sequence[str], name: str
 ) -> list[tuple[str, str, SkillStatus]]:
+    """Namespace, version and status of each version of a name: namespace by namespace, the newest first.
+
+    Deleted versions are left out. Cheaper than `versions`.
+    """
     query = (
         "SELECT namespace, major, minor, patch, status FROM skills"
         " WHERE namespace = ? AND name = ? AND deleted_at IS NULL ORDER BY number DESC"
@@ -426,6 +287,7 @@ def _read_statuses(
 
 
 def _read_deleted(connection: sqlite3.Connection, namespace: str, name: str) -> dict[str, float]:
+    """The time of deletion of each deleted version of a skill, the newest version first."""
     rows = connection.execute(
         "SELECT major, minor, patch, deleted_at FROM skills"
         " WHERE namespace = ? AND name = ? AND deleted_at IS NOT NULL ORDER BY number DESC",
@@ -435,8 +297,12 @@ def _read_deleted(connection: sqlite3.Connection, namespace: str, name: str) -> 
 
 
 def _read_newest(
-    connection: sqlite3.Connection, namespaces: tuple[str, ...], status: SkillStatus | None
+    connection: sqlite3.Connection, namespaces: Sequence[str], *, status: SkillStatus | None = None
 ) -> list[Skill]:
+    """The newest version of each skill in these namespaces, without examples, by namespace and name.
+
+    Skips deleted versions, and those of another status if one is given.
+    """
     found: list[Skill] = []
     for start in range(0, len(namespaces), _PARAMETERS):
         some = namespaces[start : start + _PARAMETERS]
@@ -450,11 +316,13 @@ def _read_newest(
 
 
 def _read_names(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """The namespace and name of every skill that is not deleted."""
     query = "SELECT DISTINCT namespace, name FROM skills WHERE deleted_at IS NULL ORDER BY namespace, name"
     return connection.execute(query).fetchall()
 
 
 def _read_stamp(connection: sqlite3.Connection) -> int:
+    """A number that grows with every change to any version, by any gateway."""
     stamp: int = connection.execute("SELECT coalesce(max(changed), 0) FROM skills").fetchone()[0]
     return stamp
 
@@ -572,7 +440,11 @@ _LAST_ERROR = (
 )
 
 
-def _read_uses(connection: sqlite3.Connection, since: float) -> list[SkillRecord]:
+def _read_uses(connection: sqlite3.Connection, since: float = -math.inf) -> list[SkillRecord]:
+    """The record of each version that was used since a time, by namespace, name and version.
+
+    Uses that were rolled up count at the time of the last of them.
+    """
     rows = connection.execute(_SHARES, {"since": since}).fetchall()
     return [
         _to_record(connection, place, list(shares), since)
@@ -627,11 +499,120 @@ _MIGRATIONS = Columns(MigrationRecord)
 
 
 def _read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The number of executions in the journal that used a skill, and of all executions."""
     query = "SELECT count(*) FROM executions WHERE execution_id IN (SELECT execution_id FROM skill_uses)"
     used = connection.execute(query).fetchone()[0]
     return used, connection.execute("SELECT count(*) FROM executions").fetchone()[0]
 
 
 def _read_migrations(connection: sqlite3.Connection) -> list[MigrationRecord]:
+    """The records of all migrations, the oldest first."""
     rows = connection.execute(f"{_MIGRATIONS.select('skill_migrations')} ORDER BY number")
     return [_MIGRATIONS.build(row) for row in rows]
+
+
+class SkillTable:
+    """The skills of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._turn = asyncio.Lock()
+
+    # Versions
+
+    async def add(self, skill: Skill, bump: Callable[[Skill | None], Severity], *, limits: ShelfLimits) -> Skill:
+        """Keep a skill as the newest version of its name, durably, and return the stored version.
+
+        `bump` returns the part of the version that the change from the newest version raises; it is called again if
+        another gateway was faster. A skill with the digest, status and level of the newest version is not kept again.
+
+        Raises:
+            InvalidSkill: A limit is reached, or JSON cannot hold a value. Nothing was kept.
+            StoreError: It could not be written. Nothing was kept.
+        """
+        text, examples = await asyncio.to_thread(_encode, skill, limits)
+        async with self._turn:  # of this gateway; the transaction checks `head` against others
+            while True:
+                number, newest = await self._reader.read(_read_head, skill.namespace, skill.name)
+                if number is not None and newest is not None and _is_same(newest, skill):
+                    return await self._reader.read(_read_number, number)
+                created_at = skill.modified_at if newest is None else newest.created_at
+                skill = msgspec.structs.replace(skill, created_at=created_at)
+                severity = await asyncio.to_thread(bump, newest)  # it compares schemas that an agent wrote
+                write = partial(
+                    _insert,
+                    skill=skill,
+                    text=text,
+                    examples=examples,
+                    severity=severity,
+                    head=number,
+                    limits=limits,
+                )
+                kept = await self._write(write, len(text) + len(examples or b""))
+                if isinstance(kept, InvalidSkill):
+                    raise kept
+                if kept is not None:
+                    return msgspec.structs.replace(skill, version=str(kept))
+
+    get = reads(_read_one)
+    versions = reads(_read_versions)
+    statuses = reads(_read_statuses)
+    deleted = reads(_read_deleted)
+    newest = reads(_read_newest)
+    names = reads(_read_names)
+    stamp = reads(_read_stamp)
+
+    async def update(self, skill: Skill, *, limits: ShelfLimits) -> None:
+        """Keep the status, the note and the examples that a version has now, durably.
+
+        Raises:
+            UnknownSkill: There is no such version, or it is deleted.
+            InvalidSkill, StoreError: As `add` does.
+        """
+        data = await asyncio.to_thread(_compress, skill.examples, limits) if skill.examples else None
+        if not await self._write(partial(_update, skill=skill, examples=data), 1024 + len(data or b"")):
+            raise unknown_version(skill.name, skill.version)
+
+    async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
+        """Delete one version, or all of them, durably, and return their number. The rows stay, for `Shelf.restore`."""
+        numbers = None if version is None else _numbers(version)
+        return await self._write(partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now))
+
+    # Uses and migrations
+
+    def record_uses(self, uses: Sequence[SkillUse]) -> None:
+        """Record uses of skills. Only enqueues; uses by one execution add up."""
+        if uses:
+            values = [_use_values(use) for use in uses]
+            self._writer.put(partial(_add_uses, values=values), 1024 * len(values))
+
+    uses = reads(_read_uses)
+    reuse = reads(_read_reuse)
+
+    async def roll_up(self, before: float) -> int:
+        """Turn uses from before a time, and all but the newest fifty thousand, into sums; returns their number.
+
+        No total changes. Raises `StoreError`.
+        """
+        total = 0
+        while done := await self._write(partial(_roll_up, before=before, most=_USES_KEPT)):
+            total += done
+        return total
+
+    async def record_migration(self, record: MigrationRecord) -> None:
+        """Keep the record of a migration, durably. Raises `StoreError`."""
+        values = _MIGRATIONS.values(record)
+        await self._write(lambda connection: connection.execute(named_insert("skill_migrations", values), values))
+
+    migrations = reads(_read_migrations)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = 1024) -> _T:
+        attempt = _Attempt(work)
+        self._writer.put(attempt, size_bytes)
+        try:
+            await self._writer.flush()
+        except BaseException:
+            attempt.is_given_up = True
+            raise
+        return attempt.value

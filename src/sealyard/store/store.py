@@ -3,20 +3,19 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from sealyard.store import rows, tools
 from sealyard.store.alerts import AlertTable
 from sealyard.store.approvals import ApprovalTable
-from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditRow
-from sealyard.store.audit.log import AuditLog, read_entries, read_head
-from sealyard.store.database import Reader
+from sealyard.store.audit import AUDIT_KINDS
+from sealyard.store.audit.log import AuditLog, read_entries
+from sealyard.store.database import Reader, reads
 from sealyard.store.journal import IdempotencyTable, TraceBudget, TraceTable
 from sealyard.store.learning import LearningTables
 from sealyard.store.metrics.ledger import MetricTables
@@ -26,9 +25,8 @@ from sealyard.store.skills import SkillTable
 from sealyard.store.tools import Release, ReleaseTable
 from sealyard.store.vault import VaultTables
 from sealyard.store.writer import Write, Writer
-from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, RecordStatus, ToolSpec
+from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, ToolSpec
 
-_T = TypeVar("_T")
 _ROW_BYTES = 1024
 """Memory of a row beside its large values, roughly."""
 
@@ -39,6 +37,16 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     skills: dict[str, int]
     """Skills by the status of their newest version."""
+
+
+def _read_census(connection: sqlite3.Connection) -> Census:
+    """Count skills and bytes."""
+    pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    skills = connection.execute(
+        "SELECT status, COUNT(*) FROM skills AS each WHERE deleted_at IS NULL AND number = (SELECT MAX(number)"
+        " FROM skills WHERE namespace = each.namespace AND name = each.name AND deleted_at IS NULL) GROUP BY status"
+    )
+    return Census(size_bytes=pages * page_bytes, skills=dict(skills))
 
 
 @asynccontextmanager
@@ -149,42 +157,10 @@ class Store:
         """True if `room` need not be awaited. Cheaper than `room`; it notices a missing file within 50 ms."""
         return self._writer.has_room()
 
-    async def find_execution(self, execution_id: str) -> ExecutionRecord | None:
-        """One execution; None if the id is unknown."""
-        return await self._reader.read(rows.read_execution, execution_id)
-
-    async def executions(
-        self,
-        *,
-        limit: int = 50,
-        before: str | None = None,
-        principal: str | None = None,
-        status: RecordStatus | None = None,
-    ) -> list[ExecutionRecord]:
-        """Executions, the newest first; optionally of one principal or status, and older than the one called `before`.
-
-        Nothing comes before an unknown id.
-        """
-        return await self._reader.read(rows.read_executions, limit, before, principal, status)
-
-    async def list_executions(
-        self,
-        shape: Callable[[ExecutionRecord], _T],
-        *,
-        limit: int = 50,
-        before: str | None = None,
-        principal: str | None = None,
-        status: RecordStatus | None = None,
-    ) -> list[_T]:
-        """The result of `shape` for each execution, in the reader's thread: one execution is in memory at a time."""
-        return await self._reader.read(rows.shape_executions, shape, limit, before, principal, status)
-
-    async def calls(self, execution_id: str, *, after: int = -1, limit: int | None = None) -> list[CallRecord]:
-        """The calls of one execution in order, optionally after number `after` and at most `limit`.
-
-        An answer or arguments that were left out are None.
-        """
-        return await self._reader.read(rows.read_calls, execution_id, after, -1 if limit is None else limit)
+    find_execution = reads(rows.read_execution)
+    executions = reads(rows.read_executions)
+    list_executions = reads(rows.shape_executions)
+    calls = reads(rows.read_calls)
 
     # The audit log
 
@@ -198,21 +174,7 @@ class Store:
             raise ValueError(f"There is no audit entry of the kind {entry.kind!r}. Use one of AUDIT_KINDS, or add it.")
         self._writer.put_row(self._log.add, (time.time_ns() // 1000, entry), _ROW_BYTES)
 
-    async def audit_entries(
-        self,
-        *,
-        limit: int = 50,
-        before: int | None = None,
-        principal: str | None = None,
-        kind: str | None = None,
-        execution_id: str | None = None,
-    ) -> list[AuditRow]:
-        """Audit entries, the newest first; optionally of one principal, kind or execution, and before a number."""
-        return await self._reader.read(read_entries, limit, before, principal, kind, execution_id)
-
-    async def audit_head(self) -> AuditHead | None:
-        """The signed head, to be kept elsewhere; None if there is no entry."""
-        return await self._reader.read(read_head)
+    audit_entries = reads(read_entries)
 
     async def mark_audit_exported(self, segments: Iterable[int], sha256: str) -> None:
         """Record, durably, the digest of the file to which closed segments were exported."""
@@ -249,9 +211,7 @@ class Store:
         await self._write(write)
         return written[-1]
 
-    async def load_tools(self) -> dict[str, list[ToolSpec]]:
-        """The tools of every upstream as they were saved last, in order."""
-        return await self._reader.read(tools.read_tools)
+    load_tools = reads(tools.read_tools)
 
     async def drop_tools(self, upstreams: Iterable[str]) -> None:
         """Delete the tools of these upstreams. The history of their definitions stays."""
@@ -261,13 +221,8 @@ class Store:
         """Keep the fingerprint of the connection that listed the saved tools, durably."""
         await self._write(partial(tools.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
 
-    async def fingerprints(self) -> dict[str, str]:
-        """The fingerprint of each upstream's connection when it listed its tools last."""
-        return await self._reader.read(tools.read_fingerprints)
-
-    async def changes(self, *, since: float) -> list[tools.ChangedDefinition]:
-        """Definitions that replaced another one of the same tool after a time, the oldest first."""
-        return await self._reader.read(tools.read_changes, since)
+    fingerprints = reads(tools.read_fingerprints)
+    changes = reads(tools.read_changes)
 
     # Vectors
 
@@ -275,23 +230,9 @@ class Store:
         """Keep vectors of a model, durably, by the digest of their text."""
         await self._write(partial(rows.write_vectors, model=model, vectors=dict(vectors)))
 
-    async def get_vectors(self, model: str, digests: Iterable[str]) -> dict[str, bytes]:
-        """The kept vectors of a model, by digest."""
-        return await self._reader.read(rows.read_vectors, model, tuple(digests))
-
-    async def census(self) -> Census:
-        """Count skills and bytes."""
-        return await self._reader.read(_read_census)
+    get_vectors = reads(rows.read_vectors)
+    census = reads(_read_census)
 
     async def _write(self, write: Write) -> None:
         self._writer.put(write, _ROW_BYTES)
         await self._writer.flush()
-
-
-def _read_census(connection: sqlite3.Connection) -> Census:
-    pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-    skills = connection.execute(
-        "SELECT status, COUNT(*) FROM skills AS each WHERE deleted_at IS NULL AND number = (SELECT MAX(number)"
-        " FROM skills WHERE namespace = each.namespace AND name = each.name AND deleted_at IS NULL) GROUP BY status"
-    )
-    return Census(size_bytes=pages * page_bytes, skills=dict(skills))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import StoreError
-from sealyard.store.database import Reader
+from sealyard.store.database import Reader, reads
 from sealyard.store.rows import Columns, encode_json, named_insert, storable, upsert
 from sealyard.store.shapes import read_shape
 from sealyard.store.writer import Writer
@@ -116,77 +116,6 @@ _RELEASES = Columns(
 _SELECT = _RELEASES.select("tool_releases")
 
 
-class ReleaseTable:
-    """The history of all tools of one store."""
-
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
-
-    async def history(self, upstream: str, name: str) -> list[Release]:
-        """The releases of a tool, the newest first, also of one that is gone. `name` is the upstream's."""
-        return await self._reader.read(_read_history, upstream, name)
-
-    async def find_tool(self, full_name: str) -> tuple[str, str] | None:
-        """The upstream of the tool that has, or had last, this full name, and the upstream's name for it."""
-        return await self._reader.read(_read_tool, full_name)
-
-    async def get(self, full_name: str, version: str) -> Release | None:
-        """The release that gave a tool this version: `1.2` means the newest 1.2.x, `1` the newest 1.x.y.
-
-        Raises:
-            InvalidRequest: `version` is not a version.
-        """
-        Version.parse(version)
-        return await self._reader.read(_read_version, full_name, tuple(map(int, version.split("."))))
-
-    async def newest(self) -> list[Release]:
-        """The last release of every listed tool, by full name."""
-        return await self._reader.read(_read_newest)
-
-    async def recent(self, since: float, limit: int = 100) -> list[Release]:
-        """The releases of all tools after a time, the newest first."""
-        return await self._reader.read(_read_recent, since, limit)
-
-    async def follow(self, upstream: str, name: str) -> ToolSpec | None:
-        """The listed tool of this name, or of the name it was renamed to; None if it is gone."""
-        return await self._reader.read(_follow, upstream, name)
-
-    async def last(self, upstream: str, digests: Mapping[str, str]) -> dict[str, LastRelease]:
-        """The last release of every tool that `upstream` ever had, by the upstream's name for it.
-
-        `digests` are the definitions that it lists now. Where the last release has another one, its definition is read.
-        """
-        return await self._reader.read(_read_last, upstream, digests)
-
-    async def without_history(self) -> list[str]:
-        """Upstreams whose tools were saved by a version that kept no releases."""
-        return await self._reader.read(_read_without_history)
-
-    async def definitions(self, upstream: str) -> dict[str, list[SeenDefinition]]:
-        """Every definition of each tool of an upstream, by the upstream's name for it, the first seen first."""
-        return await self._reader.read(read_definitions, upstream)
-
-    async def backfill(self, upstream: str, specs: Sequence[ToolSpec], releases: Sequence[Release]) -> None:
-        """Write the history of tools that have none, and the versions of the listed ones, durably.
-
-        Does nothing if another gateway was faster.
-        """
-        encoded, tools = await asyncio.to_thread(
-            lambda: ([encode_release(each) for each in releases], [encode_tool(each) for each in specs])
-        )
-
-        def write(connection: sqlite3.Connection) -> None:
-            if write_releases(connection, upstream, encoded):
-                connection.executemany(
-                    "UPDATE tools SET spec = ? WHERE upstream = ? AND position = ? AND digest = ?",
-                    [(tool.spec, storable(upstream), place, tool.digest) for place, tool in enumerate(tools)],
-                )
-
-        self._writer.put(write, sum(each["size_bytes"] for each in encoded))
-        await self._writer.flush()
-
-
 # Listed tools
 
 
@@ -258,7 +187,7 @@ def read_fingerprints(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def read_definitions(connection: sqlite3.Connection, upstream: str) -> dict[str, list[SeenDefinition]]:
-    """Every definition of each tool of an upstream, the first seen first."""
+    """Every definition of each tool of an upstream, by the upstream's name for it, the first seen first."""
     found: dict[str, list[SeenDefinition]] = {}
     query = "SELECT name, spec, first_seen, last_seen FROM tool_definitions WHERE upstream = ? ORDER BY first_seen"
     for name, spec, first_seen, last_seen in connection.execute(query, (storable(upstream),)):
@@ -351,11 +280,13 @@ def _prune(connection: sqlite3.Connection, upstream: str) -> None:
 
 
 def _read_history(connection: sqlite3.Connection, upstream: str, name: str) -> list[Release]:
+    """The releases of a tool, the newest first, also of one that is gone. `name` is the upstream's."""
     query = f"{_SELECT} WHERE upstream = ? AND name = ? ORDER BY number DESC"
     return [_RELEASES.build(row) for row in connection.execute(query, (storable(upstream), storable(name)))]
 
 
 def _read_tool(connection: sqlite3.Connection, full_name: str) -> tuple[str, str] | None:
+    """The upstream of the tool that has, or had last, this full name, and the upstream's name for it."""
     query = "SELECT upstream, name FROM tool_releases WHERE full_name = ? ORDER BY released_at DESC LIMIT 1"
     found: tuple[str, str] | None = connection.execute(query, (storable(full_name),)).fetchone()
     return found
@@ -375,6 +306,7 @@ def _read_version(connection: sqlite3.Connection, full_name: str, numbers: tuple
 
 
 def _read_newest(connection: sqlite3.Connection) -> list[Release]:
+    """The last release of every listed tool, by full name."""
     wanted = [
         (upstream, msgspec.json.decode(spec, type=_Named).name)
         for upstream, spec in connection.execute("SELECT upstream, spec FROM tools")
@@ -384,12 +316,14 @@ def _read_newest(connection: sqlite3.Connection) -> list[Release]:
     return sorted((_RELEASES.build(row) for row in found if row is not None), key=lambda each: each.spec.full_name)
 
 
-def _read_recent(connection: sqlite3.Connection, since: float, limit: int) -> list[Release]:
+def _read_recent(connection: sqlite3.Connection, since: float, limit: int = 100) -> list[Release]:
+    """The releases of all tools after a time, the newest first."""
     query = f"{_SELECT} WHERE released_at > ? ORDER BY released_at DESC, upstream, name, number DESC LIMIT ?"
     return [_RELEASES.build(row) for row in connection.execute(query, (since, limit))]
 
 
 def _follow(connection: sqlite3.Connection, upstream: str, name: str) -> ToolSpec | None:
+    """The listed tool of this name, or of the name it was renamed to; None if it is gone."""
     upstream, name = storable(upstream), storable(name)
     query = "SELECT renamed_to FROM tool_releases WHERE upstream = ? AND name = ? ORDER BY number DESC LIMIT 1"
     for _ in range(_HOPS):
@@ -404,6 +338,10 @@ def _follow(connection: sqlite3.Connection, upstream: str, name: str) -> ToolSpe
 
 
 def _read_last(connection: sqlite3.Connection, upstream: str, digests: Mapping[str, str]) -> dict[str, LastRelease]:
+    """The last release of every tool that `upstream` ever had, by the upstream's name for it.
+
+    `digests` are the definitions that it lists now. Where the last release has another one, its definition is read.
+    """
     found = connection.execute(
         "SELECT name, number, major, minor, patch, kind, digest, source, renamed_to, spec FROM tool_releases AS later"
         " WHERE upstream = ? AND number = (SELECT max(number) FROM tool_releases AS every"
@@ -431,9 +369,56 @@ def _read_last(connection: sqlite3.Connection, upstream: str, digests: Mapping[s
 
 
 def _read_without_history(connection: sqlite3.Connection) -> list[str]:
+    """Upstreams whose tools were saved by a version that kept no releases."""
     query = "SELECT DISTINCT upstream FROM tool_definitions EXCEPT SELECT upstream FROM tool_releases"
     return sorted(upstream for (upstream,) in connection.execute(query))
 
 
 class _Named(msgspec.Struct, frozen=True):
     name: str
+
+
+class ReleaseTable:
+    """The history of all tools of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    history = reads(_read_history)
+    find_tool = reads(_read_tool)
+
+    async def get(self, full_name: str, version: str) -> Release | None:
+        """The release that gave a tool this version: `1.2` means the newest 1.2.x, `1` the newest 1.x.y.
+
+        Raises:
+            InvalidRequest: `version` is not a version.
+        """
+        Version.parse(version)
+        return await self._reader.read(_read_version, full_name, tuple(map(int, version.split("."))))
+
+    newest = reads(_read_newest)
+    recent = reads(_read_recent)
+    follow = reads(_follow)
+    last = reads(_read_last)
+    without_history = reads(_read_without_history)
+    definitions = reads(read_definitions)
+
+    async def backfill(self, upstream: str, specs: Sequence[ToolSpec], releases: Sequence[Release]) -> None:
+        """Write the history of tools that have none, and the versions of the listed ones, durably.
+
+        Does nothing if another gateway was faster.
+        """
+        encoded, tools = await asyncio.to_thread(
+            lambda: ([encode_release(each) for each in releases], [encode_tool(each) for each in specs])
+        )
+
+        def write(connection: sqlite3.Connection) -> None:
+            if write_releases(connection, upstream, encoded):
+                connection.executemany(
+                    "UPDATE tools SET spec = ? WHERE upstream = ? AND position = ? AND digest = ?",
+                    [(tool.spec, storable(upstream), place, tool.digest) for place, tool in enumerate(tools)],
+                )
+
+        self._writer.put(write, sum(each["size_bytes"] for each in encoded))
+        await self._writer.flush()

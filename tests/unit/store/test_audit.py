@@ -160,7 +160,7 @@ async def test_entries_are_found_by_principal_kind_and_execution(path: Path) -> 
 async def test_store_without_entries_has_no_head_and_no_key(path: Path) -> None:
     """Who does not audit pays nothing, and there is nothing to be wrong."""
     async with recorded(path) as store:
-        assert await store.audit_head() is None
+        assert await store._reader.read(audit.read_head) is None
     assert not key_path(path).exists()
     assert verify_store(path) == AuditVerification()
 
@@ -276,7 +276,7 @@ def test_numbers_that_are_none_become_null() -> None:
 async def test_head_is_signed_by_the_key_beside_the_store(path: Path) -> None:
     """Checked with the public key alone, over the documented form."""
     async with recorded(path, entry(), entry()) as store:
-        head = await store.audit_head()
+        head = await store._reader.read(audit.read_head)
         newest = await store.audit_entries(limit=1)
 
     assert head is not None
@@ -289,7 +289,7 @@ async def test_head_is_signed_by_the_key_beside_the_store(path: Path) -> None:
 async def test_key_is_made_once_for_its_owner_only(path: Path) -> None:
     """The next gateway, and another one at the same time, sign with the same."""
     async with recorded(path, entry()) as one, recorded(path, entry()) as other:
-        heads = [await one.audit_head(), await other.audit_head()]
+        heads = [await one._reader.read(audit.read_head), await other._reader.read(audit.read_head)]
     key = key_path(path)
     content = key.read_bytes()
     async with recorded(path, entry()):
@@ -363,10 +363,10 @@ async def test_file_that_is_no_key_is_refused(path: Path, content: bytes) -> Non
 async def test_new_key_signs_all_that_the_old_one_signed(path: Path) -> None:
     """Closed segments too; the log says which key came after which."""
     async with recorded(path, *[entry()] * 7) as store:
-        before = await store.audit_head()
+        before = await store._reader.read(audit.read_head)
         await store.prune_audit([1], principal="local")
         await store.rekey_audit(principal="local")
-        after = await store.audit_head()
+        after = await store._reader.read(audit.read_head)
         newest = await store.audit_entries(limit=1)
 
     assert before is not None
@@ -485,7 +485,7 @@ async def test_kept_heads_are_found_in_the_log_and_in_files(path: Path, tmp_path
         for _ in range(5):
             store.audit(entry())
             await store.flush()
-            heads.append(await store.audit_head())
+            heads.append(await store._reader.read(audit.read_head))
         with (tmp_path / "one.jsonl").open("wb") as stream:
             export_audit(path, stream, segment=1)
         with (tmp_path / "two.jsonl").open("wb") as stream:

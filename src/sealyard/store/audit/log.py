@@ -145,7 +145,7 @@ def entry_hash(previous_hash: str, fields: Sequence[str | int]) -> str:
 
 
 def is_entry_hash(found: object, previous_hash: str, fields: Sequence[str | int]) -> bool:
-    """Whether that is the hash of the entry, be it written under the product's present name or the former one."""
+    """True if that is the hash of the entry, written under the product's present or former name."""
     if found == entry_hash(previous_hash, fields):
         return True
     return found == sha256(message(spell(_ENTRY_LABEL), (previous_hash, *fields))).hexdigest()
@@ -365,7 +365,8 @@ def read_segments(connection: sqlite3.Connection) -> list[AuditSegment]:
 
 def read_entries(
     connection: sqlite3.Connection,
-    limit: int,
+    *,
+    limit: int = 50,
     before: int | None = None,
     principal: str | None = None,
     kind: str | None = None,

@@ -14,7 +14,7 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import AnyFact, Sums
-from sealyard.store.database import Reader
+from sealyard.store.database import Reader, reads
 from sealyard.store.learning import remove_learned
 from sealyard.store.metrics.fold import (
     COLUMNS,
@@ -71,103 +71,11 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of single hours."""
 
 
-class MetricTables:
-    """The facts and sums of one store."""
+def _read_window(connection: sqlite3.Connection, since: float | None = None, until: float | None = None) -> Sums:
+    """The sums of everything, or from `since` until just before `until`.
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._is_fold_waiting = False
-        self._folded = 0
-
-    def record(self, fact: Fact) -> None:
-        """Record a fact. Only enqueues, as `Store.record_call` does."""
-        self._writer.put_row(write_facts, fact, _ROW_BYTES)
-
-    async def fold(self) -> int:
-        """Fold some new rows into the sums, in one transaction; returns how many. Repeat until it is 0.
-
-        Other gateways may fold at the same time: no row counts twice. Raises `StoreError`.
-        """
-        if not self._is_fold_waiting:
-            self._writer.put(self._fold, _ROW_BYTES)
-        self._is_fold_waiting = True  # at most one waits, however often writing fails
-        await self._writer.flush()
-        self._is_fold_waiting = False
-        return self._folded
-
-    async def uncounted(self) -> int:
-        """Rows that are in no sum of a reader; 0 except for a while after an upgrade. Raises `StoreError`."""
-        return await self._reader.read(_read_uncounted)
-
-    async def sums(self, since: float | None = None, until: float | None = None) -> Sums:
-        """The sums of everything, or from `since` until just before `until`.
-
-        Exact while the rows are kept; else the whole hours or days at both ends count. Raises `StoreError`.
-        """
-        return await self._reader.read(_read_window, since, until)
-
-    async def series(self, since: float, until: float, step: str) -> list[tuple[float, Sums]]:
-        """Sums for each minute, hour or day of a time, with its start, also for empty ones.
-
-        Minutes are counted from rows, so they are empty where rows are gone.
-
-        Raises:
-            InvalidRequest: There is no such step, or there are more than `MOST_POINTS`.
-            StoreError: It cannot be read.
-        """
-        size = _STEPS.get(step)
-        if size is None:
-            raise InvalidRequest(f"There is no step {step!r}. Use one of {', '.join(_STEPS)}.")
-        since, until = _within(since), _within(until)
-        first, end = int(since) // size * size, math.ceil(until / size) * size
-        if (end - first) // size > MOST_POINTS:
-            raise InvalidRequest(
-                f"That would be {(end - first) // size:,} points, and at most {MOST_POINTS:,} are given."
-                " Ask for a shorter time or a longer step."
-            )
-        return await self._reader.read(_read_series, first, end, size)
-
-    async def facts(self, kind: str, *, since: float = 0.0, limit: int = 1_000) -> list[AnyFact]:
-        """Facts of one kind, the newest first, without unreadable ones. Raises `StoreError`."""
-        return await self._reader.read(_read_facts, kind, since, limit)
-
-    async def derive(self) -> int:
-        """Record missing facts of executions, such as those of an older version; returns how many.
-
-        `rebuild` does this too. It reads every kept execution. Raises `StoreError`.
-        """
-        return await derive(self._reader, self._write)
-
-    async def rebuild(
-        self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
-    ) -> Rebuilt:
-        """Count everything again from the kept rows, and derive facts that older versions did not record.
-
-        Sums of days whose rows are gone stay. Reads and writes go on. `on_progress` gets the number of finished rows
-        and of all rows, roughly. With `check` nothing changes, and `differences` counts what would. Raises
-        `StoreError`.
-        """
-        return await rebuild(self._reader, self._write, self.fold, on_progress, check=check)
-
-    async def prune(self, before: float, hours_before: float) -> Pruned:
-        """Remove executions, calls and facts of the days before `before`, and hourly sums before `hours_before`.
-
-        Removes whole UTC days, a few rows at a time. Running executions and daily sums stay. Raises `StoreError`.
-        """
-        while await self.fold():
-            pass
-        return await prune(self._write, before, hours_before)
-
-    def _fold(self, connection: sqlite3.Connection) -> None:
-        self._folded = fold(connection)
-
-    async def _write(self, write: Write) -> None:
-        self._writer.put(write, _ROW_BYTES)
-        await self._writer.flush()
-
-
-def _read_window(connection: sqlite3.Connection, since: float | None, until: float | None) -> Sums:
+    Exact while the rows are kept; else the whole hours or days at both ends count. Raises `StoreError`.
+    """
     with snapshot(connection):
         marks = read_marks(connection)
         found = Sums(read_names(connection))
@@ -209,7 +117,8 @@ def _read_series(connection: sqlite3.Connection, first: int, end: int, size: int
         return [(float(start), sums) for start, sums in found.items()]
 
 
-def _read_facts(connection: sqlite3.Connection, kind: str, since: float, limit: int) -> list[AnyFact]:
+def _read_facts(connection: sqlite3.Connection, kind: str, *, since: float = 0.0, limit: int = 1000) -> list[AnyFact]:
+    """Facts of one kind, the newest first, without unreadable ones. Raises `StoreError`."""
     rows = connection.execute(
         "SELECT fact FROM facts WHERE at >= ? AND kind = ? ORDER BY at DESC, number DESC LIMIT ?", (since, kind, limit)
     )
@@ -238,6 +147,7 @@ def _add_unfolded(
 
 
 def _read_uncounted(connection: sqlite3.Connection) -> int:
+    """Rows that are in no sum of a reader; 0 except for a while after an upgrade. Raises `StoreError`."""
     with snapshot(connection):
         marks = read_marks(connection)
         last = {stream: last_number(connection, stream) for stream in STREAMS}
@@ -361,3 +271,89 @@ def _remove_hours(connection: sqlite3.Connection, hours: int) -> tuple[int]:
         (hours, _REMOVED_ROWS),
     )
     return (rows.rowcount,)
+
+
+class MetricTables:
+    """The facts and sums of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._is_fold_waiting = False
+        self._folded = 0
+
+    def record(self, fact: Fact) -> None:
+        """Record a fact. Only enqueues, as `Store.record_call` does."""
+        self._writer.put_row(write_facts, fact, _ROW_BYTES)
+
+    async def fold(self) -> int:
+        """Fold some new rows into the sums, in one transaction; returns how many. Repeat until it is 0.
+
+        Other gateways may fold at the same time: no row counts twice. Raises `StoreError`.
+        """
+        if not self._is_fold_waiting:
+            self._writer.put(self._fold, _ROW_BYTES)
+        self._is_fold_waiting = True  # at most one waits, however often writing fails
+        await self._writer.flush()
+        self._is_fold_waiting = False
+        return self._folded
+
+    uncounted = reads(_read_uncounted)
+    sums = reads(_read_window)
+
+    async def series(self, since: float, until: float, step: str) -> list[tuple[float, Sums]]:
+        """Sums for each minute, hour or day of a time, with its start, also for empty ones.
+
+        Minutes are counted from rows, so they are empty where rows are gone.
+
+        Raises:
+            InvalidRequest: There is no such step, or there are more than `MOST_POINTS`.
+            StoreError: It cannot be read.
+        """
+        size = _STEPS.get(step)
+        if size is None:
+            raise InvalidRequest(f"There is no step {step!r}. Use one of {', '.join(_STEPS)}.")
+        since, until = _within(since), _within(until)
+        first, end = int(since) // size * size, math.ceil(until / size) * size
+        if (end - first) // size > MOST_POINTS:
+            raise InvalidRequest(
+                f"That would be {(end - first) // size:,} points, and at most {MOST_POINTS:,} are given."
+                " Ask for a shorter time or a longer step."
+            )
+        return await self._reader.read(_read_series, first, end, size)
+
+    facts = reads(_read_facts)
+
+    async def derive(self) -> int:
+        """Record missing facts of executions, such as those of an older version; returns how many.
+
+        `rebuild` does this too. It reads every kept execution. Raises `StoreError`.
+        """
+        return await derive(self._reader, self._write)
+
+    async def rebuild(
+        self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
+    ) -> Rebuilt:
+        """Count everything again from the kept rows, and derive facts that older versions did not record.
+
+        Sums of days whose rows are gone stay. Reads and writes go on. `on_progress` gets the number of finished rows
+        and of all rows, roughly. With `check` nothing changes, and `differences` counts what would. Raises
+        `StoreError`.
+        """
+        return await rebuild(self._reader, self._write, self.fold, on_progress, check=check)
+
+    async def prune(self, before: float, hours_before: float) -> Pruned:
+        """Remove executions, calls and facts of the days before `before`, and hourly sums before `hours_before`.
+
+        Removes whole UTC days, a few rows at a time. Running executions and daily sums stay. Raises `StoreError`.
+        """
+        while await self.fold():
+            pass
+        return await prune(self._write, before, hours_before)
+
+    def _fold(self, connection: sqlite3.Connection) -> None:
+        self._folded = fold(connection)
+
+    async def _write(self, write: Write) -> None:
+        self._writer.put(write, _ROW_BYTES)
+        await self._writer.flush()
