@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from sealyard.cli.terminal import columns, plain, screen, write
 from sealyard.skills import signature_of
-from sealyard.skills.figures import SkillAnalysis, SkillFigures, SkillSummary
 from sealyard.skills.loader import NeedCheck
+from sealyard.skills.record import SkillAnalysis, SkillFigures, SkillSummary
 from sealyard.skills.requests import FoundSkill, TestedSkill
 from sealyard.store import SkillRecord
 from sealyard.values import Skill

@@ -11,7 +11,7 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.recent import Recent
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
 from sealyard.learning.skills import JobPrint, SkillIndex, Suggestion, job_print, known_skill, telling_words
-from sealyard.skills.loader import SkillLoader
+from sealyard.skills import SkillLoader
 from sealyard.skills.record import combined
 from sealyard.store import Store
 from sealyard.store.skills import SkillRecord

@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sealyard.skills.figures import analyze_skills
-    from sealyard.skills.loader import SkillSession
+    from sealyard.skills.loader import SkillLoader, SkillSession
     from sealyard.skills.migration import migrate_skills
     from sealyard.skills.reading import signature_of
     from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 __all__ = (
     "SaveExample",
     "SaveSkill",
+    "SkillLoader",
     "SkillSession",
     "SkillSource",
     "Skills",
-    "analyze_skills",
     "migrate_skills",
     "signature_of",
 )
@@ -29,10 +28,10 @@ __all__ = (
 _MODULES = {
     "SaveExample": "requests",
     "SaveSkill": "requests",
+    "SkillLoader": "loader",
     "SkillSession": "loader",
     "SkillSource": "requests",
     "Skills": "service",
-    "analyze_skills": "figures",
     "migrate_skills": "migration",
     "signature_of": "reading",
 }

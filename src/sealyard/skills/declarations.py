@@ -164,7 +164,7 @@ def _generic(name: str, items: list[ast.expr], depth: int) -> dict[str, Any]:
         }
     if name in _DICTS and len(items) == 2:
         if schema_of(items[0], depth=depth) not in ({}, {"type": "string"}):
-            raise Unreadable("dict with keys that are no text")
+            raise Unreadable("dict with keys that are not text")
         return _with("object", "additionalProperties", schema_of(items[1], depth=depth))
     raise Unreadable(name)
 
@@ -177,7 +177,7 @@ def _enumeration(items: list[ast.expr]) -> dict[str, Any]:
     values = [literal_of(item) for item in items]
     kinds = list(dict.fromkeys(_SCALARS.get(type(value), "") for value in values))
     if "" in kinds:
-        raise Unreadable("Literal of what is no plain value")
+        raise Unreadable("Literal of a value that is not plain")
     return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": values}
 
 
@@ -352,7 +352,7 @@ def agree(code: dict[str, Any], said: dict[str, Any], what: str) -> dict[str, An
 def check_schema(schema: dict[str, Any], what: str) -> None:
     """Raise `InvalidSkill` if values cannot be checked against `schema`."""
     if Check(schema).choose({}) is None:
-        raise InvalidSkill(f"`{what}` is no JSON Schema that values can be checked against. Write it more plainly.")
+        raise InvalidSkill(f"`{what}` is not a JSON Schema that can check values. Write it more plainly.")
 
 
 def _is_schema(inputs: dict[str, Any]) -> bool:
@@ -370,7 +370,7 @@ def _read_properties(schema: dict[str, Any]) -> dict[str, Declared]:
     if demanded is None:
         return named
     if unknown := [each for each in demanded if each not in named]:
-        raise InvalidSkill(f"`inputs` requires {unknown[0]!a}, which is none of its properties. Add it there.")
+        raise InvalidSkill(f"`inputs` requires {unknown[0]!a}, which is not one of its properties. Add it there.")
     return {
         name: msgspec.structs.replace(
             declared, required=name in demanded if declared.required is None else declared.required
@@ -416,6 +416,6 @@ def check_json(what: str, value: Any, *, most_bytes: int = _SCHEMA_BYTES) -> Non
     try:
         size = len(msgspec.json.encode(value))
     except (OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise InvalidSkill(f"`{what}` is no JSON: {error}. Use plain, shallow data.") from None
+        raise InvalidSkill(f"`{what}` is not JSON: {error}. Use plain, shallow data.") from None
     if size > most_bytes:
         raise InvalidSkill(f"`{what}` has {size:,} bytes, and {most_bytes:,} are allowed. Describe it more briefly.")

@@ -120,7 +120,7 @@ async def _migrate(
 ) -> MigratedSkill:
     from sealyard.versioning.migrate.migration import diff  # noqa: PLC0415 - it takes a large library
 
-    told = MigratedSkill(
+    result = MigratedSkill(
         namespace=skill.namespace,
         name=skill.name,
         from_version=skill.version,
@@ -133,35 +133,35 @@ async def _migrate(
     plan = await skills.compatibility.make_plan(need, target.spec, renames)
     if plan is None:
         reason = f"The definition of {need.tool} {need.version} is not kept any more."
-        return msgspec.structs.replace(told, reason=reason)
+        return msgspec.structs.replace(result, reason=reason)
     change = change_of(plan)
     try:
         predicted, migration = await rewrite_beside(
             skill.code, plan, form=skill.form, name=skill.name, offload=skills.guards.offload, who=principal
         )
     except HelperFailed as error:
-        return msgspec.structs.replace(told, reason=f"The code could not be read: {error}")
+        return msgspec.structs.replace(result, reason=f"The code could not be read: {error}")
     predicted = foreseen(predicted, skill, change, await skills.store.skills.migrations())
-    told = msgspec.structs.replace(told, predicted=predicted, change=change)
+    result = msgspec.structs.replace(result, predicted=predicted, change=change)
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
-        return msgspec.structs.replace(told, reason=" ".join(reasons))
-    told = msgspec.structs.replace(
-        told,
+        return msgspec.structs.replace(result, reason=" ".join(reasons))
+    result = msgspec.structs.replace(
+        result,
         diff=diff(skill.code, migration.code, skill.name),
         edits=tuple(f"line {edit.line}: {edit.reason}" for edit in migration.edits),
     )
     fresh = _rewritten(skill, migration.code, need, target.spec, plan)
     if isinstance(fresh, str):
-        return msgspec.structs.replace(told, outcome="failed", reason=fresh)
+        return msgspec.structs.replace(result, outcome="failed", reason=fresh)
     proven, reason = await _prove(skills, fresh, view, principal)
     if proven is None:
-        return msgspec.structs.replace(told, outcome="failed", reason=reason)
-    told = msgspec.structs.replace(told, outcome="migrated", examples=sum(each.passed for each in proven.examples))
+        return msgspec.structs.replace(result, outcome="failed", reason=reason)
+    result = msgspec.structs.replace(result, outcome="migrated", examples=sum(each.passed for each in proven.examples))
     if is_dry:
-        return told
+        return result
     kept = await skills.keep(proven, principal=principal)
-    return msgspec.structs.replace(told, to_version=kept.version)
+    return msgspec.structs.replace(result, to_version=kept.version)
 
 
 def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Skill | str:

@@ -5,6 +5,7 @@ kind is one set of steps and obstacles. Each principal and each namespace has a 
 """
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -12,9 +13,10 @@ from typing import Literal
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.skills.loader import NeedCheck, worst
 from sealyard.store import MigrationRecord, SkillRecord
-from sealyard.store.skills import UseShare
-from sealyard.values import SHARED, Skill
+from sealyard.store.skills import SkillTotals, UseShare
+from sealyard.values import SHARED, Skill, SkillStatus
 from sealyard.versioning import Difficulty, Plan
 
 EXEMPLARY = 0.8
@@ -45,6 +47,8 @@ _MIGRATIONS_OF_ONE = 5
 """Newest migrations that count for one namespace and one kind of change."""
 _MIGRATIONS_ENOUGH = 3
 """Migrations of a kind before their outcome counts."""
+_REMOVABLE_SECONDS = 30 * 86_400.0
+"""As in the default of `sealyard skills --cleanup`."""
 _KINDS_SHOWN = 50
 """Kinds in a report, the most frequent first."""
 
@@ -135,7 +139,7 @@ def parse_duration(text: str) -> float:
     found = _DURATION.fullmatch(text)
     unit = _UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
-        raise InvalidRequest(f"{text[:80]!r} is no length of time. Write it as 30days, 12h or '2 weeks'.")
+        raise InvalidRequest(f"{text[:80]!r} is not a duration. Write it as 30days, 12h or '2 weeks'.")
     return float(found[1]) * unit
 
 
@@ -204,3 +208,80 @@ def foreseen(predicted: Difficulty, skill: Skill, change: str, past: Sequence[Mi
             proven += each.outcome == "migrated"
             failed += each.outcome == "failed"
     return "needs a look" if failed + proven >= _MIGRATIONS_ENOUGH and failed > proven else "mechanical"
+
+
+# Figures
+
+
+class SkillFigures(SkillTotals, frozen=True, kw_only=True):
+    """One skill, all its versions together."""
+
+    status: SkillStatus
+    mean_seconds: float = 0.0
+    effectiveness: float = 0.0
+    judgement: Judgement = "kept"
+    difficulty: Difficulty | None = None
+    """The predicted one of the hardest migration that it needs; None if it needs none."""
+    details: tuple[str, ...] = ()
+    """Sentences about the tools it needs, its last error, its migration and its examples."""
+
+
+class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """All skills of the store, added up."""
+
+    skills: int
+    active: int
+    drafts: int
+    quarantined: int
+    uses: int
+    executions_share: float
+    """The share of executions in the journal that used a skill."""
+    translated: int
+    migrations: int
+    migrated: int
+    predictions_right: int
+    changes: tuple[KindRecord, ...] = ()
+    """Migrations by kind of change."""
+
+
+class SkillCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """Code that a principal ran repeatedly, and that is not a skill yet."""
+
+    principal: str
+    times: int
+    tools: tuple[str, ...]
+    """Full names of the tools that it called; at most five."""
+    execution_id: str
+    """Of the last run."""
+    last_at: float
+
+
+class SkillAnalysis(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of `sealyard skills --analyze`."""
+
+    summary: SkillSummary
+    skills: tuple[SkillFigures, ...]
+    candidates: tuple[SkillCandidate, ...] = ()
+
+
+def figures_of(
+    skill: Skill, record: SkillRecord | None, checks: tuple[NeedCheck, ...], hardest: Difficulty | None
+) -> SkillFigures:
+    """The figures of a skill, from the record of all its versions and the checks of its tools."""
+    whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
+    now = time.time()
+    details = [f"{check.tool} {check.need}: {check.state}. {check.reason}".rstrip() for check in checks]
+    details += [f"last error: {whole.last_error}"] if whole.last_error else []
+    details += [f"its worst need: {worst(checks)}"] if checks else []
+    details += [f"its migration, as predicted: {hardest}"] if hardest else []
+    details += [skill.note] if skill.note else []
+    totals = {name: getattr(whole, name) for name in SkillTotals.__struct_fields__}
+    return SkillFigures(
+        **totals | {"version": skill.version},
+        status=skill.status,
+        mean_seconds=whole.seconds / whole.calls if whole.calls else 0.0,
+        effectiveness=round(effectiveness(whole, now=now), 3),
+        judgement=judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=_REMOVABLE_SECONDS),
+        difficulty=hardest,
+        details=tuple(details),
+    )

@@ -114,14 +114,14 @@ async def conceal_request(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, 
         )
         for each in request.examples
     ]
-    told = {key: getattr(request, key) for key in ("code", "description", "inputs", "output")}
-    told["tags"] = list(request.tags)
+    texts = {key: getattr(request, key) for key in ("code", "description", "inputs", "output")}
+    texts["tags"] = list(request.tags)
     try:
-        told = await conceal_texts(told, guard)
+        texts = await conceal_texts(texts, guard)
     except RecursionError:
         raise InvalidSkill("`inputs` or `output` is nested too deep. Use plain, shallow data.") from None
-    told["tags"] = tuple(told["tags"])
-    concealed = msgspec.structs.replace(request, examples=tuple(examples), **told)
+    texts["tags"] = tuple(texts["tags"])
+    concealed = msgspec.structs.replace(request, examples=tuple(examples), **texts)
     lines = [number for number, line in enumerate(concealed.code.splitlines(), 1) if TOKEN.search(line)]
     warnings = [
         f"Line {number} holds a private value. It is kept as a token, which is good for this session only: make it an"
@@ -168,9 +168,9 @@ async def _conceal_object(value: dict[str, Any], guard: Guard) -> dict[str, Any]
 
 async def conceal_skill(skill: Skill, guard: Guard) -> Skill:
     """Conceal private values in the text of a skill: it may have been saved under weaker rules."""
-    told = {key: getattr(skill, key) for key in ("code", "description", "input_schema", "output_schema")}
-    told = await conceal_texts(told | {"tags": list(skill.tags)}, guard)
-    return msgspec.structs.replace(skill, **told | {"tags": tuple(told["tags"])})
+    texts = {key: getattr(skill, key) for key in ("code", "description", "input_schema", "output_schema")}
+    texts = await conceal_texts(texts | {"tags": list(skill.tags)}, guard)
+    return msgspec.structs.replace(skill, **texts | {"tags": tuple(texts["tags"])})
 
 
 async def conceal_texts(value: Any, guard: Guard) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +25,18 @@ from sealyard.privacy import Guard
 from sealyard.skills.declarations import check_json
 from sealyard.skills.loader import Compatibility, LoadedSkill, NeedCheck, SkillLoader, SkillSession
 from sealyard.skills.reading import Reading, read_skill, signature_of
-from sealyard.skills.record import change_of, combined, effectiveness, foreseen
+from sealyard.skills.record import (
+    SkillAnalysis,
+    SkillCandidate,
+    SkillSummary,
+    by_kind,
+    change_of,
+    combined,
+    effectiveness,
+    figures_of,
+    foreseen,
+    is_right,
+)
 from sealyard.skills.rehearsal import Rehearsals
 from sealyard.skills.requests import (
     FoundSkill,
@@ -62,6 +74,9 @@ _MOST_FOUND = 50
 """Results of one search."""
 _INDEXES = 8
 """Search indexes, one for each view of the catalog: as many principals search at a time."""
+_CANDIDATES = 20
+"""Candidates listed, the most frequent first."""
+_HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
 _FOLDERS = 2_000
 """Rendered folders, a few KiB each."""
 _LONG_CODE = 4_000
@@ -366,8 +381,8 @@ class Skills:
         return saved
 
     def _audit(self, kind: str, principal: str, skill: Skill, body: dict[str, Any]) -> None:
-        told = {"namespace": skill.namespace, "name": skill.name, "version": skill.version, **body}
-        self.store.audit(AuditEntry(kind=kind, principal=principal, body=told))
+        body = {"namespace": skill.namespace, "name": skill.name, "version": skill.version, **body}
+        self.store.audit(AuditEntry(kind=kind, principal=principal, body=body))
 
     # Finding and loading
 
@@ -385,9 +400,9 @@ class Skills:
         records = combined(await self.store.skills.uses())
         found = [await self._found(skills[name], records, view) for name in names]
         guard = await self.guards.of(f"{principal}:default")
-        told = [{"signature": each.signature, "description": each.description} for each in found]
-        told = await conceal_texts(told, guard)
-        return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, told, strict=True)]
+        shown = [{"signature": each.signature, "description": each.description} for each in found]
+        shown = await conceal_texts(shown, guard)
+        return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, shown, strict=True)]
 
     async def load(self, name: str, version: str | None = None, *, principal: str) -> LoadedSkill:
         """Load a skill as `principal` would import it, by `name` or `name@1.2`, with its text concealed.
@@ -490,6 +505,37 @@ class Skills:
         except HelperFailed:
             predicted = "impossible"  # no helper reads it in time
         return foreseen(predicted, whole, change_of(check.plan), past)
+
+    async def analyze(self, candidates: Sequence[SkillCandidate] = ()) -> SkillAnalysis:
+        """Figures of every skill, the most effective first, and code that could become a skill."""
+        view = await self.tools.view()
+        newest = await self.shelf.list_all()
+        records = combined(await self.store.skills.uses())
+        past = await self.store.skills.migrations()
+        figures = []
+        for skill in newest:
+            checks = await self.compatibility.check(skill, view)
+            hardest = max(
+                [await self.difficulty(skill, check, past) for check in checks], key=_HARDER.index, default=None
+            )
+            figures.append(figures_of(skill, records.get((skill.namespace, skill.name)), checks, hardest))
+        figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
+        statuses = Counter(skill.status for skill in newest)
+        using, executions = await self.store.skills.reuse()
+        summary = SkillSummary(
+            skills=len(newest),
+            active=statuses["active"],
+            drafts=statuses["draft"],
+            quarantined=statuses["quarantined"],
+            uses=sum(each.uses for each in figures),
+            executions_share=using / executions if executions else 0.0,
+            translated=sum(each.translated for each in figures),
+            migrations=len(past),
+            migrated=sum(each.outcome == "migrated" for each in past),
+            predictions_right=sum(map(is_right, past)),
+            changes=by_kind(past),
+        )
+        return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(candidates[:_CANDIDATES]))
 
     async def _predicted(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> SkillCheck:
         difficulty = await self.difficulty(skill, check, past)

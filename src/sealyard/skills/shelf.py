@@ -130,7 +130,7 @@ class Shelf:
         for tag in skill.tags:
             if not 0 < len(tag) <= limits.tag_characters or not tag.isprintable():
                 raise InvalidSkill(
-                    f"{_quote(tag)} is no tag. Use 1 to {limits.tag_characters} characters that can be printed."
+                    f"{_quote(tag)} is not a tag. Use 1 to {limits.tag_characters} characters that can be printed."
                 )
 
     async def save(self, skill: Skill) -> Skill:
@@ -146,7 +146,9 @@ class Shelf:
         try:
             digest = digest_of(skill)
         except (OverflowError, RecursionError, TypeError, ValueError) as error:
-            raise InvalidSkill(f"The skill holds a value that is no JSON: {error}. Use plain, shallow data.") from None
+            raise InvalidSkill(
+                f"The skill holds a value that JSON cannot hold: {error}. Use plain, shallow data."
+            ) from None
         note = skill.note[:_NOTE_CHARACTERS]
         skill = msgspec.structs.replace(skill, digest=digest, note=note, modified_at=self._clock(), version="0.0.0")
         return await self.table.add(skill, lambda before: bump(skill, before), limits=self.limits)
@@ -274,7 +276,7 @@ class Shelf:
                 " these, or none for the newest."
             )
         if _NAME.fullmatch(name) and any([await self.table.deleted(each, name) for each in namespaces]):
-            return UnknownSkill(f"The skill {name!r} was deleted. Restore it, or save it anew.")
+            return UnknownSkill(f"The skill {name!r} was deleted. Restore it, or save it again.")
         near = [each for each in await asyncio.to_thread(_nearest, name[:64], names) if await sees(each)]
         hint = f"Nearest: {', '.join(map(repr, near))}." if near else "Call find_skills to find one that exists."
         return UnknownSkill(f"No skill named {_quote(name)}. {hint}")
@@ -306,7 +308,7 @@ async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) ->
             found = await get(need)
         except SealyardError as error:
             raise InvalidSkill(
-                f"The skill {user.name!r} needs {need.name!r}, which is not to be had. {error}"
+                f"The skill {user.name!r} needs {need.name!r}, which is not available. {error}"
             ) from error
         place = found.namespace, found.name
         names = [(each.namespace, each.name) for each, _ in path]
@@ -353,7 +355,7 @@ def _check_text(what: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidSkill(f"The {what} holds half of a surrogate pair, which is no Unicode. Take it out.") from None
+        raise InvalidSkill(f"The {what} holds half of a surrogate pair, which is not Unicode. Take it out.") from None
 
 
 def _check_most(what: str, count: int, most: int, unit: str) -> None:

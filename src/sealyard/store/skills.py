@@ -377,7 +377,9 @@ def _json(value: Any) -> bytes:
     except UnicodeEncodeError:
         raise InvalidSkill("The skill holds text that is not Unicode, half of a surrogate pair. Take it out.") from None
     except (msgspec.DecodeError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise InvalidSkill(f"The skill holds a value that is no JSON: {error}. Use plain, shallow data.") from None
+        raise InvalidSkill(
+            f"The skill holds a value that JSON cannot hold: {error}. Use plain, shallow data."
+        ) from None
     return data[_SPARE_LEVELS:-_SPARE_LEVELS]
 
 

@@ -131,7 +131,9 @@ def encode_tool(spec: ToolSpec) -> ToolRow:
     """Encode a tool for `write_tools`. Raises `StoreError` for a definition that JSON cannot hold."""
     text = encode_json(spec)
     if text is None:
-        raise StoreError(f"The definition of {spec.full_name!r} cannot be stored: it is no JSON, or nested too deeply.")
+        raise StoreError(
+            f"The definition of {spec.full_name!r} cannot be stored: it is not JSON, or nested too deeply."
+        )
     return ToolRow(storable(spec.name), storable(spec.digest), text)
 
 

@@ -268,14 +268,14 @@ class VaultTables:
         try:
             return await self._change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
         finally:
-            self._tell()
+            self._notify()
 
     async def erase_scopes(self, names: Collection[str] | None) -> int:
         """Delete scopes, or all of them, and return the number of their values."""
         try:
             return await self._change(partial(_erase_scopes, names=names))
         finally:
-            self._tell()
+            self._notify()
 
     async def expire(self, *, now: float, unused_since: float) -> int:
         """Delete expired values, and empty scopes that were unused since a time; returns the number of values."""
@@ -293,9 +293,9 @@ class VaultTables:
         try:
             return await self._change(partial(_reseal, reseal=reseal, key_id=key_id))
         finally:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Make all processes that use the store read it again."""
         self._mark.write_bytes(b"")
         os.utime(self._mark, ns=(now := time.time_ns(), now))

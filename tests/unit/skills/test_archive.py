@@ -288,6 +288,7 @@ def test_a_file_that_is_no_key_is_kept_and_refused(tmp_path: Path, content: byte
         SigningKey.load_or_make(path)
 
     assert (
-        str(caught.value) == f"The signing key {str(path)!r} is no Ed25519 key. Restore it from a copy, or remove it."
+        str(caught.value)
+        == f"The signing key {str(path)!r} is not an Ed25519 key. Restore it from a copy, or remove it."
     )
     assert path.read_bytes() == content

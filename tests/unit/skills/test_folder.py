@@ -523,7 +523,7 @@ def record_with(**changes: Any) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({}, "The folder has no 'SKILL.md', so it is no skill. Give a folder that has one."),
+        ({}, "The folder has no 'SKILL.md', so it is not a skill. Give a folder that has one."),
         ({"SKILL.md": b"\xff"}, "'SKILL.md' is not UTF-8: byte 0 is none. Save it as UTF-8."),
         (
             {"SKILL.md": SKILL_MD, "scripts/a.py": b"x = '\xe9'"},
@@ -539,7 +539,7 @@ def record_with(**changes: Any) -> dict[str, bytes]:
         ),
         (
             {"SKILL.md": b"---\n- a\n---\n"},
-            "'SKILL.md' has a frontmatter that is no mapping. Write `name:` and `description:` in it.",
+            "'SKILL.md' has a frontmatter that is not a mapping. Write `name:` and `description:` in it.",
         ),
         (
             {"SKILL.md": b"---\ndescription: d\n---\n"},
@@ -555,7 +555,7 @@ def record_with(**changes: Any) -> dict[str, bytes]:
         ),
         (
             {"SKILL.md": b"---\nname: x\ndescription: d\nmetadata: [1]\n---\n"},
-            "'SKILL.md' has metadata that are no mapping. Write one `key: value` in each line below it.",
+            "'SKILL.md' has metadata that is not a mapping. Write one `key: value` in each line below it.",
         ),
         (
             record_with(name="weekly_total"),
@@ -575,7 +575,7 @@ def record_with(**changes: Any) -> dict[str, bytes]:
         ),
         (
             {"SKILL.md": SKILL_MD, "../x": b""},
-            "The skill folder holds '../x', which is no path inside of the folder. Rename or remove it.",
+            "The skill folder holds '../x', which is not a path inside of the folder. Rename or remove it.",
         ),
     ],
 )
@@ -646,7 +646,7 @@ def test_yaml_that_is_more_than_texts_is_refused(source: str, reason: str) -> No
     with pytest.raises(InvalidSkill) as caught:
         read_skill_md(f"---\n{source}\n---\n".encode())
 
-    assert str(caught.value) == f"'SKILL.md' has a frontmatter that is no plain YAML: {reason}. Correct it."
+    assert str(caught.value) == f"'SKILL.md' has a frontmatter that is not plain YAML: {reason}. Correct it."
 
 
 def test_a_frontmatter_is_read_up_to_its_limit() -> None:
@@ -734,7 +734,7 @@ def test_what_is_no_skill_folder_is_never_replaced(tmp_path: Path) -> None:
         with pytest.raises(InvalidSkill) as caught:
             write_folder(to_folder(a_skill()), tmp_path / name, replace=True)
         assert str(caught.value) == (
-            f"{str(target)!r} is no skill folder, so it is not replaced. Remove it yourself if it may go."
+            f"{str(target)!r} is not a skill folder, so it is not replaced. Remove it yourself if it may go."
         )
         assert os.listdir(tmp_path / name) == ["total"]
     assert (tmp_path / "file" / "total").read_bytes() == b"mine"

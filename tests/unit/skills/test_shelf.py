@@ -322,11 +322,11 @@ BAD_PARTS: dict[str, tuple[dict[str, Any], str]] = {
     "null byte in code": ({"code": "1\0"}, "The code holds a null byte. Take it out."),
     "surrogate in code": (
         {"code": "'\ud800'"},
-        "The code holds half of a surrogate pair, which is no Unicode. Take it out.",
+        "The code holds half of a surrogate pair, which is not Unicode. Take it out.",
     ),
     "surrogate in the note": (
         {"note": "\udfff"},
-        "The note holds half of a surrogate pair, which is no Unicode. Take it out.",
+        "The note holds half of a surrogate pair, which is not Unicode. Take it out.",
     ),
     "null byte in the description": ({"description": "\0"}, "The description holds a null byte. Take it out."),
     "long description": (
@@ -334,9 +334,9 @@ BAD_PARTS: dict[str, tuple[dict[str, Any], str]] = {
         "The description has 1,025 characters, and 1,024 are allowed. Leave some out.",
     ),
     "many tags": ({"tags": ("t",) * 21}, "The skill has 21 tags, and 20 are allowed. Leave some out."),
-    "long tag": ({"tags": ("t" * 41,)}, f"'{'t' * 41}' is no tag. Use 1 to 40 characters that can be printed."),
-    "empty tag": ({"tags": ("",)}, "'' is no tag. Use 1 to 40 characters that can be printed."),
-    "tag that acts": ({"tags": ("\x1b[2J",)}, r"'\x1b[2J' is no tag. Use 1 to 40 characters that can be printed."),
+    "long tag": ({"tags": ("t" * 41,)}, f"'{'t' * 41}' is not a tag. Use 1 to 40 characters that can be printed."),
+    "empty tag": ({"tags": ("",)}, "'' is not a tag. Use 1 to 40 characters that can be printed."),
+    "tag that acts": ({"tags": ("\x1b[2J",)}, r"'\x1b[2J' is not a tag. Use 1 to 40 characters that can be printed."),
     "many examples": (
         {"examples": (SkillExample(),) * 11},
         "The skill has 11 examples, and 10 are allowed. Leave some out.",
@@ -587,7 +587,7 @@ async def test_skill_that_is_not_there_is_told_with_the_nearest(path: Path) -> N
         assert [await told("montly_total"), await told("monthly_total", "3.1"), await told("gone")] == [
             "No skill named 'montly_total'. Nearest: 'monthly_total'.",
             "The skill 'monthly_total' has no version '3.1'. It has 1.0.0: name one of these, or none for the newest.",
-            "The skill 'gone' was deleted. Restore it, or save it anew.",
+            "The skill 'gone' was deleted. Restore it, or save it again.",
         ]
         assert await told("secret_total") == (
             "No skill named 'secret_total'. Call find_skills to find one that exists."
@@ -619,7 +619,7 @@ def getter(*skills: Skill) -> Callable[[SkillNeed], Awaitable[Skill]]:
 
     async def get(need: SkillNeed) -> Skill:
         if need.name not in by_name:
-            raise UnknownSkill(f"The skill {need.name!r} was deleted. Restore it, or save it anew.")
+            raise UnknownSkill(f"The skill {need.name!r} was deleted. Restore it, or save it again.")
         return by_name[need.name]
 
     return get
@@ -648,7 +648,8 @@ async def test_circle_is_refused_by_its_names() -> None:
 async def test_missing_dependency_is_told_with_who_needs_it() -> None:
     """However far down it is."""
     assert await said(InvalidSkill, closure(needing("a", "b"), getter(needing("b", "gone")))) == (
-        "The skill 'b' needs 'gone', which is not to be had. The skill 'gone' was deleted. Restore it, or save it anew."
+        "The skill 'b' needs 'gone', which is not available. The skill 'gone' was deleted. Restore it, or save it"
+        " again."
     )
 
 

@@ -356,7 +356,7 @@ async def test_file_that_is_no_key_is_refused(path: Path, content: bytes) -> Non
             await store.flush()
         assert key.read_bytes() == content
         key.write_bytes(right)
-    assert str(caught.value) == f"The audit key {str(key)!r} is no key. Restore it from a copy."
+    assert str(caught.value) == f"The audit key {str(key)!r} is not a key. Restore it from a copy."
 
 
 @pytest.mark.usefixtures("short_segments")
@@ -375,7 +375,7 @@ async def test_new_key_signs_all_that_the_old_one_signed(path: Path) -> None:
     assert before.public_key != after.public_key
     assert verify_store(path).problem == ""
     assert verify_store(path, heads=[before]).problem == (
-        "The head document of entry 7 was signed by another key than this log: the log was made anew, or"
+        "The head document of entry 7 was signed by another key than this log: the log was rewritten, or"
         " `sealyard audit rekey` changed its key."
     )
 

@@ -294,7 +294,7 @@ def test_changed_member_is_refused(file: Path, store: Path, name: str, where: in
     content[where] ^= 1
     changed = rewrite(file, {**found, name: (header, bytes(content))}, with_digests=False)
 
-    expected = f"{str(changed)!r} is no whole backup: the content of {name!r} is not what the manifest says."
+    expected = f"{str(changed)!r} is not a whole backup: the content of {name!r} is not what the manifest says."
     assert refused(changed, store) == f"{expected} Use another one."
 
 
@@ -335,14 +335,14 @@ def _named(name: str, **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
     [
         (_named("../escaped"), "a member '../escaped', which no backup has"),
         (_named("/etc/cron.d/escaped"), "a member '/etc/cron.d/escaped', which no backup has"),
-        (_named("vault.key", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.LNKTYPE, linkname="store.db"), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.FIFOTYPE), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.DIRTYPE), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.CHRTYPE), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.GNUTYPE_SPARSE), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.XHDTYPE), "is no regular file"),
-        (_named("n" * 300), "is no regular file"),
+        (_named("vault.key", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.LNKTYPE, linkname="store.db"), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.FIFOTYPE), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.DIRTYPE), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.CHRTYPE), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.GNUTYPE_SPARSE), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.XHDTYPE), "is not a regular file"),
+        (_named("n" * 300), "is not a regular file"),
         (_named("store.db"), "it has 'store.db' of 1 bytes where 'store.db' of"),
     ],
 )
@@ -399,7 +399,7 @@ def test_compressed_file_is_refused(file: Path, store: Path, kind: str) -> None:
     with tarfile.open(packed, f"w:{kind}") as archive:
         archive.add(file, "backup.tar")
 
-    assert "is no whole backup" in refused(packed, store)
+    assert "is not a whole backup" in refused(packed, store)
 
 
 @pytest.mark.behaviour("store.backup")
@@ -416,8 +416,11 @@ def test_what_is_no_file_is_refused(place: Path, store: Path, tmp_path: Path) ->
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
-    assert refused(tmp_path, store) == f"{str(tmp_path)!r} is no whole backup: it is no regular file. Use another one."
-    assert "it is no regular file" in refused(pipe, store)
+    assert (
+        refused(tmp_path, store)
+        == f"{str(tmp_path)!r} is not a whole backup: it is not a regular file. Use another one."
+    )
+    assert "it is not a regular file" in refused(pipe, store)
     assert "it cannot be read (No such file or directory)" in refused(tmp_path / "none", store)
 
 

@@ -427,7 +427,7 @@ async def test_definition_that_cannot_be_stored_is_named(path: Path) -> None:
 
         assert await store.load_tools() == {"bank": [tool("pay")]}
     assert str(caught.value) == (
-        "The definition of 'mcp__bank__ask' cannot be stored: it is no JSON, or nested too deeply."
+        "The definition of 'mcp__bank__ask' cannot be stored: it is not JSON, or nested too deeply."
     )
 
 

@@ -112,7 +112,7 @@ class SigningKey(AuditKey):
             private = None
         if not isinstance(private, Ed25519PrivateKey):
             raise InvalidSkill(
-                f"The signing key {str(path)!r} is no Ed25519 key. Restore it from a copy, or remove it."
+                f"The signing key {str(path)!r} is not an Ed25519 key. Restore it from a copy, or remove it."
             )
         return cls(private)
 
@@ -331,7 +331,7 @@ def _directory(content: bytes, what: str) -> list[_Entry]:
     """The entries of the directory."""
     position = len(content) - _END.size
     if position < 0 or content[position : position + 4] != b"PK\5\6":
-        raise InvalidSkill(f"{what} is no .zip, or something follows its end. {_ADVICE}")
+        raise InvalidSkill(f"{what} is not a .zip, or something follows its end. {_ADVICE}")
     _, disk, first_disk, here, count, size, start, comment = _END.unpack_from(content, position)
     if comment or disk or first_disk or here != count or start + size != position:
         raise _broken(what, "its directory is not where its end mark says (or it is a zip64 or a split one)")
@@ -395,7 +395,7 @@ def _check_kind(name: str, made_by: int, attributes: int, unpacked: int, what: s
     is_folder = name.endswith("/")
     if kind not in (0, stat.S_IFDIR if is_folder else stat.S_IFREG) or (is_folder and unpacked):
         raise InvalidSkill(
-            f"{what} holds {shown(name)}, which is a link or another thing that is no file. Replace it by a plain file."
+            f"{what} holds {shown(name)}, which is a link or something else than a file. Replace it by a plain file."
         )
 
 
@@ -476,4 +476,4 @@ _ADVICE = (
 
 
 def _broken(what: str, reason: str) -> InvalidSkill:
-    return InvalidSkill(f"{what} is no sound .zip: {reason}. {_ADVICE}")
+    return InvalidSkill(f"{what} is not a sound .zip: {reason}. {_ADVICE}")

@@ -60,8 +60,8 @@ class SkillFolder(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not is_folder_name(self.name):
             raise InvalidSkill(
-                f"{shown(self.name)} is no name for a skill folder. Use 1 to {NAME_MOST} of a-z, 0-9 and single hyphens"
-                " between them."
+                f"{shown(self.name)} is not a name for a skill folder. Use 1 to {NAME_MOST} of a-z, 0-9 and single"
+                " hyphens between them."
             )
         if "SKILL.md" not in self.files:
             raise InvalidSkill(f"The skill folder {self.name!r} has no SKILL.md. Add one, or leave the folder out.")
@@ -153,7 +153,7 @@ def load_folder(path: Path) -> dict[str, bytes]:
         finally:
             os.close(descriptor)
     except NotADirectoryError:
-        raise InvalidSkill(f"{str(path)!r} is no folder, or a link. Give the folder itself.") from None
+        raise InvalidSkill(f"{str(path)!r} is not a folder, or is a link. Give the folder itself.") from None
     except FileNotFoundError as error:
         raise InvalidSkill(f"{what} cannot be read: {error.filename!r} is not there. Check the path.") from None
     except OSError as error:
@@ -206,10 +206,10 @@ def read_file(path: Path, *, most: int, what: str) -> bytes:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidSkill(f"{what} is no file. Give the path of one.")
+                raise InvalidSkill(f"{what} is not a file. Give the path of one.")
             content = _read(file, most, what)
     except IsADirectoryError:
-        raise InvalidSkill(f"{what} is no file. Give the path of one.") from None
+        raise InvalidSkill(f"{what} is not a file. Give the path of one.") from None
     except OSError as error:
         raise InvalidSkill(f"{what} cannot be read: {error.strerror}. Check the path and its rights.") from error
     if content is None:
@@ -254,7 +254,7 @@ def _problem(path: str, below: int) -> str | None:
     if not path.isprintable() or "\\" in path or ":" in path:
         return "whose name has a backslash, a colon or a character that cannot be seen"
     if any(part in ("", ".", "..") for part in parts):
-        return "which is no path inside of the folder"
+        return "which is not a path inside of the folder"
     if any(part.endswith((".", " ")) for part in parts):
         return "whose name ends with a dot or a space"
     return None
@@ -331,7 +331,7 @@ def _check_target(target: Path, *, replace: bool) -> None:
         raise InvalidSkill(f"{str(target)!r} exists. Choose another directory, or replace it on purpose.")
     if target.is_symlink() or not (target / "SKILL.md").is_file():
         raise InvalidSkill(
-            f"{str(target)!r} is no skill folder, so it is not replaced. Remove it yourself if it may go."
+            f"{str(target)!r} is not a skill folder, so it is not replaced. Remove it yourself if it may go."
         )
 
 

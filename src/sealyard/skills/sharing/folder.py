@@ -98,7 +98,7 @@ def read_skill_md(content: bytes) -> SkillText:
     if not isinstance(description, str) or not description.strip():
         raise InvalidSkill(f"{_FILE} has no description. Write `description:` and what the skill does.")
     if metadata is not None and metadata != "" and not isinstance(metadata, dict):
-        raise InvalidSkill(f"{_FILE} has metadata that are no mapping. Write one `key: value` in each line below it.")
+        raise InvalidSkill(f"{_FILE} has metadata that is not a mapping. Write one `key: value` in each line below it.")
     texts = {key: value for key, value in (metadata or {}).items() if isinstance(value, str)}
     return SkillText(name=name.strip(), description=description.strip(), metadata=texts)
 
@@ -125,9 +125,9 @@ def read_frontmatter(content: bytes) -> dict[str, Any]:
     try:
         fields = _Texts(source).get_single_data()
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: escapes of no character
-        raise InvalidSkill(f"{_FILE} has a frontmatter that is no plain YAML: {_reason(error)}. Correct it.") from None
+        raise InvalidSkill(f"{_FILE} has a frontmatter that is not plain YAML: {_reason(error)}. Correct it.") from None
     if not isinstance(fields, dict):
-        raise InvalidSkill(f"{_FILE} has a frontmatter that is no mapping. Write `name:` and `description:` in it.")
+        raise InvalidSkill(f"{_FILE} has a frontmatter that is not a mapping. Write `name:` and `description:` in it.")
     return fields
 
 
@@ -242,8 +242,8 @@ def _use(skill: Skill, signature: str) -> list[str]:
     properties = skill.input_schema.get("properties")
     names = properties if isinstance(properties, dict) else {}
     call = one_line(f"{skill.name}({', '.join(f'{name}=...' for name in names)})", limit=_FULL)
-    told = one_line(signature, limit=_FULL)
-    code = f"from skills import {skill.name}\n\n" + (f"# {told}\n" if told else "") + call
+    comment = one_line(signature, limit=_FULL)
+    code = f"from skills import {skill.name}\n\n" + (f"# {comment}\n" if comment else "") + call
     where = f"The code is in `scripts/{skill.name}.py`."
     if skill.tools or skill.skills:
         where += " It calls tools through sealyard, so it does not run alone."
@@ -415,7 +415,7 @@ def read_folder(files: Mapping[str, bytes], *, name: str = "") -> ImportedSkill:
     """
     check_files(files, what="The skill folder")
     if "SKILL.md" not in files:
-        raise InvalidSkill("The folder has no 'SKILL.md', so it is no skill. Give a folder that has one.")
+        raise InvalidSkill("The folder has no 'SKILL.md', so it is not a skill. Give a folder that has one.")
     text = read_skill_md(files["SKILL.md"])
     warnings = []
     if name and name != text.name:

@@ -91,7 +91,7 @@ class Market:
             raise UnknownSkill(f"No skill named {shown(name)} is in the market {str(self.path)!r}. List what is there.")
         entry = min(entries, key=lambda entry: bool(entry.problem))
         if entry.problem:
-            raise InvalidSkill(f"The skill {entry.name!r} in {shown(entry.path)} cannot be had. {entry.problem}")
+            raise InvalidSkill(f"The skill {entry.name!r} in {shown(entry.path)} cannot be used. {entry.problem}")
         files = load_folder(self.path / entry.path)
         actual = files_digest(files)
         if actual != entry.digest or digest not in (None, actual):
@@ -178,10 +178,10 @@ class Market:
             pins = msgspec.json.decode(content, type=_Index).skills
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             reason = one_line(str(error), limit=_REASON)
-            raise InvalidSkill(f"{what} cannot be used: {reason}. Write it anew, or remove it.") from None
+            raise InvalidSkill(f"{what} cannot be used: {reason}. Write it again, or remove it.") from None
         by_path = {pin.path: pin for pin in pins}
         if len(by_path) != len(pins):
-            raise InvalidSkill(f"{what} names a path twice. Write it anew, or remove it.")
+            raise InvalidSkill(f"{what} names a path twice. Write it again, or remove it.")
         return by_path
 
 
@@ -201,7 +201,7 @@ def _checked(entry: MarketEntry, pin: _Pin | None) -> MarketEntry:
     """The entry, with a problem if its files differ from the index."""
     if entry.problem or pin is None or pin.digest == entry.digest:
         return entry
-    problem = "It has changed since it was indexed. Read it again, then write the index anew."
+    problem = "It has changed since it was indexed. Read it again, then write the index again."
     return msgspec.structs.replace(entry, problem=problem)
 
 

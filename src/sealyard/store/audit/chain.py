@@ -175,7 +175,7 @@ class ChainCheck:
                 raise Wrong(
                     head.number,
                     f"Entry {head.number} is not the one that a head document proves: it, or one before it, was changed"
-                    " and all that follows was made anew.",
+                    " and everything after it was rewritten.",
                 )
 
     def _check_head(self, head: AuditHead) -> None:
@@ -187,7 +187,7 @@ class ChainCheck:
         if head.number < last:
             raise Wrong(head.number + 1, f"Entry {head.number + 1} was inserted: the signed head is of the one before.")
         if head.hash != self._hash:
-            raise Wrong(last, f"Entry {last} is not the one that the head signed: all of the log was made anew.")
+            raise Wrong(last, f"Entry {last} is not the one that the head signed: the whole log was rewritten.")
 
 
 def _choose_key(public_key: str, heads: Iterable[AuditHead]) -> str:
@@ -201,8 +201,8 @@ def _choose_key(public_key: str, heads: Iterable[AuditHead]) -> str:
         if head.public_key != public_key:
             raise Wrong(
                 head.number,
-                f"The head document of entry {head.number} was signed by another key than this log: the log was made"
-                " anew, or `sealyard audit rekey` changed its key.",
+                f"The head document of entry {head.number} was signed by another key than this log: the log was"
+                " rewritten, or `sealyard audit rekey` changed its key.",
             )
     if not public_key:
         raise InvalidRequest("The audit key is gone. Name a head document by --head: it holds the public key.")

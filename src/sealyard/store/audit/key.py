@@ -84,9 +84,9 @@ def load_key(path: Path) -> AuditKey | None:
     try:
         private = load_pem_private_key(content, password=None)
     except (ValueError, TypeError) as error:
-        raise StoreError(f"The audit key {str(path)!r} is no key. Restore it from a copy.") from error
+        raise StoreError(f"The audit key {str(path)!r} is not a key. Restore it from a copy.") from error
     if not isinstance(private, Ed25519PrivateKey):
-        raise StoreError(f"The audit key {str(path)!r} is no Ed25519 key. Restore it from a copy.")
+        raise StoreError(f"The audit key {str(path)!r} is not an Ed25519 key. Restore it from a copy.")
     return AuditKey(private)
 
 

@@ -135,12 +135,12 @@ def verify_file(
         with file.open("rb") as stream:
             header = _read_line(stream, partial(decode, kind=AuditFileHeader), "the header")
             if header is None or header.sealyard_audit != 1:
-                raise InvalidRequest(f"{str(file)!r} is no audit log of a version that this sealyard knows.")
+                raise InvalidRequest(f"{str(file)!r} is not an audit log of a version that this sealyard knows.")
             return _verify_stream(stream, header, heads, on_progress)
     except OSError as error:
         raise InvalidRequest(f"{str(file)!r} cannot be read: {error.strerror}.") from error
     except _NoEntry as error:
-        raise InvalidRequest(f"{str(file)!r} is no exported audit log: {error}.") from None
+        raise InvalidRequest(f"{str(file)!r} is not an exported audit log: {error}.") from None
 
 
 def _verify_stream(

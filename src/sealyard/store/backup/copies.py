@@ -183,7 +183,7 @@ def _stage(file: Path, work: Path, sha256: str | None, tell: OnProgress) -> Back
         if schema != manifest.schema:
             raise Damaged(f"its database has schema {schema}, not {manifest.schema} as the manifest says")
     except Damaged as error:
-        raise InvalidRequest(f"{str(file)!r} is no whole backup: {error}. Use another one.") from None
+        raise InvalidRequest(f"{str(file)!r} is not a whole backup: {error}. Use another one.") from None
     except OSError as error:
         raise StoreError(
             f"The backup {str(file)!r} cannot be unpacked: {error.strerror}. Make room beside the store. Nothing was"

@@ -114,7 +114,7 @@ def open_archive(path: Path) -> Iterator[BinaryIO]:
         raise Damaged(f"it cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Damaged("it is no regular file")
+        raise Damaged("it is not a regular file")
     with open(descriptor, "rb") as file:
         yield file
 
@@ -154,7 +154,7 @@ def _read_header(archive: "_Hashing") -> tuple[str, int]:
     except tarfile.HeaderError:
         raise Damaged("it has no member where one should be") from None
     if header.type != tarfile.REGTYPE:
-        raise Damaged(f"its member {header.name!r} is no regular file")
+        raise Damaged(f"its member {header.name!r} is not a regular file")
     if header.name not in (DATABASE, *_MOST_BYTES):
         raise Damaged(f"it has a member {header.name!r}, which no backup has")
     if not 0 <= header.size <= _MOST_BYTES.get(header.name, header.size):
