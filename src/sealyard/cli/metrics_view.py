@@ -7,7 +7,7 @@ from rich.table import Table
 
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.metrics.report import Report
-from sealyard.store.metrics.usage import Usage
+from sealyard.store.metrics import Usage
 
 _FEW = 10
 """Lines of a list; `--format json` has all."""

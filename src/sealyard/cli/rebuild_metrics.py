@@ -11,7 +11,7 @@ from sealyard.cli.skills_view import count
 from sealyard.cli.terminal import plain, screen, write
 from sealyard.config import load_config
 from sealyard.store import open_store
-from sealyard.store.metrics.rebuild import Rebuilt
+from sealyard.store.metrics import Rebuilt
 
 
 @click.command()

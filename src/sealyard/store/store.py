@@ -18,8 +18,7 @@ from sealyard.store.audit.log import AuditLog, read_entries
 from sealyard.store.database import Reader, reads
 from sealyard.store.journal import IdempotencyTable, TraceBudget, TraceTable
 from sealyard.store.learning import LearningTables
-from sealyard.store.metrics.ledger import MetricTables
-from sealyard.store.metrics.usage import UsageTable
+from sealyard.store.metrics import MetricTables, UsageTable
 from sealyard.store.shapes import ShapeTable
 from sealyard.store.skills import SkillTable
 from sealyard.store.tools import Release, ReleaseTable

@@ -15,7 +15,6 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import AnyFact, Sums
 from sealyard.store.database import Reader, reads
-from sealyard.store.learning import remove_learned
 from sealyard.store.metrics.fold import (
     COLUMNS,
     DAY,
@@ -201,7 +200,7 @@ async def prune(write: Callable[[Write], Awaitable[None]], before: float, hours_
     (facts,) = await _repeat(write, lambda connection: _remove_rows(connection, "facts", days))
     (keys,) = await _repeat(write, lambda connection: _remove_keys(connection, days))
     (gone,) = await _repeat(write, lambda connection: _remove_hours(connection, hours))
-    await write(lambda connection: remove_learned(connection, days))
+    await write(lambda connection: _remove_learned(connection, days))
     return Pruned(executions=executions, calls=calls, facts=facts, codes=codes, keys=keys, hours=gone)
 
 
@@ -271,6 +270,18 @@ def _remove_hours(connection: sqlite3.Connection, hours: int) -> tuple[int]:
         (hours, _REMOVED_ROWS),
     )
     return (rows.rowcount,)
+
+
+def _remove_learned(connection: sqlite3.Connection, days: int) -> None:
+    """Remove models that were not saved since, and marks of forgotten facts that the journal does not hold any more.
+
+    The newest mark stays: the next one would get its number.
+    """
+    connection.execute("DELETE FROM learning_models WHERE at < ?", (days,))
+    connection.execute(
+        "DELETE FROM learning_forgotten WHERE fact < (SELECT coalesce(min(number), 0) FROM facts)"
+        " AND number < (SELECT max(number) FROM learning_forgotten)"
+    )
 
 
 class MetricTables:
