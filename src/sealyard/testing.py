@@ -8,7 +8,7 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -164,20 +164,33 @@ class FakeUpstream:
         """The function's value, within its time and with its progress handed over."""
         progress = None if on_progress is None else Progress(on_progress)
         before = _PROGRESS.set(progress)
+        try:
+            try:
+                value = self.tools[tool](**arguments)
+                if inspect.isawaitable(value):
+                    value = await self._within(seconds, tool, value)
+            except UpstreamError:
+                raise
+            except Exception as error:
+                raise ToolFailed(short(f"{type(error).__name__}: {error}", COMPLAINT_CHARACTERS)) from error
+            if progress is not None:
+                await progress.finish()
+            return value
+        finally:
+            _PROGRESS.reset(before)
+            if progress is not None:
+                progress.stop()
+
+    async def _within(self, seconds: float | None, tool: str, work: Awaitable[Any]) -> Any:
+        """The value of `work`, which ends early when its time is over or the server is closed."""
         scope, ended = asyncio.timeout(seconds), asyncio.get_running_loop().create_future()
         self._running[scope] = ended
         try:
             async with scope:
-                try:
-                    value = self.tools[tool](**arguments)
-                    if inspect.isawaitable(value):
-                        value = await value
-                except Exception as error:
-                    raise ToolFailed(short(f"{type(error).__name__}: {error}", COMPLAINT_CHARACTERS)) from error
-            if progress is not None:
-                await progress.finish()
-            return value
+                return await work
         except TimeoutError:
+            if not scope.expired():
+                raise
             if self._is_closed:
                 raise UpstreamError(f"{self.name!r} was closed during {tool!r}, which may have happened.") from None
             raise UpstreamTimeout(
@@ -185,9 +198,6 @@ class FakeUpstream:
                 "calling again, or give it more time."
             ) from None
         finally:
-            _PROGRESS.reset(before)
-            if progress is not None:
-                progress.stop()
             del self._running[scope]
             ended.set_result(None)
 

@@ -1,5 +1,6 @@
 """What was learned reaches requests: through a real gateway, its journal and its sandbox."""
 
+import asyncio
 from pathlib import Path
 
 from sealyard.config import Config, LearningConfig
@@ -83,6 +84,8 @@ async def test_limits_follow_what_the_same_code_needed_unless_that_is_switched_o
             await yard.guidance.learner.once()
             await yard.execute(ExecuteRequest(code=USE.format("reimburse")))
             await yard.execute(ExecuteRequest(code=USE.format("reimburse"), timeout_seconds=20))
+            await asyncio.sleep(0)  # which shows the last end to those who observe
+            await yard.store.flush()
             facts = await yard.store.metrics.facts("execution")
         told = [fact.assessed for fact in facts if isinstance(fact, Executed) and fact.assessed is not None]
         given[is_on] = [(each.wall_seconds, each.usual_seconds) for each in told][:2]

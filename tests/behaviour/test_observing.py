@@ -53,6 +53,7 @@ async def opened(folder: Path, **settings: Any) -> AsyncIterator[Yard]:
 
 async def facts(yard: Yard, kind: type[Any]) -> list[Any]:
     """The facts of a kind, the oldest first."""
+    await asyncio.sleep(0)  # which shows the last end to those who observe
     await yard.observer.accounting.settled()
     await asyncio.sleep(0)
     await yard.store.flush()

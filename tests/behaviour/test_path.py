@@ -23,6 +23,7 @@ from sealyard.config.settings import StoreConfig
 from sealyard.errors import ToolFailed
 from sealyard.observe.recorder import Run, RunEnd, RunObserver
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.worker import Worker
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, ToolAnnotations
@@ -218,7 +219,7 @@ class Diary(RunObserver):
 
 
 async def test_a_sink_of_ones_own_sees_every_form_of_execution(tmp_path: Path) -> None:
-    """One class and one line: it gets each call once, and the end, before whoever asked hears of it."""
+    """One class and one line: it gets each call once, and then the end."""
     Diary.pages.clear()
 
     def pay(amount: int) -> int:
@@ -238,3 +239,67 @@ async def test_a_sink_of_ones_own_sees_every_form_of_execution(tmp_path: Path) -
         ["code of local", "calls pay", "1: {'amount': 2} 1", "ok: 2"],
         ["call of alice", "calls pay", f"1: {{'amount': 200}} {failure}", f"failed: {failure}"],
     ]
+
+
+@pytest.mark.behaviour("path.answer_first")
+async def test_observers_see_calls_and_ends_after_they_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metrics, tokens, live views and learning cost the caller nothing; the journal and the audit log come first."""
+    happened: list[str] = []
+
+    class Slow(RunObserver):
+        """Stands for every sink that keeps no durable record."""
+
+        def __init__(self, run: Run) -> None:
+            pass
+
+        def call_finished(self, call: FinishedCall) -> None:
+            happened.append("call observed")
+
+        def ended(self, end: RunEnd) -> None:
+            happened.append("end observed")
+
+    class Durable(Slow):
+        """Stands for the journal and the audit log."""
+
+        is_durable = True
+
+        def call_finished(self, call: FinishedCall) -> None:
+            pass
+
+        def ended(self, end: RunEnd) -> None:
+            happened.append("end recorded")
+
+    real_send = Worker._send
+
+    def send(self: Worker, parts: list[bytes | memoryview]) -> None:
+        real_send(self, parts)
+        happened.append("call answered")
+
+    monkeypatch.setattr(Worker, "_send", send)
+    settings = Config(store=StoreConfig(path=tmp_path / "sealyard.db"))
+    bank = FakeUpstream("bank", pay=lambda amount: amount)
+    async with open_yard(settings, policy=PLAIN, upstreams={"bank": bank}, sinks=[Slow, Durable]) as yard:
+        result = await yard.execute(ExecuteRequest(code="from servers.bank import pay\npay(amount=2)"))
+        happened.append(f"answered {result.text}")
+        await asyncio.sleep(0)
+
+    assert happened == ["call answered", "call observed", "end recorded", "answered 2", "end observed"]
+
+
+def test_only_journal_and_audit_log_are_recorded_before_the_answer() -> None:
+    """A sink that would make the caller wait has to be added here, with its reason."""
+    durable = {each.__name__ for each in subclasses(RunObserver) if each.is_durable and each.__module__ in OBSERVERS}
+
+    assert durable == {"AuditSink", "JournalSink"}
+
+
+OBSERVERS = ("sealyard.observe.journal", "sealyard.observe.recorder", "sealyard.observe.sinks")
+
+
+def subclasses(kind: type[RunObserver]) -> Iterator[type[RunObserver]]:
+    """Every class below `kind`."""
+    for each in kind.__subclasses__():
+        yield each
+        yield from subclasses(each)

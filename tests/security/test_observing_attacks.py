@@ -164,6 +164,7 @@ async def test_a_store_that_takes_nothing_more_ends_a_run_for_who_watches(
             patch.setattr(yard.store.metrics, "record", refuse)
             with pytest.raises(StoreError):
                 await run(yard, "3")
+            await asyncio.sleep(0)  # which shows the ends to those who observe
 
         assert yard.live.running() == []
         assert yard.observer.accounting._busy == 0

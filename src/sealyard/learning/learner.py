@@ -137,7 +137,7 @@ def without_forgotten(lesson: Lesson, forgotten: Sequence[Forgotten]) -> Lesson 
     if _is_forgotten(lesson.number, lesson.event, forgotten):
         return None
     for each in forgotten:
-        if each.what == "tool" and lesson.number <= each.number:
+        if each.what == "tool" and _is_before(lesson.number, lesson.event, each):
             if not isinstance(lesson.event, Searched):
                 if _is_about(lesson, each.subject):
                     return None
@@ -149,10 +149,16 @@ def without_forgotten(lesson: Lesson, forgotten: Sequence[Forgotten]) -> Lesson 
 def _is_forgotten(number: int, event: LearningEvent, forgotten: Sequence[Forgotten]) -> bool:
     """True if the whole event is forgotten, whatever it is about."""
     return any(
-        number <= each.number
+        _is_before(number, event, each)
         and (each.what == "all" or (each.what == "principal" and each.subject == principal_of(event)))
         for each in forgotten
     )
+
+
+def _is_before(number: int, event: LearningEvent, forgotten: Forgotten) -> bool:
+    """True if the event came first: by its number, or by its time where another gateway wrote it a moment later."""
+    at = event.fact.at if isinstance(event, RunEvidence) else event.at
+    return number <= forgotten.number or at < forgotten.at
 
 
 def _is_about(lesson: Lesson, tool: str) -> bool:
@@ -437,6 +443,7 @@ class Learner:
 
     async def once(self) -> int:
         """Learn what is new; how many lessons. Raises `StoreError`."""
+        await self._catch_up()
         async with self._busy:
             if not self._is_loaded:
                 await self._load()
@@ -457,9 +464,15 @@ class Learner:
             InvalidRequest: There is no such kind of thing, or no subject.
             StoreError: It could not be written.
         """
+        await self._catch_up()
         forgotten = await self._tables.forget(what, subject, time.time())
         self._drop([forgotten])
         return forgotten
+
+    async def _catch_up(self) -> None:
+        """Wait until the facts of every execution that was answered are recorded. Raises `StoreError`."""
+        await asyncio.sleep(0)  # an execution's observers see its end in the turn of the loop after its answer
+        await self._tables.flush()
 
     async def save(self) -> None:
         """Keep what was learned, so that the next start need not learn it anew. Raises `StoreError`."""

@@ -7,6 +7,7 @@ is seen by its observers. A new sink is one class of the kind `RunObserver` and 
 import asyncio
 import contextlib
 import hashlib
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ from sealyard.sandbox.clock import RunClock
 from sealyard.store import Store
 from sealyard.values import Assessed, CallEvidence, ExecutionRecord, Grant, Outcome, RecordStatus, ToolSpec, UseCase
 from sealyard.versioning import Plan
+
+_log = logging.getLogger(__name__)
 
 Form = Literal["code", "analysis", "call", "rehearsal", "proxy"]
 
@@ -63,9 +66,9 @@ class RunObserver:
     """Sees one execution, made when that begins. It must not wait."""
 
     is_durable: ClassVar[bool] = False
-    """True if what it records of the end has to be on disk before the execution is answered.
+    """True if its record of the end must be on disk before the execution is answered.
 
-    The others see the end once that is handed to the writer.
+    The others see the end in the turn of the event loop after the answer.
     """
 
     def queued(self, is_waiting: bool) -> None:
@@ -333,7 +336,9 @@ class Recorder:
             await self._end(run)
             raise
         except BaseException:
-            _leave(self._conclude(run))
+            end, flushing = self._conclude(run)
+            _leave(flushing)
+            self._show_later(run, end)
             raise
         await self._end(run)
 
@@ -345,14 +350,14 @@ class Recorder:
 
     async def _end(self, run: Run) -> None:
         """End an execution, and wait until that is on disk. Raises `StoreError`."""
-        if (flushing := self._conclude(run)) is not None:
+        end, flushing = self._conclude(run)
+        try:
             await flushing
+        finally:
+            self._show_later(run, end)
 
-    def _conclude(self, run: Run) -> "asyncio.Future[None] | None":
-        """Let every observer see the end. What has to be on disk is being written when this returns.
-
-        Raises the first `StoreError` of an observer, after all of them have seen it.
-        """
+    def _conclude(self, run: Run) -> "tuple[RunEnd, asyncio.Future[None]]":
+        """Record the end and start to write it. The future raises `StoreError` if any of that failed."""
         self.broker.end_run(run.id)
         failures: list[StoreError] = []
         with _collected(failures):
@@ -362,17 +367,30 @@ class Recorder:
             if observer.is_durable:
                 with _collected(failures):
                     observer.ended(end)
-        flushing = None
+        flushing: asyncio.Future[None] | None = None
         with _collected(failures):
             flushing = self._store.start_flush()
-        for observer in run.observers:
-            if not observer.is_durable:
-                with _collected(failures):
-                    observer.ended(end)
-        if failures:
+        if flushing is None or failures:
             _leave(flushing)
-            raise failures[0]
-        return flushing
+            flushing = asyncio.get_running_loop().create_future()
+            if failures:
+                flushing.set_exception(failures[0])
+            else:
+                flushing.set_result(None)
+        return end, flushing
+
+    def _show_later(self, run: Run, end: RunEnd) -> None:
+        """Show the end to the other observers in the next turn of the event loop, when the answer is on its way."""
+        asyncio.get_running_loop().call_soon(_show_end, run, end)
+
+
+def _show_end(run: Run, end: RunEnd) -> None:
+    for observer in run.observers:
+        if not observer.is_durable:
+            try:
+                observer.ended(end)
+            except StoreError:
+                _log.warning("The figures of execution %s are not recorded.", run.id, exc_info=True)
 
 
 def _leave(flushing: "asyncio.Future[None] | None") -> None:

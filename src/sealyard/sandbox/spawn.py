@@ -111,7 +111,7 @@ def start(
     try:
         child = subprocess.Popen(
             [interpreter(), "-I", "-S", "-B", "-X", "utf8", str(_GUEST / "zygote.py"), str(theirs.fileno())],
-            env={},
+            env={"LD_BIND_NOW": "1"},  # symbols that are looked up after a fork cost every worker copied pages
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

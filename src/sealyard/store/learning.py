@@ -111,6 +111,10 @@ class LearningTables:
         self._writer = writer
         self._reader = reader
 
+    async def flush(self) -> None:
+        """Wait until everything recorded so far can be read. Raises `StoreError`."""
+        await self._writer.flush()
+
     async def events(self, after: int, limit: int) -> EventPage:
         """What is after fact number `after`: at most so many facts are looked at, and fewer if much is in them.
 

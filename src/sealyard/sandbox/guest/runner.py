@@ -46,7 +46,9 @@ _WARM_JOB: dict[str, Any] = {
     "spill": None,
     "stubs": None,
 }
-_RESERVE_BYTES = 4 << 20
+REHEARSED_JOB: dict[str, Any] = _WARM_JOB | {"kind": "run", "imports": None, "replay": None}
+_reserve = [bytes(4 << 20)]
+"""Zeros that nothing touches: they cost an address range and no memory, until a failure for want of memory needs it."""
 _builtins: dict[str, Any] = dict(vars(builtins))
 _main = types.ModuleType("__main__")
 """Where the agent's code runs."""
@@ -67,7 +69,6 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
         replay.install(**job["replay"])
     source = failures.remember(failures.AGENT_FILE, job["code"])
     names: dict[str, Any] = {}
-    reserve = bytes(_RESERVE_BYTES)  # zeros that nothing touches: they cost an address range and no memory
     try:
         names = _furnish(job)
         value = _execute(job["code"], names)
@@ -75,7 +76,7 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
             _join_threads()
         body = _success(job, value)
     except BaseException as error:  # whatever the code raised is its result
-        del reserve
+        _reserve.clear()
         try:
             body = _failure(error, source)
         except MemoryError:
@@ -108,6 +109,14 @@ def _warm_tables(pandas: Any) -> None:
     rows = pandas.DataFrame([{"k": "a", "v": 1}, {"k": "b", "v": 2}])
     rows[rows["v"] > 1].head().to_dict("records")
     float(rows["v"].mean())
+
+
+def rehearse(job: dict[str, Any], channel: wire.Channel) -> None:
+    """Run a job in the zygote, and forget what it left in the namespace of the agent's code."""
+    names = dict(_main.__dict__)
+    run(job, channel)
+    _main.__dict__.clear()
+    _main.__dict__.update(names)
 
 
 def prewarm() -> None:

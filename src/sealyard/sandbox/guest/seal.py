@@ -46,6 +46,26 @@ _note_native_id: Callable[[], None] | None = getattr(threading.main_thread(), "_
 _WAITING_SIGNALS = 128
 
 
+_REHEARSALS = 16  # Python 3.11 adapts code from the eighth time on that it runs, and then some of it step by step
+_REHEARSED_FORK = {"user": 1, "cores": None, "waits": True, "library": None}
+_REHEARSED_ORDER = {
+    "user": 1,
+    "workspace": None,
+    "temp": None,
+    "cores": None,
+    "address_bytes": 1 << 30,
+    "cpu_seconds": 1,
+    "file_bytes": 1 << 20,
+    "open_files": 64,
+    "tasks": None,
+    "library": None,
+    "own_network": False,
+    "temp_room": None,
+    "workspace_room": None,
+    "nice": 0,
+}
+
+
 class Seal:
     """Everything prepared once in the zygote so that sealing a worker takes a handful of calls."""
 
@@ -79,6 +99,26 @@ class Seal:
         hooks: Iterable[Callable[[], object]],
     ) -> None:
         """Be a worker until the end. Raises `EOFError` if the gateway drops it before it gets a run."""
+        job = self._arrive(order, connection, output, entrances, hooks)
+        channel = self._channel
+        if job["kind"] == "attacks":
+            channel.send(json.dumps({"t": "attacked", "findings": attacks.attempt(job)}))
+        else:
+            gc.enable()
+            runner.run(job, channel)
+            if not count_threads():  # another thread would go on with what nobody waits for
+                sleep(_KILLED_SECONDS)
+        os._exit(0)
+
+    def _arrive(
+        self,
+        order: dict[str, Any],
+        connection: int,
+        output: int,
+        entrances: Iterable[int],
+        hooks: Iterable[Callable[[], object]],
+    ) -> dict[str, Any]:
+        """Prepare, wait for a run, seal this process, and return its job."""
         kernel.set_death_signal()
         for entrance in entrances:
             os.write(entrance, b"0")
@@ -97,15 +137,24 @@ class Seal:
         order, descriptors = channel.receive_with_descriptors()
         self._seal(order, descriptors)
         channel.send('{"t":"sealed"}')
-        job = channel.receive()
-        if job["kind"] == "attacks":
-            channel.send(json.dumps({"t": "attacked", "findings": attacks.attempt(job)}))
-        else:
-            gc.enable()
-            runner.run(job, channel)
-            if not count_threads():  # another thread would go on with what nobody waits for
-                sleep(_KILLED_SECONDS)
-        os._exit(0)
+        return channel.receive()
+
+    def rehearse(self, gateway: socket.socket, hooks: Iterable[Callable[[], object]]) -> None:
+        """Play a worker's whole life in the zygote, with syscalls that do nothing and `gateway` as the other end.
+
+        Python rewrites its own instructions and fills its caches when it runs code for the first times. Done here,
+        it is shared by all workers; done after the fork, each of them would pay for it in copied pages.
+        """
+        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        first, job = _rehearsed_frames(next(iter(self._filters)))
+        with kernel.pretending():
+            for _ in range(_REHEARSALS):
+                socket.send_fds(gateway, [first], [null])
+                gateway.sendall(job)
+                received = self._arrive(_REHEARSED_FORK, null, null, (null, null), hooks)
+                runner.rehearse(received, self._channel)
+                gateway.recv(1 << 16)
+        os.close(null)
 
     def _prepare_ruleset(self) -> int:
         if self._namespace:
@@ -141,10 +190,10 @@ class Seal:
 
     def _lay_descriptors(self, connection: int, output: int) -> None:
         # Opened anew: a flag or lock that one worker sets on a shared one would be seen by all others.
-        os.dup2(os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        os.dup2(connection, _CONNECTION, inheritable=False)
+        kernel.lay_over(kernel.open_null(), 0)
+        kernel.lay_over(output, 1)
+        kernel.lay_over(output, 2)
+        kernel.lay_over(connection, _CONNECTION, stays_on_exec=False)
         kernel.close_from(_RULESET if self._ruleset is None else _RULESET + 1)
 
     def _seal(self, order: dict[str, Any], descriptors: list[int]) -> None:
@@ -158,7 +207,7 @@ class Seal:
                 own.append((os.path.join(self._setup["library"], order["library"]), kernel.READ))
             own_paths = kernel.landlock_ruleset(self._abi, self._coarse + own)
         self._settle(order)
-        os.chdir(workspace)
+        kernel.change_directory(workspace)
         if tempfile.tempdir != temp:
             set_places(workspace, temp)
         self._limit(order)
@@ -166,7 +215,7 @@ class Seal:
             kernel.drop_capabilities()
         if self._ruleset is not None:
             kernel.restrict_self(_RULESET)
-            os.close(_RULESET)
+            kernel.close(_RULESET)
         if own_paths is not None:
             kernel.restrict_self(own_paths)
             os.close(own_paths)
@@ -192,9 +241,7 @@ class Seal:
         """Take a user and cores: those of a worker at its fork, those of a session or a limit at the seal."""
         user = order["user"]
         if user is not None:
-            os.setgroups([])
-            os.setresgid(user, user, user)
-            os.setresuid(user, user, user)
+            kernel.become(user)
             kernel.set_death_signal()  # a change of user clears it
         if order["cores"]:
             os.sched_setaffinity(0, order["cores"])
@@ -211,15 +258,24 @@ class Seal:
             hard = self._hard_limits[name]
             if hard != resource.RLIM_INFINITY:
                 value = min(value, hard)  # a service manager may have set a lower one already
-            resource.setrlimit(name, (value, value))
+            kernel.limit(name, value)
 
 
-def _reserved_connection() -> socket.socket:
-    """A socket under the number that the connection of every worker has; each lays its own over it."""
+def _rehearsed_frames(filter_name: str) -> tuple[bytes, bytes]:
+    """The two frames that the gateway would send: the order to seal, and a job."""
+    bodies = json.dumps(_REHEARSED_ORDER | {"filter": filter_name}), json.dumps(runner.REHEARSED_JOB)
+    first, job = (struct.pack("<I", len(body)) + body.encode() for body in bodies)
+    return first, job
+
+
+def _reserved_connection() -> tuple[socket.socket, socket.socket]:
+    """A socket under the number that the connection of every worker has, and its other end.
+
+    Each worker lays its own connection over the first.
+    """
     connection, other_end = socket.socketpair()
-    other_end.close()
     _reserve(_CONNECTION, connection.fileno())
-    return connection
+    return connection, socket.socket(fileno=kernel.move_away(other_end.detach()))
 
 
 def _reserve(number: int, fd: int) -> int:
@@ -242,18 +298,22 @@ def lock_zygote(setup: dict[str, Any]) -> dict[str, Any]:
     return {"landlock_abi": kernel.landlock_abi()}
 
 
-def warm(setup: dict[str, Any]) -> wire.Channel:
-    """Make and touch what every run needs, before the fork, so that no run pays for it; the channel of each worker."""
+def warm(setup: dict[str, Any]) -> tuple[wire.Channel, socket.socket]:
+    """Make and touch what every run needs, before the fork, so that no run pays for it.
+
+    Returns the channel of each worker, and the other end of it for a rehearsal.
+    """
     kernel.limit_malloc_arenas()
     threading.stack_size(2 << 20)
     runner.set_import_rule(setup["allowed_modules"], setup["refused_modules"], setup["level"])
-    channel = wire.Channel(_reserved_connection())
+    connection, gateway = _reserved_connection()
+    channel = wire.Channel(connection)
     runner.prepare(channel)
     runner.warm()
     runner.prepare_streams()
     if setup["tier"] == "namespace":
         set_places(template.WORKSPACE, template.TEMP)
-    return channel
+    return channel, gateway
 
 
 def set_places(workspace: str, temp: str) -> None:

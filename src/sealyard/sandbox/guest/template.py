@@ -64,16 +64,16 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> Entered:
     else:
         user, group = os.getuid(), os.getgid()
         kernel.unshare(kernel.NEW_USER)
-        _write(proc, "self/setgroups", "deny")
-        _write(proc, "self/uid_map", f"1000 {user} 1")
-        _write(proc, "self/gid_map", f"1000 {group} 1")
+        kernel.write_file(proc, "self/setgroups", "deny")
+        kernel.write_file(proc, "self/uid_map", f"1000 {user} 1")
+        kernel.write_file(proc, "self/gid_map", f"1000 {group} 1")
         kernel.unshare(_NAMESPACES)
         _build_root(sources, setup)
     kernel.call("sethostname", b"sandbox", 7)
     if "platform" in sys.modules:
         sys.modules["platform"]._uname_cache = None  # type: ignore[attr-defined]  # it remembers the host's name
     try:
-        _write(proc, _NESTED, "0" if setup["privileged"] else str(_MOST_WORKERS))
+        kernel.write_file(proc, _NESTED, "0" if setup["privileged"] else str(_MOST_WORKERS))
     except OSError:  # a read-only /proc/sys, as containers have it; seccomp forbids new namespaces all the same
         missing.append("no nested user namespaces")
     kernel.unshare(kernel.NEW_PID)
@@ -97,10 +97,10 @@ def enter_own_users(proc: int, namespaces: int, *, forbid_nested: bool) -> None:
     """
     user, group = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEW_USER | namespaces)
-    _write(proc, "self/uid_map", f"{user} {user} 1")
-    _write(proc, "self/gid_map", f"{group} {group} 1")
+    kernel.write_file(proc, "self/uid_map", f"{user} {user} 1")
+    kernel.write_file(proc, "self/gid_map", f"{group} {group} 1")
     if forbid_nested:
-        _write(proc, _NESTED, "0")
+        kernel.write_file(proc, _NESTED, "0")
     kernel.drop_bounding_set()
 
 
@@ -146,7 +146,7 @@ class Library:
             cls.shown = None
         fd = kernel.clone_mount(_EMPTY if folder is None else f"{LIBRARY}/{folder}")
         kernel.attach_mount(fd, LIBRARY)
-        os.close(fd)
+        kernel.close(fd)
         cls.shown = folder
 
     @classmethod
@@ -285,14 +285,6 @@ def _attach(fd: int, target: str) -> None:
             os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
     kernel.attach_mount(fd, place)
     os.close(fd)
-
-
-def _write(directory: int, name: str, text: str) -> None:
-    fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
 
 
 def _follow(child: int) -> None:

@@ -1,7 +1,7 @@
 """The zygote: a warm interpreter inside the walls that forks one worker per run.
 
-Marked for security review. It is executed by the gateway with an empty environment and one descriptor, never sees a
-secret, and takes orders only from that descriptor. When the descriptor closes it ends, and every worker with it.
+Marked for security review. It is executed by the gateway with one descriptor and nothing of its environment, never
+sees a secret, and takes orders only from that descriptor. When the descriptor closes it ends, and every worker with it.
 Standard library only.
 """
 
@@ -218,11 +218,14 @@ def main() -> None:
         stage = "importing packages"
         packages = _import_packages(setup)
         stage = "warming up"
-        channel = seal.warm(setup)
+        channel, gateway = seal.warm(setup)
         mapped_bytes, touched_bytes = _memory_figures(statm)
         sealing = seal.Seal(setup, channel, mapped_bytes=mapped_bytes, entered=entered)
         zygote = Zygote(control, sealing, None if entered is None else entered.pid_namespace)
         stage = "locking down"
+        if entered is not None:
+            sealing.rehearse(gateway, _hooks)
+        gateway.close()
         layers = seal.lock_zygote(setup)
         _cover_tracks()
         gc.collect()
