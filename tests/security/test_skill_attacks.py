@@ -384,7 +384,7 @@ async def test_what_may_take_long_is_done_beside_the_event_loop(
 ) -> None:
     """Comparing an upstream's schemas, building the index: others go on meanwhile."""
     upstream = make_books()
-    places = ("skills.compatibility.make_plan", "skills.service.Index")  # of looking through texts see `test_stalls.py`
+    places = ("skills.loader.make_plan", "skills.service.Index")  # of looking through texts see `test_stalls.py`
     done: dict[str, bool] = {}
     async with opened(tmp_path, upstream) as yard:
         for place in places:
