@@ -68,7 +68,6 @@ class Replay:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.calls = 0
         self.problems: list[str] = []
         """Calls that the trace does not hold."""
         self._answers: defaultdict[tuple[str, bytes], list[TraceCall]] = defaultdict(list)
@@ -83,18 +82,6 @@ class Replay:
             NotRecorded: The trace has no such call.
             SealyardError: The call failed when it was recorded; this is that error.
         """
-        call = self.take(tool, arguments)
-        if call.error is not None:
-            raise replayed_error(call.error)
-        return call.answer
-
-    def has(self, tool: str, arguments: dict[str, Any]) -> bool:
-        """True if the trace holds this call."""
-        return _key(tool, arguments) in self._answers
-
-    def take(self, tool: str, arguments: dict[str, Any]) -> TraceCall:
-        """The recorded call. Raises `NotRecorded`."""
-        self.calls += 1
         key = _key(tool, arguments)
         found = self._answers.get(key)
         if not found:
@@ -103,7 +90,13 @@ class Replay:
         self._given[key] += 1
         if call.missing is not None:
             raise self._missing(f"{tool} with {_shown(arguments)} was called, but {call.missing}.")
-        return call
+        if call.error is not None:
+            raise replayed_error(call.error)
+        return call.answer
+
+    def has(self, tool: str, arguments: dict[str, Any]) -> bool:
+        """True if the trace holds this call."""
+        return _key(tool, arguments) in self._answers
 
     def _missing(self, problem: str) -> NotRecorded:
         self.problems.append(problem)

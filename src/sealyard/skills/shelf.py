@@ -237,16 +237,6 @@ class Shelf:
             refusal = refusal or SkillUnusable(f"The skill {name!r} {version} cannot be imported: {why}")
         raise refusal or await self._unknown(name, pin, principal, is_visible)
 
-    async def list(self, principal: str, *, status: SkillStatus | None = None) -> list[Skill]:
-        """The newest version of each skill that a principal sees, by name, without examples.
-
-        Its own skill hides the shared one of the same name, as it does for its code.
-        """
-        own, shared = namespaces_for(principal)
-        found = {skill.name: skill for skill in await self.table.newest((shared,), status=status)}
-        found |= {skill.name: skill for skill in await self.table.newest((own,), status=status)}
-        return [found[name] for name in sorted(found)]
-
     async def _candidates(self, name: str, pin: str | None, principal: str) -> Sequence[tuple[str, str]]:
         """Namespaces and versions that a name and a pin may mean, the best first: active ones before others."""
         if not _NAME.fullmatch(name):

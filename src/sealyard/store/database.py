@@ -1,7 +1,12 @@
-"""Connections to the database file, its migrations, the thread that reads it, and advice for its errors."""
+"""Connections to the database file, its migrations, the thread that reads it, and advice for its errors.
+
+`schema.sql` has the tables. A released migration is never changed. Types and statements are kept to what PostgreSQL
+understands too, except `BLOB`.
+"""
 
 import asyncio
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +19,9 @@ import msgspec
 
 from sealyard import former
 from sealyard.errors import StoreError
-from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
+
+APPLICATION_ID = 0x79617264
+"""Marks a database file as ours: `yard`."""
 
 BUSY_SECONDS = 30
 """Seconds to wait for a lock of another program."""
@@ -35,6 +42,17 @@ _ADVICE = {
 }
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+def _read_migrations() -> tuple[str, ...]:
+    text = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
+    sections = re.split(r"^-- schema \d+\n", text, flags=re.MULTILINE)[1:]
+    sections.insert(former.SCHEMA, former.RENAME_ROWS)
+    return tuple(sections)
+
+
+MIGRATIONS = _read_migrations()
+"""The one at index n leads from schema n to n + 1."""
 
 
 def connect(path: Path, *, on_former: Callable[[], None] | None = None) -> sqlite3.Connection:

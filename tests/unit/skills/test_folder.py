@@ -18,7 +18,7 @@ from skills_ref import read_properties, validate
 from sealyard.errors import InvalidSkill
 from sealyard.skills.sharing import files as files_module
 from sealyard.skills.sharing import load_folder, read_folder, to_folder, write_folder
-from sealyard.skills.sharing.files import FILES_MOST, SkillFolder, files_digest, manifest
+from sealyard.skills.sharing.files import FILES_MOST, SkillFolder, files_digest, files_manifest
 from sealyard.skills.sharing.folder import (
     FRONTMATTER_BYTES,
     ImportedSkill,
@@ -383,7 +383,7 @@ def test_the_digest_depends_on_every_path_and_every_byte() -> None:
         for path, content in (("SKILL.md", b"z"), ("b/c.txt", b"xy"))
     ]
 
-    assert msgspec.to_builtins(manifest(folder)) == entries
+    assert msgspec.to_builtins(files_manifest(folder.files)) == entries
     text = json.dumps(entries, separators=(",", ":"))
     assert folder.digest == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
     others = [

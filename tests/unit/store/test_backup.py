@@ -28,7 +28,7 @@ from sealyard.store import gateways, open_store
 from sealyard.store.audit.key import key_path
 from sealyard.store.audit.verification import verify_store
 from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
-from sealyard.store.schema import MIGRATIONS
+from sealyard.store.database import MIGRATIONS
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord
 
 ROOT = Path(__file__).parents[3]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from sealyard.errors import StoreError
 from sealyard.store import Store, database, open_store, rows, tools, writer
-from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
+from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 from sealyard.store.tools import SeenDefinition
 from sealyard.values import AuditEntry, CallRecord, Executed, ExecutionRecord, Failure, Outcome, ToolSpec, Usage
 

@@ -73,11 +73,6 @@ class SkillFolder(msgspec.Struct, frozen=True, kw_only=True):
         return files_digest(self.files)
 
 
-def manifest(folder: SkillFolder) -> list[FileEntry]:
-    """Every file of the folder, sorted by path."""
-    return files_manifest(folder.files)
-
-
 def files_manifest(files: Mapping[str, bytes]) -> list[FileEntry]:
     """Every file, sorted by path."""
     return [

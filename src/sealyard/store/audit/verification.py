@@ -24,7 +24,7 @@ from sealyard.former import decode
 from sealyard.store.audit.chain import AuditVerification, ChainCheck, Wrong
 from sealyard.store.audit.key import key_path, load_key
 from sealyard.store.audit.log import ENTRY, NO_SEGMENT, AuditHead, AuditSegment, open_log, read_head, read_segments
-from sealyard.store.schema import MIGRATIONS
+from sealyard.store.database import MIGRATIONS
 
 Progress = Callable[[int, int], None]
 """Gets the number of the checked entry and of the last one."""

@@ -22,7 +22,7 @@ from sealyard.errors import StoreError
 from sealyard.former import decode
 from sealyard.privacy.vault import KEY_FILE
 from sealyard.store.audit.key import key_path
-from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
+from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 
 OnProgress = Callable[[str, int, int], None]
 """Gets the step, the amount done, and the total; both 0 if unknown."""
