@@ -16,7 +16,7 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.store.database import Reader, reads
 from sealyard.store.gateways import is_alive
-from sealyard.store.writer import Writer
+from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values import Approval, Ask
 
 _ASK_BYTES = 64 << 10
@@ -53,15 +53,12 @@ def _write_ask(connection: sqlite3.Connection, ask: Ask, text: str, whole: str |
     )
 
 
-def _settle(
-    connection: sqlite3.Connection, ask_id: str, approval: Approval, own: str, held: list[Approval | str | None]
-) -> None:
-    """Answer an ask if it is open, and put the answer that holds into `held`: as text if it was stored before."""
+def _settle(connection: sqlite3.Connection, ask_id: str, approval: Approval, own: str) -> Approval | str | None:
+    """Answer an ask if it is open, and return the answer that holds: as text if it was stored before."""
     query = "SELECT owner, expires_at, approval FROM approvals WHERE id = ?"
     row = connection.execute(query, (ask_id,)).fetchone()
     if row is None or row[2] is not None:
-        held.append(None if row is None else row[2])
-        return
+        return None if row is None else str(row[2])
     owner, expires_at, _ = row
     if owner != own and not is_alive(_path_of(connection), owner):
         approval = _nobody("withdrawn", "its gateway is gone")
@@ -76,7 +73,7 @@ def _settle(
             (ask_id,),
         )
     connection.execute("UPDATE approvals SET whole = NULL WHERE id = ?", (ask_id,))  # nobody reads it any more
-    held.append(approval)
+    return approval
 
 
 def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
@@ -194,23 +191,20 @@ class ApprovalTable:
         whole = _encode(ask)
         text = whole if len(whole) <= _ASK_BYTES else _text(_cut(ask))
         work = partial(_write_ask, ask=ask, text=text, whole=None if text is whole else whole, owner=self._writer.owner)
-        self._writer.put(work, len(text) + len(whole))
-        await self._writer.flush()
+        await self._writer.change(work, len(text) + len(whole))
 
     async def settle(self, ask_id: str, approval: Approval) -> Approval | None:
         """Answer an ask, durably, and return the answer that holds: `approval`, unless another came first.
 
         None if there is no such ask. `always` is remembered in the same transaction. Raises `StoreError`.
         """
-        held: list[Approval | str | None] = []
-        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=held), 1024)
-        await self._writer.flush()
-        return _APPROVALS.decode(held[-1]) if isinstance(held[-1], str) else held[-1]
+        held = await self._writer.change(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner))
+        return _APPROVALS.decode(held) if isinstance(held, str) else held
 
     def withdraw(self, ask_id: str, reason: str) -> None:
         """Withdraw an unanswered ask of this gateway. Only enqueues, so it works while the gateway ends."""
         approval = _nobody("withdrawn", reason)
-        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=[]), 1024)
+        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner), ROW_BYTES)
 
     waiting = reads(_read_waiting)
     find_whole = reads(_read_whole)
@@ -220,5 +214,4 @@ class ApprovalTable:
 
     async def forget(self, ids: Collection[str]) -> None:
         """Forget the approvals given forever to these asks, durably."""
-        self._writer.put(partial(_delete_remembered, ids=tuple(ids)), 1024)
-        await self._writer.flush()
+        await self._writer.change(partial(_delete_remembered, ids=tuple(ids)))

@@ -17,7 +17,7 @@ import msgspec
 
 from sealyard.store.database import Reader, reads
 from sealyard.store.rows import CALL_VALUE_BYTES, CALLS, upsert
-from sealyard.store.writer import Writer
+from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values import CallRecord
 
 _PACKER = ThreadPoolExecutor(1, "sealyard-traces")
@@ -37,8 +37,6 @@ _CALLS = (
 )
 _KEY_SECONDS = 86_400.0
 """A key is kept for a day."""
-_ROW_BYTES = 1024
-"""Memory of a row, roughly."""
 
 
 # Recorded calls
@@ -100,18 +98,15 @@ class IdempotencyTable:
         Raises:
             StoreError: It could not be written. Then `release` it before the request fails.
         """
-        held: list[Claim] = []
         row = (principal, key, request_sha256, execution_id)
-        self._writer.put(partial(_claim, row=row, now=time.time(), held=held), _ROW_BYTES)
-        await self._writer.flush()
-        return held[-1]
+        return await self._writer.change(partial(_claim, row=row, now=time.time()))
 
     def release(self, principal: str, key: str, execution_id: str) -> None:
         """Free a key whose execution did not begin. Only enqueues."""
-        self._writer.put(partial(_release, principal=principal, key=key, execution_id=execution_id), _ROW_BYTES)
+        self._writer.put(partial(_release, principal=principal, key=key, execution_id=execution_id), ROW_BYTES)
 
 
-def _claim(connection: sqlite3.Connection, row: tuple[str, str, str, str], now: float, held: list[Claim]) -> None:
+def _claim(connection: sqlite3.Connection, row: tuple[str, str, str, str], now: float) -> Claim:
     connection.execute("DELETE FROM idempotency_keys WHERE at < ?", (now - _KEY_SECONDS,))
     connection.execute(
         "INSERT INTO idempotency_keys (principal, key, request_sha256, execution_id, at) VALUES (?, ?, ?, ?, ?)"
@@ -121,7 +116,7 @@ def _claim(connection: sqlite3.Connection, row: tuple[str, str, str, str], now: 
     request_sha256, execution_id = connection.execute(
         "SELECT request_sha256, execution_id FROM idempotency_keys WHERE principal = ? AND key = ?", row[:2]
     ).fetchone()
-    held.append(Claim(execution_id=execution_id, request_sha256=request_sha256, is_new=execution_id == row[3]))
+    return Claim(execution_id=execution_id, request_sha256=request_sha256, is_new=execution_id == row[3])
 
 
 def _release(connection: sqlite3.Connection, principal: str, key: str, execution_id: str) -> None:

@@ -13,19 +13,18 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.store.database import Reader, reads
 from sealyard.store.rows import Columns, named_insert, storable, upsert
-from sealyard.store.writer import Writer
+from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
 from sealyard.versioning import Difficulty
 from sealyard.versioning.compare import Severity, Version
 
-_T = TypeVar("_T")
 _USES_KEPT = 50_000
 """Single uses of all skills together; older ones are kept as sums."""
 _ERROR_CHARACTERS = 2_000
@@ -132,20 +131,6 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
 def unknown_version(name: str, version: str) -> UnknownSkill:
     """The error for a version that is not kept."""
     return UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")
-
-
-class _Attempt(Generic[_T]):
-    """A write with a result. The writer retries a failed write; a given-up one does nothing then."""
-
-    value: _T
-
-    def __init__(self, work: Callable[[sqlite3.Connection], _T]) -> None:
-        self._work = work
-        self.is_given_up = False
-
-    def __call__(self, connection: sqlite3.Connection) -> None:
-        if not self.is_given_up:
-            self.value = self._work(connection)
 
 
 # Versions as rows
@@ -551,7 +536,7 @@ class SkillTable:
                     head=number,
                     limits=limits,
                 )
-                kept = await self._write(write, len(text) + len(examples or b""))
+                kept = await self._writer.change(write, len(text) + len(examples or b""), is_retried=False)
                 if isinstance(kept, InvalidSkill):
                     raise kept
                 if kept is not None:
@@ -573,13 +558,15 @@ class SkillTable:
             InvalidSkill, StoreError: As `add` does.
         """
         data = await asyncio.to_thread(_compress, skill.examples, limits) if skill.examples else None
-        if not await self._write(partial(_update, skill=skill, examples=data), 1024 + len(data or b"")):
+        update = partial(_update, skill=skill, examples=data)
+        if not await self._writer.change(update, ROW_BYTES + len(data or b""), is_retried=False):
             raise unknown_version(skill.name, skill.version)
 
     async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
         """Delete one version, or all of them, durably, and return their number. The rows stay, for `Shelf.restore`."""
         numbers = None if version is None else _numbers(version)
-        return await self._write(partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now))
+        delete = partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now)
+        return await self._writer.change(delete, is_retried=False)
 
     # Uses and migrations
 
@@ -587,7 +574,7 @@ class SkillTable:
         """Record uses of skills. Only enqueues; uses by one execution add up."""
         if uses:
             values = [_use_values(use) for use in uses]
-            self._writer.put(partial(_add_uses, values=values), 1024 * len(values))
+            self._writer.put(partial(_add_uses, values=values), ROW_BYTES * len(values))
 
     uses = reads(_read_uses)
     reuse = reads(_read_reuse)
@@ -598,23 +585,15 @@ class SkillTable:
         No total changes. Raises `StoreError`.
         """
         total = 0
-        while done := await self._write(partial(_roll_up, before=before, most=_USES_KEPT)):
+        roll_up = partial(_roll_up, before=before, most=_USES_KEPT)
+        while done := await self._writer.change(roll_up, is_retried=False):
             total += done
         return total
 
     async def record_migration(self, record: MigrationRecord) -> None:
         """Keep the record of a migration, durably. Raises `StoreError`."""
         values = _MIGRATIONS.values(record)
-        await self._write(lambda connection: connection.execute(named_insert("skill_migrations", values), values))
+        statement = named_insert("skill_migrations", values)
+        await self._writer.change(lambda connection: connection.execute(statement, values), is_retried=False)
 
     migrations = reads(_read_migrations)
-
-    async def _write(self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = 1024) -> _T:
-        attempt = _Attempt(work)
-        self._writer.put(attempt, size_bytes)
-        try:
-            await self._writer.flush()
-        except BaseException:
-            attempt.is_given_up = True
-            raise
-        return attempt.value

@@ -23,11 +23,8 @@ from sealyard.store.shapes import ShapeTable
 from sealyard.store.skills import SkillTable
 from sealyard.store.tools import Release, ReleaseTable
 from sealyard.store.vault import VaultTables
-from sealyard.store.writer import Write, Writer
+from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, ToolSpec
-
-_ROW_BYTES = 1024
-"""Memory of a row beside its large values, roughly."""
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +106,7 @@ class Store:
 
     def record_start(self, record: ExecutionRecord) -> None:
         """Record an execution that begins. While it is `running`, it counts as lost once this gateway is gone."""
-        self._writer.put_row(self._write_executions, record, len(record.code) + _ROW_BYTES)
+        self._writer.put_row(self._write_executions, record, len(record.code) + ROW_BYTES)
 
     def record_call(self, record: CallRecord) -> None:
         """Record a finished call. An answer or arguments over 64 KiB are left out; `answer_bytes` is kept."""
@@ -118,12 +115,12 @@ class Store:
             record = msgspec.structs.replace(record, answer=None)  # it does not wait in memory either
             size_bytes = 0
         size_bytes += len(record.answer_sample or "")
-        self._writer.put_row(rows.write_calls, record, size_bytes + _ROW_BYTES)
+        self._writer.put_row(rows.write_calls, record, size_bytes + ROW_BYTES)
 
     def record_end(self, record: ExecutionRecord) -> None:
         """Record a finished execution, in place of the record of its start."""
         # Most executions end before their start is written, which is skipped then.
-        self._writer.put_row(self._write_executions, record, len(record.code) + _ROW_BYTES)
+        self._writer.put_row(self._write_executions, record, len(record.code) + ROW_BYTES)
 
     async def flush(self) -> None:
         """Wait until every earlier record is on disk; concurrent callers share one write.
@@ -142,7 +139,7 @@ class Store:
 
     async def probe(self) -> None:
         """Write to the disk without a change. Raises `StoreError` if that fails."""
-        self._writer.put_row(rows.touch, None, _ROW_BYTES)
+        self._writer.put_row(rows.touch, None, ROW_BYTES)
         await self._writer.flush()
 
     async def room(self) -> None:
@@ -171,21 +168,21 @@ class Store:
         """
         if entry.kind not in AUDIT_KINDS:
             raise ValueError(f"There is no audit entry of the kind {entry.kind!r}. Use one of AUDIT_KINDS, or add it.")
-        self._writer.put_row(self._log.add, (time.time_ns() // 1000, entry), _ROW_BYTES)
+        self._writer.put_row(self._log.add, (time.time_ns() // 1000, entry), ROW_BYTES)
 
     audit_entries = reads(read_entries)
 
     async def mark_audit_exported(self, segments: Iterable[int], sha256: str) -> None:
         """Record, durably, the digest of the file to which closed segments were exported."""
-        await self._write(partial(self._log.mark_exported, segments=frozenset(segments), sha256=sha256))
+        await self._writer.change(partial(self._log.mark_exported, segments=frozenset(segments), sha256=sha256))
 
     async def prune_audit(self, segments: Iterable[int], *, principal: str) -> None:
         """Remove the entries of closed segments, durably, with an entry about it. The chain bridges the gap."""
-        await self._write(partial(self._log.remove, segments=frozenset(segments), principal=principal))
+        await self._writer.change(partial(self._log.remove, segments=frozenset(segments), principal=principal))
 
     async def rekey_audit(self, *, principal: str) -> None:
         """Sign the log with a new key, durably, with an entry about it. Older signatures are not checked."""
-        await self._write(partial(self._log.rekey, principal=principal))
+        await self._writer.change(partial(self._log.rekey, principal=principal))
 
     # Tools
 
@@ -199,26 +196,25 @@ class Store:
         """
         encoded = await asyncio.to_thread(lambda: [tools.encode_tool(spec) for spec in specs])
         history = await asyncio.to_thread(lambda: [tools.encode_release(release) for release in releases])
-        written: list[bool] = []
         now = time.time()
 
-        def write(connection: sqlite3.Connection) -> None:
-            written.append(tools.write_releases(connection, upstream, history))
-            if written[-1]:
+        def write(connection: sqlite3.Connection) -> bool:
+            is_first = tools.write_releases(connection, upstream, history)
+            if is_first:
                 tools.write_tools(connection, upstream, encoded, now)
+            return is_first
 
-        await self._write(write)
-        return written[-1]
+        return await self._writer.change(write)
 
     load_tools = reads(tools.read_tools)
 
     async def drop_tools(self, upstreams: Iterable[str]) -> None:
         """Delete the tools of these upstreams. The history of their definitions stays."""
-        await self._write(partial(tools.delete_tools, upstreams=tuple(upstreams)))
+        await self._writer.change(partial(tools.delete_tools, upstreams=tuple(upstreams)))
 
     async def save_fingerprint(self, upstream: str, fingerprint: str) -> None:
         """Keep the fingerprint of the connection that listed the saved tools, durably."""
-        await self._write(partial(tools.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
+        await self._writer.change(partial(tools.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
 
     fingerprints = reads(tools.read_fingerprints)
     changes = reads(tools.read_changes)
@@ -227,11 +223,7 @@ class Store:
 
     async def put_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
         """Keep vectors of a model, durably, by the digest of their text."""
-        await self._write(partial(rows.write_vectors, model=model, vectors=dict(vectors)))
+        await self._writer.change(partial(rows.write_vectors, model=model, vectors=dict(vectors)))
 
     get_vectors = reads(rows.read_vectors)
     census = reads(_read_census)
-
-    async def _write(self, write: Write) -> None:
-        self._writer.put(write, _ROW_BYTES)
-        await self._writer.flush()

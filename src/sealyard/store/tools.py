@@ -422,5 +422,4 @@ class ReleaseTable:
                     [(tool.spec, storable(upstream), place, tool.digest) for place, tool in enumerate(tools)],
                 )
 
-        self._writer.put(write, sum(each["size_bytes"] for each in encoded))
-        await self._writer.flush()
+        await self._writer.change(write, sum(each["size_bytes"] for each in encoded))

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -19,8 +18,6 @@ from sealyard.privacy.vault import SealedScope, SealedValue
 from sealyard.store.database import BUSY_SECONDS, Reader, explain, reads
 from sealyard.store.rows import Columns
 from sealyard.store.writer import Writer
-
-_T = TypeVar("_T")
 
 _ROW_BYTES = 512
 """Memory of a row beside its sealed value, roughly."""
@@ -261,19 +258,19 @@ class VaultTables:
 
     async def add_scope(self, scope: SealedScope) -> bool:
         """Add a scope, durably; False if its name is taken or another scope is sealed with another key."""
-        return await self._change(partial(_add_scope, scope=scope))
+        return await self._writer.change(partial(_add_scope, scope=scope))
 
     async def erase_values(self, scope: SealedScope, ids: Sequence[str], sealed: bytes) -> int | None:
         """Delete values and replace the secrets of their scope; None if the scope has changed."""
         try:
-            return await self._change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
+            return await self._writer.change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
         finally:
             self._notify()
 
     async def erase_scopes(self, names: Collection[str] | None) -> int:
         """Delete scopes, or all of them, and return the number of their values."""
         try:
-            return await self._change(partial(_erase_scopes, names=names))
+            return await self._writer.change(partial(_erase_scopes, names=names))
         finally:
             self._notify()
 
@@ -281,7 +278,7 @@ class VaultTables:
         """Delete expired values, and empty scopes that were unused since a time; returns the number of values."""
         if not await self._reader.read(_has_expired, now, unused_since):
             return 0
-        return await self._change(partial(_expire, now=now, unused_since=unused_since))
+        return await self._writer.change(partial(_expire, now=now, unused_since=unused_since))
 
     async def reseal(
         self, reseal: Callable[[SealedScope], SealedScope | VaultError], *, key_id: str
@@ -291,7 +288,7 @@ class VaultTables:
         If it returns an error for one, nothing changes and that error is returned.
         """
         try:
-            return await self._change(partial(_reseal, reseal=reseal, key_id=key_id))
+            return await self._writer.change(partial(_reseal, reseal=reseal, key_id=key_id))
         finally:
             self._notify()
 
@@ -312,14 +309,3 @@ class VaultTables:
                 f"It is done in the store {str(path)!r}, but another program reads it for long, so that sealed copies"
                 " of what was there stay in its -wal file for now. End that program, and run the command again."
             )
-
-    async def _change(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
-        """The result of `change` once it is committed. It raises only `sqlite3.Error`, and may run again."""
-        returned: list[_T] = []
-
-        def write(connection: sqlite3.Connection) -> None:
-            returned[:] = [change(connection)]
-
-        self._writer.put(write, _ROW_BYTES)
-        await self._writer.flush()
-        return returned[0]
