@@ -8,7 +8,7 @@ Retention removes whole UTC days, and only rows that are in the sums.
 
 import math
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -36,7 +36,7 @@ from sealyard.store.metrics.fold import (
     write_mark,
 )
 from sealyard.store.metrics.rebuild import Rebuilt, derive, rebuild
-from sealyard.store.writer import Write, Writer
+from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values import Fact
 
 MOST_POINTS = 1_500
@@ -46,8 +46,6 @@ UNFOLDED_ROWS = 5_000
 """Rows of each stream that a reader adds itself, in a tenth of a second. A gateway folds every few seconds, so there
 are more only after an upgrade or a restore."""
 
-_ROW_BYTES = 1024
-"""Memory of a row, roughly."""
 _STEPS = {"minute": 60, "hour": HOUR, "day": DAY}
 """Seconds of each step."""
 _REMOVED_ROWS = 500
@@ -189,30 +187,25 @@ def _pieces(start: float, end: float, marks: Marks) -> Iterator[tuple[Span | Non
 # Retention
 
 
-async def prune(write: Callable[[Write], Awaitable[None]], before: float, hours_before: float) -> Pruned:
-    """Remove everything of the days before these times. `write` commits."""
+async def prune(writer: Writer, before: float, hours_before: float) -> Pruned:
+    """Remove everything of the days before these times."""
     days, hours = int(max(before, 0.0)) // DAY * DAY, int(max(hours_before, 0.0)) // DAY * DAY
     # First, in its own transaction: from here on nobody counts those days from rows.
-    await write(lambda connection: _mark(connection, days, hours))
-
-    executions, codes = await _repeat(write, lambda connection: _remove_executions(connection, days))
-    (calls,) = await _repeat(write, lambda connection: _remove_rows(connection, "calls", days))
-    (facts,) = await _repeat(write, lambda connection: _remove_rows(connection, "facts", days))
-    (keys,) = await _repeat(write, lambda connection: _remove_keys(connection, days))
-    (gone,) = await _repeat(write, lambda connection: _remove_hours(connection, hours))
-    await write(lambda connection: _remove_learned(connection, days))
+    await writer.change(lambda connection: _mark(connection, days, hours))
+    executions, codes = await _repeat(writer, lambda connection: _remove_executions(connection, days))
+    (calls,) = await _repeat(writer, lambda connection: _remove_rows(connection, "calls", days))
+    (facts,) = await _repeat(writer, lambda connection: _remove_rows(connection, "facts", days))
+    (keys,) = await _repeat(writer, lambda connection: _remove_keys(connection, days))
+    (gone,) = await _repeat(writer, lambda connection: _remove_hours(connection, hours))
+    await writer.change(lambda connection: _remove_learned(connection, days))
     return Pruned(executions=executions, calls=calls, facts=facts, codes=codes, keys=keys, hours=gone)
 
 
-async def _repeat(
-    write: Callable[[Write], Awaitable[None]], remove: Callable[[sqlite3.Connection], _Counts]
-) -> _Counts:
+async def _repeat(writer: Writer, remove: Callable[[sqlite3.Connection], _Counts]) -> _Counts:
     """Call `remove`, one transaction at a time, until nothing is left; returns the sums of its results."""
-    removed: list[_Counts] = []
     sums: _Counts = ()
     while True:
-        await write(lambda connection: removed.append(remove(connection)))
-        counts = removed[-1]  # the last attempt is the committed one
+        counts = await writer.change(remove)
         sums = tuple(a + b for a, b in zip(sums, counts, strict=True)) if sums else counts
         if not counts[0]:
             return sums
@@ -295,7 +288,7 @@ class MetricTables:
 
     def record(self, fact: Fact) -> None:
         """Record a fact. Only enqueues, as `Store.record_call` does."""
-        self._writer.put_row(write_facts, fact, _ROW_BYTES)
+        self._writer.put_row(write_facts, fact, ROW_BYTES)
 
     async def fold(self) -> int:
         """Fold some new rows into the sums, in one transaction; returns how many. Repeat until it is 0.
@@ -303,7 +296,7 @@ class MetricTables:
         Other gateways may fold at the same time: no row counts twice. Raises `StoreError`.
         """
         if not self._is_fold_waiting:
-            self._writer.put(self._fold, _ROW_BYTES)
+            self._writer.put(self._fold, ROW_BYTES)
         self._is_fold_waiting = True  # at most one waits, however often writing fails
         await self._writer.flush()
         self._is_fold_waiting = False
@@ -340,7 +333,7 @@ class MetricTables:
 
         `rebuild` does this too. It reads every kept execution. Raises `StoreError`.
         """
-        return await derive(self._reader, self._write)
+        return await derive(self._reader, self._writer)
 
     async def rebuild(
         self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
@@ -351,7 +344,7 @@ class MetricTables:
         and of all rows, roughly. With `check` nothing changes, and `differences` counts what would. Raises
         `StoreError`.
         """
-        return await rebuild(self._reader, self._write, self.fold, on_progress, check=check)
+        return await rebuild(self._reader, self._writer, self.fold, on_progress, check=check)
 
     async def prune(self, before: float, hours_before: float) -> Pruned:
         """Remove executions, calls and facts of the days before `before`, and hourly sums before `hours_before`.
@@ -360,11 +353,7 @@ class MetricTables:
         """
         while await self.fold():
             pass
-        return await prune(self._write, before, hours_before)
+        return await prune(self._writer, before, hours_before)
 
     def _fold(self, connection: sqlite3.Connection) -> None:
         self._folded = fold(connection)
-
-    async def _write(self, write: Write) -> None:
-        self._writer.put(write, _ROW_BYTES)
-        await self._writer.flush()

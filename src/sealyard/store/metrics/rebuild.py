@@ -33,7 +33,7 @@ from sealyard.store.metrics.fold import (
     replace_sums,
     write_facts,
 )
-from sealyard.store.writer import Write
+from sealyard.store.writer import Writer
 from sealyard.values import Executed, Outcome, UseCase
 
 _SETTLED_SECONDS = 600.0
@@ -102,14 +102,14 @@ class _Day(msgspec.Struct):
 
 async def rebuild(
     reader: Reader,
-    write: Callable[[Write], Awaitable[None]],
+    writer: Writer,
     fold: Callable[[], Awaitable[int]],
     on_progress: Callable[[int, int], None],
     *,
     check: bool,
 ) -> Rebuilt:
-    """Count everything again. `write` commits, and `fold` folds new rows."""
-    derived = await derive(reader, None if check else write)
+    """Count everything again. `fold` folds new rows."""
+    derived = await derive(reader, None if check else writer)
     while await fold():
         pass
     names = await reader.read(read_names)
@@ -123,13 +123,11 @@ async def rebuild(
         for hour in range(start, start + DAY, HOUR):
             await reader.read(partial(_count_hour, day=day, hour=hour))
             on_progress(min(total, sum(rows.values()) + sum(day.rows.values())), total)
-        found: list[int] = []
-        await write(partial(_write_day, day=day, names=names, found=found, check=check))
-        days, differences, skipped = days + 1, differences + found[-1], skipped + day.skipped
+        found = await writer.change(partial(_write_day, day=day, names=names, check=check))
+        days, differences, skipped = days + 1, differences + found, skipped + day.skipped
         rows = {stream: rows[stream] + day.rows.get(stream, 0) for stream in rows}
         start = await reader.read(_next_day, start + DAY)
-    found = []
-    await write(partial(_write_total, found=found, check=check))
+    differences += await writer.change(partial(_write_total, check=check))
     on_progress(total, total)
     return Rebuilt(
         days=days,
@@ -137,7 +135,7 @@ async def rebuild(
         calls=rows["calls"],
         derived=derived,
         skipped=skipped,
-        differences=differences + found[-1],
+        differences=differences,
     )
 
 
@@ -180,12 +178,11 @@ def _count_hour(connection: sqlite3.Connection, day: _Day, hour: int) -> None:
         day.skipped += skipped
 
 
-def _write_day(connection: sqlite3.Connection, day: _Day, names: set[str], found: list[int], *, check: bool) -> None:
-    """Replace the sums of a day; `found` gets the number of differences."""
+def _write_day(connection: sqlite3.Connection, day: _Day, names: set[str], *, check: bool) -> int:
+    """Replace the sums of a day; returns the number of differences."""
     marks = read_marks(connection)
     if day.start < marks.days:  # its rows are being removed
-        found.append(0)
-        return
+        return 0
     late = SumsByHour(names)
     for stream in STREAMS:  # rows folded since the day was begun
         number, at = COLUMNS[stream]
@@ -202,14 +199,14 @@ def _write_day(connection: sqlite3.Connection, day: _Day, names: set[str], found
         whole.merge(sums)
         if hour >= marks.hours:
             differences += _replace(connection, "hour", hour, sums, check=check)
-    found.append(differences + _replace(connection, "day", day.start, whole, check=check))
+    return differences + _replace(connection, "day", day.start, whole, check=check)
 
 
-def _write_total(connection: sqlite3.Connection, found: list[int], *, check: bool) -> None:
+def _write_total(connection: sqlite3.Connection, *, check: bool) -> int:
     """Add up all days, also those whose rows are gone."""
     whole = Sums()
     read_sums(connection, "day", 0, END, lambda _: whole)
-    found.append(_replace(connection, "total", 0, whole, check=check))
+    return _replace(connection, "total", 0, whole, check=check)
 
 
 def _replace(connection: sqlite3.Connection, span: Span, start: int, sums: Sums, *, check: bool) -> int:
@@ -225,8 +222,8 @@ def _replace(connection: sqlite3.Connection, span: Span, start: int, sums: Sums,
 # Missing facts
 
 
-async def derive(reader: Reader, write: Callable[[Write], Awaitable[None]] | None) -> int:
-    """Record missing facts, with `write` if it is given; returns how many there are."""
+async def derive(reader: Reader, writer: Writer | None) -> int:
+    """Record missing facts, if a writer is given; returns how many there are."""
     settled = time.time() - _SETTLED_SECONDS
     days = (await reader.read(read_marks)).days  # earlier facts are gone, not missing
     count = 0
@@ -234,8 +231,8 @@ async def derive(reader: Reader, write: Callable[[Write], Awaitable[None]] | Non
     while after is not None:
         facts, after = await reader.read(_read_page, after, settled)
         count += len(facts)
-        if facts and write is not None:
-            await write(partial(_write_missing, facts=facts))
+        if facts and writer is not None:
+            await writer.change(partial(_write_missing, facts=facts))
     return count
 
 
