@@ -24,10 +24,9 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store.audit import log as audit
 from sealyard.store.audit.body import BODY_BYTES, encode_body
-from sealyard.store.audit.chain import AuditVerification
 from sealyard.store.audit.key import key_path
 from sealyard.store.audit.log import AUDIT_KINDS, AuditRow
-from sealyard.store.audit.verification import export_audit, verify_file, verify_store
+from sealyard.store.audit.verification import AuditVerification, export_audit, verify_file, verify_store
 from sealyard.store.rows import _has_long_number, is_longer
 from sealyard.values import AuditEntry, ExecutionRecord
 

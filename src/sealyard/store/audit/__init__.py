@@ -3,9 +3,8 @@
 `Store` writes it. `verify_store` and `verify_file` open no store: they read the file.
 """
 
-from sealyard.store.audit.chain import AuditVerification
 from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditRow
-from sealyard.store.audit.verification import AuditWatch, export_audit, verify_file, verify_store
+from sealyard.store.audit.verification import AuditVerification, AuditWatch, export_audit, verify_file, verify_store
 
 __all__ = (
     "AUDIT_KINDS",
