@@ -44,7 +44,7 @@ AUDIT_KINDS = {
     "skill.import": "Skills came from a folder or an archive.",
     "policy.change": "The policy changed.",
     "store.backup": "The store was written to a backup.",
-    "store.restore": "The store was restored from a backup; later entries are not in this log.",
+    "store.restore": "The store was restored from a backup; entries made since that backup are not in this log.",
     "alert.silence": "A rule of the alerts was silenced for some time.",
     "alert.unsilence": "The silence was ended.",
     "alert.resolve": "An alert was resolved by a person.",
