@@ -1,5 +1,6 @@
 """Measures migration on code that is generated from tool definitions: known changes, many styles, judged by running."""
 
+import ast
 import itertools
 import random
 import statistics
@@ -10,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import libcst
 import msgspec
 from rich.progress import Progress
 
@@ -22,7 +22,7 @@ from sealyard.catalog.parameters import parameters
 from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec, Trace, TraceCall
-from sealyard.versioning.migrate.migration import migrate, predict
+from sealyard.versioning.migrate import migrate, predict
 from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
 from sealyard.versioning.steps import Plan
 
@@ -138,7 +138,7 @@ class _Score:
         attempt = migrator(case, plan, recorded)
         seconds = time.perf_counter() - started
         started = time.perf_counter()
-        libcst.parse_module(case.code)
+        ast.parse(case.code)
         self._seconds.append((seconds, time.perf_counter() - started))
         judged = stage.judge(case, recorded, attempt)
         self._judged.append((case, judged))

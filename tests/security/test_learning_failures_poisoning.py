@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.failure_runs import HALF_LIFE, IMPORT, World, cause_of, make_call, make_run, make_spec, make_view
-from tests.unit.schema_cases import HOSTILE
+from tests.unit.versioning.schema_cases import HOSTILE
 
 from sealyard.learning.failures import GROUPS, advice
 from sealyard.learning.part import Viewer

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealyard.code import SkillRef, ToolRef
 from sealyard.errors import InvalidRequest, InvalidSkill
 from sealyard.skills import signature_of
 from sealyard.skills.reading import Reading, read_skill
 from sealyard.skills.record import combined, effectiveness, judge, parse_duration
 from sealyard.store.skills import SkillRecord
 from sealyard.values import Skill, ToolNeed, ToolSpec
-from sealyard.versioning.uses import SkillRef, ToolRef
 
 STRING, INTEGER, NUMBER, ARRAY, OBJECT = ({"type": kind} for kind in ("string", "integer", "number", "array", "object"))
 
@@ -114,7 +114,7 @@ def test_type_that_json_has_not_is_a_warning(annotation: str) -> None:
     found = read(f"def total(x: {annotation}): ...")
 
     assert found.input_schema["properties"] == {"x": {}}
-    assert [text.partition(":")[0] for text in found.warnings if "is no type of JSON" in text] == ["Line 1"]
+    assert [text.partition(":")[0] for text in found.warnings if "is not a JSON type" in text] == ["Line 1"]
 
 
 @pytest.mark.parametrize("default", ["date.today()", "float('nan')", "1e999", "{1}", "b''", "{1: 2}", "[x]", "10**9"])

@@ -1,6 +1,10 @@
-"""Reads each text of agent code once: its syntax tree, or why it has none, shared by all who need it."""
+"""Agent code, read once for each text: its syntax tree, its names, and the tools and skills that it uses.
 
-from sealyard.code.nodes import children, fields_of
-from sealyard.code.source import MAX_CODE_BYTES, Fault, Source, is_larger, read
+`Source.names` is the one table of scopes, imports and calls. Review, skills, learning and migration ask it.
+"""
 
-__all__ = ("MAX_CODE_BYTES", "Fault", "Source", "children", "fields_of", "is_larger", "read")
+from sealyard.code.names import Names
+from sealyard.code.source import MAX_CODE_BYTES, Source, parse, read
+from sealyard.code.uses import SkillRef, ToolRef, find_uses
+
+__all__ = ("MAX_CODE_BYTES", "Names", "SkillRef", "Source", "ToolRef", "find_uses", "parse", "read")

@@ -1,8 +1,8 @@
-"""The sources of agent code that were read lately, each parsed at most once.
+"""Sources of agent code, each parsed at most once, and a bounded memory of the latest ones.
 
 The text is hostile: it is parsed, never compiled or run. Compiling 700 bytes of nested `finally` takes seconds. A tree
-takes up to 350 bytes per character, so that what is kept is bounded by characters. Nobody may change a tree: all
-readers of a text share it, in every thread.
+with its names takes up to 380 bytes per character, so the memory is bounded by characters. All readers of a text share
+its tree, in every thread, so nobody may change it.
 """
 
 import ast
@@ -15,48 +15,52 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from sealyard.code.names import Names
+from sealyard.errors import InvalidSkill
+
 MAX_CODE_BYTES = 256 << 10
-"""Parsing this much holds the interpreter for up to a second. Larger data belongs into `context` or a file."""
+"""Parsing this much holds the interpreter for up to a second. Larger data belongs in `context` or a file."""
 
 _KEPT_CHARACTERS = 64 << 10
-"""Of all sources that are kept: their trees take 3 MiB as people write code, and 22 MiB at worst."""
+"""The bound of all kept sources: their trees and names take 5 MiB as people write code, and 24 MiB at worst."""
 _LONGEST_KEPT = 16 << 10
-"""Characters of a source that is kept: longer ones would push out all others, and learning reads none of them."""
+"""Longer sources are not kept: they would push out all others, and learning reads none of them."""
 _LEAST_CHARACTERS = 256
-"""That even a short source counts for, so that the number of sources is bounded too: its verdicts take as much."""
+"""The weight of even the shortest source, which bounds the number of sources: its verdicts take as much."""
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 _parser_lock = threading.Lock()
-"""Held while warnings of the parser are off: that is process-wide, and two threads could leave it so."""
+"""Held while warnings of the parser are off: that is process-wide, and two threads could leave them off."""
 
 _T = TypeVar("_T")
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a text has no syntax tree."""
+    """The reason that a text has no syntax tree."""
 
     kind: Literal["surrogate", "size", "null", "syntax", "nested", "parser"]
-    """Half of a surrogate pair, too large, a null byte, no Python, nested too deeply, or the parser itself fails."""
+    """Half of a surrogate pair, too large, a null byte, not Python, nested too deeply, or a failure of the parser."""
     line: int | None = None
     """1-based."""
     column: int | None = None
-    """1-based, in characters; as Python says it, which may be less than 1."""
+    """1-based, in characters; as Python reports it, which may be less than 1."""
     error: str = ""
     """The name of the exception, for `syntax`."""
     words: str = ""
-    """What Python says, for `syntax` and `parser`."""
+    """Python's own message, for `syntax` and `parser`."""
 
 
 class Source:
-    """One text of code. It is parsed when somebody first asks for its tree, and never again."""
+    """One text of code, parsed when its tree is first asked for, and never again."""
 
-    __slots__ = ("_fault", "_features", "_is_read", "_tree", "text")
+    __slots__ = ("_fault", "_features", "_is_read", "_names", "_tree", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._is_read = False
         self._tree: ast.Module | None = None
         self._fault: Fault | None = None
+        self._names: Names | None = None
         self._features: dict[Callable[[Source], Any], Any] = {}
 
     @property
@@ -68,23 +72,34 @@ class Source:
 
     @property
     def fault(self) -> Fault | None:
-        """Why there is no tree."""
+        """The reason that there is no tree."""
         if not self._is_read:
             self._read()
         return self._fault
 
     @property
+    def names(self) -> Names | None:
+        """The scopes, names and calls of the tree; None if there is a `fault`."""
+        if self._names is None and self.tree is not None:
+            self._names = Names(self.tree)
+        return self._names
+
+    @property
     def digest(self) -> str:
-        """The same for the same text only: 24 hexadecimal digits."""
+        """24 hexadecimal digits that identify the text."""
         return self.of(_digest)
 
     def of(self, feature: Callable[["Source"], _T]) -> _T:
-        """What `feature` makes of this source, made once. It must be small, and `feature` a function of a module."""
+        """The result of `feature`, a function of a module, for this source. It is made once, and must be small."""
         try:
             found: _T = self._features[feature]
         except KeyError:
             found = self._features[feature] = feature(self)
         return found
+
+    def is_larger(self, most_bytes: int) -> bool:
+        """True if the text takes more bytes than that in UTF-8."""
+        return _is_larger(self.text, most_bytes)
 
     def _read(self) -> None:
         with _parser_lock:
@@ -104,8 +119,8 @@ _kept_characters = 0
 
 
 def read(text: str) -> Source:
-    """The source of `text`: the same one as before, if that is still kept. It costs a lookup; parsing comes later."""
-    global _kept_characters  # noqa: PLW0603 - one memory for all of the process, as `lru_cache` has it
+    """The source of `text`: the same one as before, if it is still kept. This costs a lookup; parsing comes later."""
+    global _kept_characters  # noqa: PLW0603 - one memory for the process, like `lru_cache`
     if len(text) > _LONGEST_KEPT:
         return Source(text)
     with _kept_lock:
@@ -121,8 +136,39 @@ def read(text: str) -> Source:
         return source
 
 
-def is_larger(text: str, most_bytes: int) -> bool:
-    """Whether a text takes more bytes than that in UTF-8."""
+def parse(code: str, *, most_bytes: int = MAX_CODE_BYTES) -> Names:
+    """The tree of `code` and its names.
+
+    Raises:
+        InvalidSkill: The code is too large, not Unicode or not Python; the message names the line.
+    """
+    source = read(code)
+    if source.is_larger(most_bytes):
+        raise InvalidSkill(f"The code is larger than {most_bytes:,} bytes. Pass data in as inputs instead.")
+    if source.fault is not None:
+        raise InvalidSkill(_sentence(source.fault))
+    assert source.names is not None
+    return source.names
+
+
+def _sentence(fault: Fault) -> str:
+    place = "" if fault.line is None else f"Line {fault.line}: "
+    match fault.kind:
+        case "surrogate":
+            return f"{place}the code holds half of a surrogate pair. Send it as Unicode."
+        case "null":
+            return f"{place}the code holds a null byte. Take it out."
+        case "size":
+            return f"The code is larger than {MAX_CODE_BYTES:,} bytes. Pass data in as inputs instead."
+        case "nested":
+            return "The code is nested too deeply for Python's parser. Split its expressions."
+        case "parser":
+            return f"Python's parser fails on this code: {fault.words[:300]}. Simplify it."
+    words = fault.words[:300].rstrip(".").encode(errors="replace").decode()
+    return f"{place}{fault.error}: {words}. Change the code and try again."
+
+
+def _is_larger(text: str, most_bytes: int) -> bool:
     return len(text) > most_bytes or (
         len(text) > most_bytes // 4 and len(text.encode("utf-8", "surrogatepass")) > most_bytes
     )
@@ -138,7 +184,7 @@ def _digest(source: Source) -> str:
 
 def _parse(text: str) -> ast.Module | Fault:
     """The tree of `text`, for one thread at a time."""
-    if is_larger(text, MAX_CODE_BYTES):
+    if _is_larger(text, MAX_CODE_BYTES):
         return Fault(kind="size")
     try:
         text.encode()

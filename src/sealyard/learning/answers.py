@@ -26,7 +26,7 @@ from sealyard.learning.disclosure import (
 from sealyard.privacy import TOKEN, TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values import CallEvidence, RunEvidence
-from sealyard.versioning.compare.semver import Version
+from sealyard.versioning.compare.changes import Version
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

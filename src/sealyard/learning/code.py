@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sealyard.code import Source, is_larger, read
+from sealyard.code import Names, Source, read
 from sealyard.learning.disclosure import IDENTIFIER, NAME_CHARACTERS, is_field, is_name, kind_of, plain
 from sealyard.values import CallEvidence
 
@@ -66,12 +66,20 @@ class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
 
 def syntax_tree(code: str) -> ast.Module | None:
     """The tree of `code`; None if it is not Python, or too long to be read."""
-    return None if is_larger(code, _CODE_BYTES) else read(code).tree
+    source = read(code)
+    return None if source.is_larger(_CODE_BYTES) else source.tree
+
+
+def names_of(code: str) -> Names | None:
+    """The names of `code`; None if it has no `syntax_tree`."""
+    source = read(code)
+    return None if source.is_larger(_CODE_BYTES) else source.names
 
 
 def code_print(code: str) -> CodePrint | None:
     """The print of `code`; None if it has no `syntax_tree`, or an empty one. It is made once for each text."""
-    return None if is_larger(code, _CODE_BYTES) else read(code).of(_print)
+    source = read(code)
+    return None if source.is_larger(_CODE_BYTES) else source.of(_print)
 
 
 def _print(source: Source) -> CodePrint | None:
@@ -256,8 +264,8 @@ _SHAPELESS = frozenset((ast.Name, ast.Constant, ast.alias))
 def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     """Every node, parents before their children, without recursion, each with its shape.
 
-    That is how many nodes are in each of its fields and which are left out, and the flags among them. Whether a name is
-    read or written is none.
+    The shape is the number of nodes in each field, which are left out, and the flags. It does not tell reads of a name
+    from writes.
     """
     waiting: list[ast.AST] = [tree]
     while waiting:
@@ -267,24 +275,24 @@ def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
             yield node, ""
             continue
         inner: list[ast.AST] = []
-        told = []
+        shape = []
         for field in node._fields:
             if field == "ctx":
                 continue
             value = getattr(node, field, None)
             if isinstance(value, ast.AST):
                 inner.append(value)
-                told.append("+")
+                shape.append("+")
             elif isinstance(value, list):
-                told.append(str(len(value)))
+                shape.append(str(len(value)))
                 if value:
                     there = [each for each in value if isinstance(each, ast.AST)]
                     inner += there
                     if len(there) < len(value):
-                        told += [str(place) for place, each in enumerate(value) if each is None]
+                        shape += [str(place) for place, each in enumerate(value) if each is None]
             elif not isinstance(value, str):
-                told.append(str(value))
-        yield node, ",".join(told)
+                shape.append(str(value))
+        yield node, ",".join(shape)
         inner.reverse()
         waiting += inner
 

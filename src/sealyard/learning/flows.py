@@ -14,11 +14,10 @@ from typing import Any
 import msgspec
 
 from sealyard.catalog.parameters import Parameter, parameters
-from sealyard.errors import InvalidSkill
+from sealyard.code import read
 from sealyard.learning.code import syntax_tree
 from sealyard.learning.disclosure import UNPLACED, agree, is_callable, is_field, is_nameable, joined, steps
 from sealyard.values import CallEvidence, RunEvidence, ToolSpec
-from sealyard.versioning.scopes import parse
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
@@ -276,7 +275,7 @@ def fragment(first: ToolSpec, second: ToolSpec, flow: Sequence[tuple[str, str]])
     if len(longest) > _LOOPS or not is_plain or {first.function, second.function} & {*asked}:
         return None
     text = _write(first, second, taken, longest, missing, asked)
-    return text if len(text) <= _CHARACTERS and _is_python(text) else None
+    return text if len(text) <= _CHARACTERS and read(text).tree is not None else None
 
 
 def _required(spec: ToolSpec) -> list[Parameter]:
@@ -374,11 +373,3 @@ class _Names:
             name += "_"
         self._taken.add(name)
         return name
-
-
-def _is_python(text: str) -> bool:
-    try:
-        parse(text)
-    except InvalidSkill:
-        return False
-    return True

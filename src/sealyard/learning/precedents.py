@@ -16,11 +16,11 @@ import msgspec
 
 from sealyard import errors
 from sealyard.catalog.parameters import parameters, rest
-from sealyard.learning.code import CodePrint, similarity, syntax_tree
+from sealyard.code import Names
+from sealyard.learning.code import CodePrint, names_of, similarity
 from sealyard.learning.disclosure import mark_of
 from sealyard.learning.part import Evidence, Viewer, put_last, shrunk, trim
 from sealyard.values import Risk, RunEvidence, ToolSpec
-from sealyard.versioning.scopes import Names
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
@@ -364,15 +364,14 @@ class WrongCall(msgspec.Struct, frozen=True, kw_only=True):
 
 def wrong_calls(code: str, specs: Mapping[str, ToolSpec]) -> tuple[WrongCall, ...]:
     """The calls in `code` that do not fit the tools of `specs`, in the order of the text; a hundred are looked at."""
-    tree = syntax_tree(code) if specs else None
-    if tree is None:
+    names = names_of(code) if specs else None
+    if names is None:
         return ()
-    names = Names(tree)
     found = list(_checked(names, specs))
     if not found:
         return ()
-    is_plain = not names.stars and not _is_uncertain(tree)
-    certain = {id(node) for node in _certain(tree)} if is_plain else set()
+    is_plain = not names.stars and not _is_uncertain(names.tree)
+    certain = {id(node) for node in _certain(names.tree)} if is_plain else set()
     told = [msgspec.structs.replace(wrong, is_certain=id(node) in certain) for node, wrong in found]
     return tuple(sorted(told, key=lambda wrong: wrong.line))
 
@@ -383,11 +382,10 @@ def _checked(names: Names, specs: Mapping[str, ToolSpec]) -> Iterator[tuple[ast.
     by_name = {spec.full_name: spec for spec in specs.values()}
     stubs: dict[str, _Stub] = {}
     left = _CALLS
-    for node, scope in names.noted:
+    for node, place in names.noted:
         if not isinstance(node, ast.Call) or not left:
             continue
-        meanings = names.meanings(node.func, scope)
-        path = (next(iter(meanings)) if len(meanings) == 1 else None) or ""
+        path = names.meaning(node.func, place.scope) or ""
         if (spec := by_path.get(path)) is not None:
             stub = stubs.get(path) or stubs.setdefault(path, _stub(spec))
             problem = _check_function(node, stub)

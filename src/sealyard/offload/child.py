@@ -37,9 +37,9 @@ TASKS = {
     "words": "sealyard.privacy.mirror:words",
     "answer": "sealyard.broker.offloaded:answer",
     "relay": "sealyard.serve.messages.offloaded:relay",
-    "review": "sealyard.sandbox.review.offloaded:review_code",
+    "review": "sealyard.sandbox.review.beside:review_code",
     "read_skill": "sealyard.skills.offloaded:read",
-    "rewrite": "sealyard.versioning.migrate.offloaded:rewrite",
+    "rewrite": "sealyard.versioning.migrate.migration:rewrite",
 }
 """Where each task is. Its module's `remember` takes in what the gateway tells of a memory, if it has any."""
 

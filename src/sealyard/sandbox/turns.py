@@ -23,7 +23,7 @@ _FIRST_GUESS_SECONDS = 1.0  # of how long a run takes, before one has ended
 _CALL_SECONDS = 0.004
 """Apart are the calls of an owner beside others: a few times what one takes on the event loop."""
 _START_SECONDS = 0.03
-"""Apart are the starts of its runs, unless one is over sooner: a small one is, and others take no more of the loop."""
+"""Apart are the starts of its runs, unless one is over sooner: then the pause after it is as long as the run was."""
 _LATELY_SECONDS = 1.0
 """For so long an owner is expected back: the loop must not be full of another's work when its next run comes."""
 _MEMORY = 0.1  # the share of the newest run in the mean of how long they take
@@ -245,8 +245,10 @@ class Turns:
         lane.timer = loop.call_at(at, self._go_on, name, owner, lane)
 
     def _free(self, name: str, owner: _Owner, lane: _Lane) -> None:
-        """Let the next of a lane begin."""
-        lane.free_at = 0.0
+        """Let the next of a lane begin after as long a pause as this one took: the loop is for others half the time."""
+        now = asyncio.get_running_loop().time()
+        began = lane.free_at - lane.seconds
+        lane.free_at = min(lane.free_at, now + (now - began))
         if lane.timer is not None:
             lane.timer.cancel()
             self._plan(name, owner, lane)

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from sealyard.catalog.validation import Check
+from sealyard.code import read
 from sealyard.errors import InvalidSkill
-from sealyard.versioning.scopes import parse
 
 _PLAIN: dict[str, str] = {
     **dict.fromkeys(("Any", "any", "object"), ""),
@@ -215,13 +215,10 @@ def _last(node: ast.expr) -> str:
 def _expression(text: str) -> ast.expr:
     if len(text) > _TYPE_CHARACTERS:
         raise Unreadable("a long text")
-    try:
-        body = parse(text.strip()).body
-    except InvalidSkill:
-        raise Unreadable(repr(text)) from None
-    if len(body) != 1 or not isinstance(body[0], ast.Expr):
+    tree = read(text.strip()).tree
+    if tree is None or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
         raise Unreadable(repr(text))
-    return body[0].value
+    return tree.body[0].value
 
 
 # Inputs and output

@@ -18,7 +18,7 @@ from sealyard.store import MigrationRecord
 from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
 from sealyard.versioning import Plan, Untranslatable, adapt_answer, translate_arguments
 from sealyard.versioning.compare import Version, matches
-from sealyard.versioning.migrate import rewrite_beside
+from sealyard.versioning.migrate import diff, rewrite_beside
 
 
 class MigratedSkill(MigrationRecord, frozen=True, kw_only=True):
@@ -118,8 +118,6 @@ async def _migrate(
     is_dry: bool,
     principal: str,
 ) -> MigratedSkill:
-    from sealyard.versioning.migrate.migration import diff  # noqa: PLC0415 - it takes a large library
-
     result = MigratedSkill(
         namespace=skill.namespace,
         name=skill.name,

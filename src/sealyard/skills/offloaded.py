@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
+from sealyard.code import ToolRef
 from sealyard.offload.child import Ask
 from sealyard.skills.reading import read_skill
 from sealyard.values import ToolSpec
-from sealyard.versioning.uses import ToolRef
 
 
 def read(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:

@@ -1,6 +1,6 @@
-"""Reading a skill before it is saved: its form, its inputs and output, and what its code uses.
+"""Reads a skill before it is saved: its form, its inputs and output, and the tools and skills that it uses.
 
-Dependencies are read from the code and never taken from the caller. The code is parsed, not run and not compiled.
+Dependencies come from the code, never from the caller. The code is parsed, not run and not compiled.
 """
 
 import ast
@@ -12,6 +12,7 @@ import msgspec
 
 from sealyard.catalog.prose import literal
 from sealyard.catalog.shapes import annotation
+from sealyard.code import Names, SkillRef, ToolRef, find_uses, parse
 from sealyard.errors import InvalidSkill
 from sealyard.skills.declarations import (
     Declared,
@@ -29,12 +30,10 @@ from sealyard.skills.declarations import (
 )
 from sealyard.store import ShelfLimits
 from sealyard.values import Skill, SkillForm, ToolNeed, ToolSpec
-from sealyard.versioning.scopes import Names, Scope, parse
-from sealyard.versioning.uses import SkillRef, ToolRef, uses_of
 
-_WARNINGS = 50
+_WARNINGS = 50  # a bound on the answer
 _GIVEN = frozenset((*dir(builtins), "ToolError", "__class__", "__module__", "__qualname__", "call_tool"))
-"""Names that nothing in the code binds and that it has all the same."""
+"""Names that code has without binding them."""
 _SCRIPT_GIVEN = frozenset(("context", "result"))
 _ALL_NAMES = frozenset(("context", "eval", "exec", "globals", "locals", "vars"))
 """Through these a script may read an input without naming it."""
@@ -43,7 +42,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What the text of a skill says about it."""
+    """The form, schemas and dependencies of a skill, read from its text."""
 
     form: SkillForm
     input_schema: dict[str, Any]
@@ -63,18 +62,17 @@ def read_skill(
     find: Callable[[ToolRef], ToolSpec | None],
     most_bytes: int = ShelfLimits().code_bytes,
 ) -> Reading:
-    """What `code` is as a skill called `name`, with what its author declares about it.
+    """Read `code` as a skill called `name`, together with the inputs and output that its author declares.
 
     Raises:
-        InvalidSkill: It is no Python, uses a tool that does not exist, or contradicts what is declared; the message
-            names the line.
+        InvalidSkill: The code is not Python, uses a tool that does not exist, or contradicts a declaration; the
+            message names the line.
     """
-    tree = parse(code, most_bytes=most_bytes)
-    names = Names(tree)
-    uses = uses_of(names)
+    names = parse(code, most_bytes=most_bytes)
+    uses = find_uses(names)
     declared = read_inputs(inputs)
     said = read_output(output)
-    function = _find_function(tree, name)
+    function = _find_function(names.tree, name)
     warnings: list[str] = []
     if function is not None:
         reader = _Signature(function, declared, warnings)
@@ -97,7 +95,7 @@ def read_skill(
 
 
 def signature_of(skill: Skill) -> str:
-    """How a skill is called, on one line: `monthly_total(user_id: str, since: str = "2024-01-01") -> dict`."""
+    """The signature of a skill on one line: `monthly_total(user_id: str, since: str = "2024-01-01") -> dict`."""
     root = skill.input_schema
     required = root.get("required", ())
     parts = []
@@ -115,13 +113,13 @@ def signature_of(skill: Skill) -> str:
 
 
 def _find_function(tree: ast.Module, name: str) -> _Function | None:
-    """The function of that name at the top of the code; the last one, as it is for Python."""
+    """The last function of that name at the top of the code, as Python takes it."""
     found = [node for node in tree.body if isinstance(node, _Function) and node.name == name]
     return found[-1] if found else None
 
 
 class _Signature:
-    """A function's parameters and answer, with what is declared about them."""
+    """A function's parameters and answer, joined with their declarations."""
 
     def __init__(self, function: _Function, declared: Inputs, warnings: list[str]) -> None:
         self._function = function
@@ -156,7 +154,7 @@ class _Signature:
         return together or None
 
     def _rest(self, arguments: ast.arguments, properties: dict[str, Any]) -> bool | dict[str, Any]:
-        """What the function takes beside its parameters."""
+        """The schema of arguments beyond the parameters; false if there are none."""
         others = {name: each for name, each in self._declared.named.items() if name not in properties}
         if arguments.kwarg is None:
             if others:
@@ -177,7 +175,7 @@ class _Signature:
             return schema_of(note)
         except Unreadable as error:
             said = str(error)[:80]
-            self._warnings.append(f"Line {line}: {said!r} is no type of JSON, so that {what} is not checked.")
+            self._warnings.append(f"Line {line}: {said!r} is not a JSON type, so that {what} is not checked.")
             return {}
 
     def _with_default(self, schema: dict[str, Any], default: ast.expr) -> dict[str, Any]:
@@ -190,7 +188,7 @@ class _Signature:
     def _agree(
         self, argument: ast.arg, schema: dict[str, Any], declared: Declared, *, is_required: bool
     ) -> dict[str, Any]:
-        """What the signature and the declaration say of one parameter together."""
+        """The schema of one parameter, from its signature and its declaration."""
         place = f"Line {argument.lineno}: the parameter {argument.arg!r}"
         if declared.required is not None and declared.required != is_required:
             here, there = ("has no default", "optional") if is_required else ("has a default", "required")
@@ -212,7 +210,7 @@ def _parameters(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | 
 
 
 def _check_script(names: Names, properties: dict[str, Any], warnings: list[str]) -> None:
-    """Refuse a script that reads what nobody gives it, and warn of what it is given and does not read."""
+    """Refuse a script that reads names nothing defines, and warn of inputs that it does not read."""
     unbound = _unbound(names, _GIVEN | _SCRIPT_GIVEN | properties.keys())
     if unbound:
         said = ", ".join(f"{each!r} (line {line})" for each, line in list(unbound.items())[:5])
@@ -220,28 +218,25 @@ def _check_script(names: Names, properties: dict[str, Any], warnings: list[str])
             f"Line {min(unbound.values())}: the script reads what nothing defines: {said}. Declare it in `inputs`,"
             " or define it."
         )
-    read = {node.id for node, scope in _loads(names) if names.find_scope(node.id, scope) in (None, names.module)}
+    found = ((node.id, names.find(node.id, scope)) for node, scope in names.loads())
+    read = {name for name, variable in found if variable is None or variable.scope is names.module}
     if read.isdisjoint(_ALL_NAMES):
         warnings += [f"The input {name!r} is declared and never read." for name in properties if name not in read]
 
 
 def _unbound(names: Names, given: frozenset[str]) -> dict[str, int]:
-    """Names that are read and that nothing binds, with the first line of each; none where `import *` may bind any."""
+    """Names that are read and not bound, with the first line of each; empty where `import *` may bind any."""
     found: dict[str, int] = {}
     if names.stars:
         return found
-    for node, scope in _loads(names):
-        if node.id not in given and names.find_scope(node.id, scope) is None:
+    for node, scope in names.loads():
+        if node.id not in given and names.find(node.id, scope) is None:
             found[node.id] = min(node.lineno, found.get(node.id, node.lineno))
     return dict(sorted(found.items(), key=lambda item: (item[1], item[0])))
 
 
-def _loads(names: Names) -> Iterator[tuple[ast.Name, Scope]]:
-    return ((node, scope) for node, scope in names.noted if isinstance(node, ast.Name))
-
-
 def _tool_needs(refs: tuple[ToolRef, ...], find: Callable[[ToolRef], ToolSpec | None]) -> tuple[ToolNeed, ...]:
-    """The tools that the code uses, as they are now."""
+    """The tools that the code uses, in their present versions."""
     needs: dict[str, ToolNeed] = {}
     for ref in refs:
         spec = find(ref)

@@ -16,6 +16,7 @@ from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
 from sealyard.catalog import Snapshot
 from sealyard.catalog.recent import Recent
+from sealyard.code import ToolRef
 from sealyard.config import SkillsConfig
 from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownSkill
@@ -66,7 +67,6 @@ from sealyard.values import (
 from sealyard.versioning import Difficulty
 from sealyard.versioning.compare import matches
 from sealyard.versioning.migrate import rewrite_beside
-from sealyard.versioning.uses import ToolRef
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
-"""What the change of a tool means for code that calls it. Pure: it keeps nothing.
+"""The effect of a changed tool on code that calls it. Pure: nothing is stored.
 
-`compare/` says how two definitions differ, `plan` how to get from one to the other, and `migrate/` rewrites code.
+`compare/` finds the differences of two definitions, `plan` the steps between them, and `migrate/` rewrites code.
 """
 
 from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments

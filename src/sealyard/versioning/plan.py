@@ -1,7 +1,7 @@
-"""How to get from one definition of a tool to another: what a program can do, and what only a person can decide.
+"""Plans: the steps from one definition of a tool to another, and the obstacles that only a person can decide.
 
 The same steps rewrite code (`migrate`), translate a call as it is made, and adapt recorded answers. So a change becomes
-a step only if it is proven what it means for a call, from the two definitions alone:
+a step only if its meaning for a call is proven by the two definitions alone:
 
 - A parameter or field has another name: `renames` says when that is proven.
 - A parameter is gone: nothing that is new, takes more than before or is spoken of as its heir may stand for it.
@@ -9,7 +9,7 @@ a step only if it is proven what it means for a call, from the two definitions a
   meant. Either fits the schema.
 - A scalar has another type: it is described as before, and the value has one form in either type (`convert`).
 
-All else is an obstacle. What a person says in `renames` needs no proof.
+Everything else is an obstacle. The `renames` of a person need no proof.
 """
 
 import re
@@ -22,8 +22,8 @@ from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare import Change, compare
 from sealyard.versioning.compare.changes import SURE
-from sealyard.versioning.compare.deprecations import newly_deprecated
-from sealyard.versioning.compare.similarity import are_opposed, are_same_text, is_telling
+from sealyard.versioning.compare.schemas import lookup
+from sealyard.versioning.compare.texts import are_opposed, are_same_text, is_telling, newly_deprecated
 from sealyard.versioning.steps import (
     AddParameter,
     Obstacle,
@@ -39,7 +39,6 @@ from sealyard.versioning.steps import (
     convert,
     find_scalar,
     fits,
-    look_up,
     plain_schema,
     signature_names,
     split_path,
@@ -50,13 +49,12 @@ NamesOf = Callable[[ToolSpec], Mapping[str, str]]
 """The schema's key -> the function's parameter, in the order in which the function takes them."""
 
 _OUTPUT = "output"
-_TEXT = 4_000
-"""Characters of a description that are looked at."""
+_TEXT = 4_000  # characters of a description that are read
 _QUOTED = re.compile(r"[`'\"]([\w.-]+)[`'\"]|\b([A-Za-z]+(?:_\w+|[a-z][A-Z]\w*))\b")
 _NOTHING = object()
-_KEYS = 2_000
+_KEYS = 2_000  # parts of a schema that are searched for odd names
 _EXACT = ("format", "pattern", "contentEncoding", "contentMediaType")
-"""What a text with these means is more than a number can say, and the other way round."""
+"""Keywords that give a text a meaning which a number cannot have, and the other way round."""
 
 
 def make_plan(
@@ -68,10 +66,10 @@ def make_plan(
     output_after: dict[str, Any] | None = None,
     python_names: NamesOf = signature_names,
 ) -> Plan:
-    """How to get from `before` to `after`; None: the tool is gone.
+    """The plan from `before` to `after`; None: the tool is gone.
 
-    `renames` is what a person said: `{"start": "since", "output.items[].name": "title"}`; with an empty new name, the
-    parameter is to be left out. It counts for more than any guess. `output_before` and `output_after` are learned
+    `renames` come from a person: `{"start": "since", "output.items[].name": "title"}`; with an empty new name, the
+    parameter is to be left out. They count for more than any guess. `output_before` and `output_after` are learned
     shapes, used where a definition declares none.
 
     Raises:
@@ -124,7 +122,7 @@ def _retyped(plan: Plan, key: str, value: Any, to: Scalar) -> Any:
 
 
 def _is_hit(plan: Plan, obstacle: Obstacle, arguments: dict[str, Any]) -> bool:
-    """Whether a call cannot be carried over because of an obstacle."""
+    """True if an obstacle is in the way of a call."""
     match obstacle.side:
         case "tool":
             return True
@@ -139,14 +137,14 @@ def _is_hit(plan: Plan, obstacle: Obstacle, arguments: dict[str, Any]) -> bool:
 
 
 def adapt_answer(plan: Plan, answer: Any) -> Any:
-    """What the new tool would have answered, from an answer of the old one."""
+    """An answer of the old tool as the new one would have given it."""
     for path, names in sorted(_renamed_fields(plan).items(), key=lambda each: -len(each[0])):
         answer = _renamed(answer, path, names)
     return answer
 
 
 def translate_answer(plan: Plan, answer: Any) -> Any:
-    """What the old tool would have answered, from an answer of the new one."""
+    """An answer of the new tool as the old one would have given it."""
     for path, names in sorted(_renamed_fields(plan).items(), key=lambda each: len(each[0])):
         answer = _renamed(answer, path, {after: before for before, after in names.items()})
     return answer
@@ -198,7 +196,7 @@ class _Planning:
                 )
 
     def plan(self, output_before: dict[str, Any] | None, output_after: dict[str, Any] | None) -> Plan:
-        """Look at every change."""
+        """The plan for all changes."""
         before, after = self._before, self._after
         named = [(spec.full_name, spec.module, spec.function) for spec in (before, after)]
         if named[0] != named[1]:
@@ -292,7 +290,7 @@ class _Planning:
                 self._block("input", before, f"{name} changed: {change.reason}")
 
     def _heirs(self, changes: Sequence[Change]) -> list[str]:
-        """What a parameter that is gone may have become: what is new anywhere, and what takes more than before."""
+        """The parameters that a removed one may have become: all that are new, or take more than before."""
         known = {*self._names[0], *self._said.values()}
         known |= {each.replacement.name for each in changes if each.replacement and each.replacement.confidence >= SURE}
         wider = (
@@ -303,7 +301,7 @@ class _Planning:
         return list(dict.fromkeys((*(key for key in self._names[1] if key not in known), *wider)))
 
     def _named_heirs(self, key: str) -> list[str]:
-        """The parameters that texts give out as what a parameter that is gone has become, or always was."""
+        """The parameters that texts name as the successor of a removed one."""
         text = self._said_of(0, key)
         announced = newly_deprecated(("", False), (text, False))
         found = [announced.replacement] if announced is not None and announced.replacement in self._names[1] else []
@@ -399,14 +397,14 @@ class _Planning:
 
 
 def _is_field(key: str) -> bool:
-    """Whether a rename is of a field of the answer."""
+    """True if a rename is of a field of the answer."""
     return key.startswith((f"{_OUTPUT}.", f"{_OUTPUT}["))
 
 
 def _derived(schema: object, root: dict[str, Any], *, only_default: bool = False) -> Any:
-    """The value that a schema gives where nobody else does."""
+    """The value that a schema itself gives."""
     if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
-        target = look_up(schema["$ref"], root)
+        target = lookup(schema["$ref"], root)
         schema = {**target, **schema} if isinstance(target, dict) else schema
     if not isinstance(schema, dict):
         return _NOTHING
@@ -421,7 +419,7 @@ def _derived(schema: object, root: dict[str, Any], *, only_default: bool = False
 
 
 def _is_convertible(was: Scalar, is_now: Scalar, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether old values have a meaning in the new type, as far as schemas tell. Each is looked at when it is given."""
+    """True if old values have a meaning in the new type, as far as schemas tell. Each is looked at when it is given."""
     if was in (is_now, "boolean") or any(key in schema for schema in (old, new) for key in _EXACT):
         return False
     choices = [_choices(schema) for schema in (old, new)]
@@ -448,7 +446,7 @@ def _names_in(text: str) -> set[str]:
 
 
 def _has_odd_keys(schema: object) -> bool:
-    """Whether a name in a schema would make a path ambiguous."""
+    """True if a name in a schema would make a path ambiguous."""
     queue, seen = [schema], 0
     while queue and seen < _KEYS:
         place = queue.pop()

@@ -1,15 +1,15 @@
-"""The steps from one definition of a tool to another, as values, and what they share: paths, types, conversion."""
+"""The steps of a plan as values, and what they share: paths, types and conversions."""
 
 import math
 import re
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec
-from sealyard.versioning.compare.verdicts import input_verdict
+from sealyard.versioning.compare.proof import input_verdict
+from sealyard.versioning.compare.schemas import lookup
 
 Scalar = Literal["string", "integer", "number", "boolean"]
 Difficulty = Literal["mechanical", "needs a look", "impossible"]
@@ -19,9 +19,9 @@ that has none. `impossible`: every call is."""
 _TOKEN = re.compile(r"__PII_\w+__")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,300}")
 """A whole number as it is written in one way only: `007` and `+7` may be names of something."""
-_HOPS = 8
+_HOPS = 8  # references in a row that are followed
 _PLACES = 2_000
-"""Parts of a value that are looked at: no literal in code and no default has more."""
+"""Parts of a value that are read: no literal in code and no default has more."""
 
 
 class Untranslatable(InvalidRequest):
@@ -92,7 +92,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How to get from `before` to `after`."""
+    """The steps from `before` to `after`, and the obstacles."""
 
     before: ToolSpec
     after: ToolSpec | None
@@ -105,19 +105,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why a breaking change has no mechanical answer, one sentence each."""
+        """The reasons that breaking changes have no mechanical answer, one sentence each."""
         return tuple(obstacle.reason for obstacle in self.obstacles)
 
     @property
     def difficulty(self) -> Difficulty:
-        """What the definitions alone tell; `predict` looks at code too."""
+        """The difficulty by the definitions alone; `predict` reads code too."""
         if self.after is None or any(obstacle.side == "tool" for obstacle in self.obstacles):
             return "impossible"
         return "needs a look" if self.obstacles else "mechanical"
 
     @property
     def is_reordered(self) -> bool:
-        """Whether an argument without a name would mean another parameter than before."""
+        """True if an argument without a name would mean another parameter than before."""
         return list(self.names_before)[: len(self.names_after)] != list(self.names_after)[: len(self.names_before)]
 
     @property
@@ -143,7 +143,7 @@ def signature_names(spec: ToolSpec) -> dict[str, str]:
 
 
 def fits(plan: Plan, key: str, value: Any) -> bool:
-    """Whether a value of an old parameter is certainly one that the new tool takes as it is, and understands."""
+    """True if a value of an old parameter is certainly one that the new tool takes as it is, and understands."""
     after = plan.keys.get(key, key)
     root = plan.after.input_schema if plan.after is not None else {}
     properties = root.get("properties")
@@ -157,10 +157,10 @@ def fits(plan: Plan, key: str, value: Any) -> bool:
 
 
 def takes(declared: object, root: dict[str, Any], value: Any, *, was: object = None) -> bool:
-    """Whether a schema certainly takes a value, and declares every key in it.
+    """True if a schema certainly takes a value, and declares every key in it.
 
-    A key that nobody declares is not known to be understood, even where the schema lets it pass. What `was`, the old
-    schema, said of formats and patterns in the same words is taken to hold.
+    A key that is not declared may not be understood, even where the schema lets it pass. Formats and patterns that
+    `was`, the old schema, has in the same words are taken to hold.
     """
     if isinstance(declared, dict) and isinstance(was, dict):
         said = {name for name in ("format", "pattern") if name in declared and declared[name] == was.get(name)}
@@ -191,11 +191,11 @@ def _exactly(value: Any, left: list[int]) -> dict[str, Any]:
 def convert(value: Any, to: Scalar, name: str = "value") -> Any:
     """A scalar as another type of the same meaning; None stays None.
 
-    Proven is what has one form in either type, so that it could be converted back: `"7"` and 7, but not `"007"`, which
-    may be a name, nor 12.0, which may be written in two ways, nor true, which as a number may be a count.
+    Only a value with one form in either type is converted, so that it could be converted back: `"7"` and 7, but not
+    `"007"`, which may be a name, nor 12.0, which may be written in two ways, nor true, which may be a count.
 
     Raises:
-        Untranslatable: It has no meaning in that type, or more than one.
+        Untranslatable: The value has no meaning in that type, or more than one.
     """
     converted = None if isinstance(value, str) and _TOKEN.search(value) else _converted(value, to)
     if converted is None and value is not None:
@@ -246,18 +246,10 @@ def split_path(path: str) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def join_path(steps: Sequence[str]) -> str:
-    """The reverse of `split_path`."""
-    text = ""
-    for step in steps:
-        text += step if step in ("[]", "{}") or not text else f".{step}"
-    return text
-
-
 def find_scalar(schema: object, root: dict[str, Any]) -> tuple[Scalar, bool] | None:
     """The one scalar type that fits `schema`, and whether `None` fits too; None if it is another sort of schema."""
     if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
-        schema = look_up(schema["$ref"], root)
+        schema = lookup(schema["$ref"], root)
     if not isinstance(schema, dict):
         return None
     kinds = schema.get("type")
@@ -288,7 +280,7 @@ def find_scalar(schema: object, root: dict[str, Any]) -> tuple[Scalar, bool] | N
 
 
 def plain_schema(schema: object, root: dict[str, Any]) -> dict[str, Any] | None:
-    """What a schema says of values other than null, with references followed; None if it has alternatives."""
+    """A schema of values other than null, with references followed; None if it has alternatives."""
     for _ in range(_HOPS):
         if not isinstance(schema, dict):
             return None
@@ -298,7 +290,7 @@ def plain_schema(schema: object, root: dict[str, Any]) -> dict[str, Any] | None:
             return schema
         if len(parts) + isinstance(reference, str) > 1:
             return None
-        inner = look_up(reference, root) if isinstance(reference, str) else parts[0]
+        inner = lookup(reference, root) if isinstance(reference, str) else parts[0]
         beside = {name: part for name, part in schema.items() if name not in ("$ref", "allOf", "anyOf", "oneOf")}
         schema = {**inner, **beside} if isinstance(inner, dict) else None
     return None
@@ -306,11 +298,3 @@ def plain_schema(schema: object, root: dict[str, Any]) -> dict[str, Any] | None:
 
 def _is_null(schema: object) -> bool:
     return isinstance(schema, dict) and schema.get("type") == "null"
-
-
-def look_up(reference: str, root: dict[str, Any]) -> object:
-    """What a reference within a schema leads to; None if nothing."""
-    place: object = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        place = place.get(step) if isinstance(place, dict) else None
-    return place

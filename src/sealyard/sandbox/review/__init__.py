@@ -1,10 +1,10 @@
-"""Reading agent code before it runs: what could not work, what is plainly hostile, and how much it seems to do.
+"""Reviews agent code before it runs: code that cannot work, code that is plainly hostile, and how much it seems to do.
 
-This is advice and good error messages, never the boundary. Code that fools it meets the kernel, so it refuses only
-what has no chance or no honest purpose at its level, and warns about the rest.
+This is advice and good error messages, never the boundary. Code that fools the review meets the kernel, so only code
+without a chance or an honest purpose at its level is refused, and the rest is warned about.
 
 The code is parsed, never compiled: compiling 700 bytes of nested `finally` takes seconds, and the gateway would stand
-still meanwhile. The few errors that only the compiler finds are reported by the guest. Cost is linear in the code.
+still meanwhile. The guest reports the few errors that only the compiler finds. Cost is linear in the code.
 """
 
 import ast
@@ -15,28 +15,37 @@ import itertools
 import posixpath
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from sealyard.code import MAX_CODE_BYTES, Fault, is_larger, read
+from sealyard.code import MAX_CODE_BYTES, Names, Source, read
+from sealyard.code.names import Noted, Place
 from sealyard.errors import InvalidRequest
-from sealyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
-from sealyard.sandbox.review import advice, sql
-from sealyard.sandbox.review.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
+from sealyard.sandbox.policy.levels import (
+    NATIVE_MODULES,
+    NETWORK_MODULES,
+    PROCESS_MODULES,
+    IsolationLevel,
+    IsolationPolicy,
+)
+from sealyard.sandbox.review import sql
 from sealyard.values import Failure, FailureKind
 
 __all__ = ("Estimate", "Finding", "Review", "ToolNames", "check_code", "review")
 
-MAX_FINDINGS = 50
-MAX_IMPORTS = 100
+MAX_FINDINGS = 50  # a bound on the answer
+MAX_IMPORTS = 100  # the same
+_DEPTH = 12  # parts of an expression that are followed: honest ones are shorter, and the bound keeps the cost linear
+
+Severity = Literal["refuse", "warn"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing the code should not do, where it does it, and what to do instead."""
+    """One thing that the code should not do, its place, and advice."""
 
-    severity: advice.Severity
+    severity: Severity
     rule: str
     """A short stable name, such as `import` or `endless-loop`."""
     line: int | None = None
@@ -49,7 +58,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the code seems to do; all zero when it cannot be parsed."""
+    """The amount of work in the code; all zero when it cannot be parsed."""
 
     loops: int = 0
     """Loops in the text, those of comprehensions included."""
@@ -73,7 +82,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     estimate: Estimate = Estimate()
 
     def refusal(self) -> Failure | None:
-        """Why the code is not to be run, as the failure that it ends with; None when it may run."""
+        """The failure that refused code ends with; None when the code may run."""
         if self.verdict != "refuse":
             return None
         first = next(finding for finding in self.findings if finding.severity == "refuse")
@@ -88,6 +97,108 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+# Names that the review knows, and its texts
+
+SEVERITIES: dict[str, tuple[Severity | None, Severity | None, Severity | None]] = {
+    "syntax": ("refuse", "refuse", "refuse"),
+    "size": ("refuse", "refuse", "refuse"),
+    "import": ("refuse", "refuse", "refuse"),
+    "unknown-tool": ("refuse", "refuse", "refuse"),
+    "fork": ("refuse", "refuse", "refuse"),  # asked only where the policy allows a single process
+    "subprocess": ("warn", "refuse", "refuse"),
+    "dunder-chain": ("warn", "refuse", "refuse"),
+    "dunder-walk": (None, "warn", "refuse"),
+    "eval": (None, "warn", "refuse"),
+    "signal": (None, "warn", "refuse"),
+    "ctypes": ("warn", "warn", "refuse"),
+    "network": ("warn", "warn", "warn"),
+    "open-outside": ("warn", "warn", "warn"),
+    "sandbox-file": ("warn", "warn", "warn"),
+    "input": ("warn", "warn", "warn"),
+    "sleep": ("warn", "warn", "warn"),
+    "memory": ("warn", "warn", "warn"),
+    "endless-loop": ("warn", "warn", "warn"),
+    "sql-text": ("warn", "warn", "warn"),
+}
+"""The severity of each rule at development, production and hardened; `None` keeps silent."""
+
+_ASK_A_TOOL = "Call a tool: search_tools finds one."
+_NO_NETWORK = f"There is no network inside. {_ASK_A_TOOL}"
+_NO_PROGRAMS = "No other program runs inside. Do the work in Python, or call a tool: search_tools finds one."
+_USE_THREADS = "Use concurrent.futures.ThreadPoolExecutor or asyncio.gather."
+_NO_NATIVE_CODE = "Use the standard library or an installed package."
+
+_TEXTS: dict[str, tuple[str, str]] = {
+    "subprocess": ("{name} starts another program.", _NO_PROGRAMS),
+    "fork": ("{name} starts a process, and policy {policy} allows only one.", _USE_THREADS),
+    "eval": ("{name} runs text as code.", "Write the code out; read data with json.loads."),
+    "signal": ("{name} reaches no process but the code's own.", "Raise an exception to stop early."),
+    "ctypes": ("{name} calls native code, and the kernel refuses most of what that can do.", _NO_NATIVE_CODE),
+    "network": ("{name} needs a network, and there is none inside.", _ASK_A_TOOL),
+    "input": ("{name} waits for an answer, and standard input is empty.", "Pass values in through `context`."),
+}
+"""For rules about a name: the message and the hint."""
+
+_FORMS = ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")
+_REFERENCES: dict[str, str] = {
+    **dict.fromkeys(("builtins.eval", "builtins.exec", "builtins.compile"), "eval"),
+    **dict.fromkeys(("os.system", "os.popen", "os.posix_spawn", "os.posix_spawnp"), "subprocess"),
+    **dict.fromkeys((f"os.{verb}{form}" for verb in ("exec", "spawn") for form in _FORMS), "subprocess"),
+    **dict.fromkeys(("asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell"), "subprocess"),
+    **dict.fromkeys(("os.fork", "os.forkpty", "concurrent.futures.ProcessPoolExecutor"), "fork"),
+    **dict.fromkeys(("os.kill", "os.killpg"), "signal"),
+    **dict.fromkeys(("asyncio.open_connection", "asyncio.start_server"), "network"),
+}
+"""Functions that fall under a rule wherever they are named, called or not."""
+
+_CALLS: dict[str, str] = dict.fromkeys(("builtins.input", "builtins.breakpoint", "getpass.getpass"), "input")
+"""Functions that fall under a rule when they are called: `input` is a common name for a variable."""
+
+_NETWORK_PACKAGES = (
+    *("aiohttp", "anthropic", "boto3", "botocore", "grpc", "httplib2", "httpx", "mcp", "openai", "paramiko"),
+    *("playwright", "psycopg", "psycopg2", "pycurl", "pymongo", "redis", "requests", "selenium", "urllib3"),
+    *("websocket", "websockets"),
+)
+_MODULE_CALLS: dict[str, str] = {
+    **dict.fromkeys(("pexpect", "pty", "sh", "subprocess"), "subprocess"),
+    **dict.fromkeys(("_ctypes", "cffi", "ctypes"), "ctypes"),
+    **dict.fromkeys((*NETWORK_MODULES, *_NETWORK_PACKAGES), "network"),
+    "multiprocessing": "fork",
+}
+"""Modules whose every function falls under a rule, where the policy lets them be imported at all."""
+
+_IMPORT_HINTS: dict[str, str] = {
+    **dict.fromkeys((*PROCESS_MODULES, "pexpect", "psutil", "sh"), _NO_PROGRAMS),
+    **dict.fromkeys((*NETWORK_MODULES, *_NETWORK_PACKAGES), _NO_NETWORK),
+    **dict.fromkeys(NATIVE_MODULES, _NO_NATIVE_CODE),
+    "multiprocessing": _USE_THREADS,
+}
+"""Advice for an import that is refused."""
+
+_ALTERNATIVES: dict[str, tuple[str, ...]] = {
+    "bs4": ("html.parser", "re"),
+    "dateutil": ("datetime",),
+    "lxml": ("xml.etree.ElementTree", "re"),
+    "numpy": ("statistics", "math"),
+    "orjson": ("json",),
+    "pandas": ("csv", "statistics", "collections"),
+    "polars": ("csv", "statistics", "collections"),
+    "pytz": ("zoneinfo", "datetime"),
+    "ujson": ("json",),
+    "yaml": ("json",),
+}
+"""Modules of the standard library for a package that is missing."""
+
+_WALK_ENDS = frozenset(("__subclasses__", "__globals__", "__builtins__"))
+_WALKS = _WALK_ENDS | frozenset(
+    ("__code__", "__closure__", "f_globals", "f_builtins", "f_back", "gi_frame", "cr_frame", "ag_frame", "tb_frame")
+)
+"""Attributes that lead out of an object into the interpreter."""
+_PARENTS = frozenset(("__mro__", "__base__", "__bases__"))
+"""Attributes that are ordinary on a class and the first half of an escape on `x.__class__`."""
+_WALK_STEPS = _WALK_ENDS | _PARENTS | {"__init__"}
+"""One of these below one of `_WALK_ENDS` has no honest purpose."""
+
 _STDLIB = frozenset(sys.stdlib_module_names)
 _WORKING_DIRECTORY = "/workspace"
 _TIMES = ("/etc/localtime", "/usr/share/zoneinfo")
@@ -98,11 +209,11 @@ _PATH_METHODS = frozenset(("open", "read_bytes", "read_text", "write_bytes", "wr
 _IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module", "importlib.__import__"))
 _TOOL_CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool"))
 _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
-_WALKS = advice.WALKS | advice.PARENTS
-_TELLING_BUILTINS = {name.removeprefix("builtins.") for name in advice.REFERENCES if name.startswith("builtins.")}
+_ALL_WALKS = _WALKS | _PARENTS
+_TELLING_BUILTINS = {name.removeprefix("builtins.") for name in _REFERENCES if name.startswith("builtins.")}
 _TELLING_BUILTINS.add("__builtins__")
-"""The built-in names that a rule speaks about wherever they stand."""
-_TELLING_MODULES = frozenset(name.partition(".")[0] for name in advice.MODULE_CALLS)
+"""Built-in names that a rule is about wherever they stand."""
+_TELLING_MODULES = frozenset(name.partition(".")[0] for name in _MODULE_CALLS)
 """The first parts of the modules whose every function falls under a rule."""
 
 
@@ -113,7 +224,7 @@ class ToolNames:
     """The names that may be called, as tools and as functions of `servers`.
 
     `functions` gives the module and the function of each full name; without it they are guessed from the name.
-    `is_known` says whether another spelling means one of them too.
+    `is_known` is true for another spelling of one of them.
     """
 
     def __init__(
@@ -126,7 +237,7 @@ class ToolNames:
         self.is_known = is_known
         self._functions = functions
         self.number = next(_numbers)
-        """Another one for each table of names: what a verdict over code is remembered by."""
+        """Identifies the table of names in remembered verdicts."""
 
     def to_json(self) -> bytes:
         """The names alone."""
@@ -134,13 +245,13 @@ class ToolNames:
 
     @classmethod
     def from_json(cls, document: bytes) -> "ToolNames":
-        """What `to_json` gave."""
+        """The reverse of `to_json`."""
         names, functions = msgspec.json.decode(document, type=tuple[list[str], dict[str, tuple[str, str]] | None])
         return cls(frozenset(names), functions)
 
     @functools.cached_property
     def servers(self) -> Mapping[str, Mapping[str, str]]:
-        """Functions by server, both under loose keys: how a name becomes an identifier is the catalog's business."""
+        """Functions by server, both under loose keys: the catalog decides how a name becomes an identifier."""
         found: dict[str, dict[str, str]] = {}
         if self._functions is not None:
             for module, function in self._functions.values():
@@ -155,15 +266,15 @@ class ToolNames:
 
     @functools.cached_property
     def server_names(self) -> frozenset[str]:
-        """How the servers are spelled in `servers`."""
+        """The names of the servers as `servers` spells them."""
         if self._functions is not None:
             return frozenset(module for module, _ in self._functions.values())
         return frozenset(re.sub(r"\W", "_", name.removeprefix("mcp__").partition("__")[0]) for name in self.names)
 
 
 def check_code(code: str) -> None:
-    """Raise `InvalidRequest` for code that is too large for anybody to look at."""
-    if is_larger(code, MAX_CODE_BYTES):
+    """Raise `InvalidRequest` for code that is too large to be read."""
+    if read(code).is_larger(MAX_CODE_BYTES):
         raise InvalidRequest(
             f"The code is larger than {MAX_CODE_BYTES:,} bytes. Pass data in through `context` or a file in the "
             "workspace."
@@ -180,25 +291,23 @@ def review(
     """Judge `code` under `policy` without running it.
 
     `tools` are the full names that may be called, such as `mcp__expenses__list_expenses`; without them no tool's name
-    is checked. Who reviews often makes them `ToolNames` once. `packages` are the importable names that the guest
+    is checked. Make them `ToolNames` once for many reviews. `packages` are the importable names that the guest
     environment has; without them the policy's own are taken to be there.
     """
     source = read(code)
-    tree = source.tree
-    if tree is None:
-        assert source.fault is not None
-        return Review(verdict="refuse", findings=(_fault_finding(code, source.fault),))
+    names = source.names
+    if names is None:
+        return Review(verdict="refuse", findings=(_fault_finding(source),))
     notes = _Notes(code, policy)
-    survey = Survey(tree)
-    for node, words in survey.misplaced:
+    for node, words in names.misplaced:
         message = f"SyntaxError: {words}."
         notes.add("syntax", node, message, _SYNTAX_HINTS.get(message))
-    for loop in survey.endless_loops():
+    for loop in names.endless_loops():
         notes.add("endless-loop", loop, "Nothing in this loop ends it.", "Add a `break`.")
-    rules = _Rules(survey, notes, policy, tools=tools, packages=packages)
-    for noted, place in survey.noted:
+    rules = _Rules(names, notes, policy, tools=tools, packages=packages)
+    for noted, place in names.noted:
         rules.check(noted, place)
-    for node in sql.assembled_sql(code, tree, rules.is_tool_call):
+    for node in sql.assembled_sql(code, names.tree, rules.tool_calls):
         notes.add("sql-text", node, sql.MESSAGE, sql.HINT)
     return notes.review(rules.estimate())
 
@@ -210,8 +319,10 @@ _SYNTAX_HINTS = {
 }
 
 
-def _fault_finding(code: str, fault: Fault) -> Finding:
+def _fault_finding(source: Source) -> Finding:
     """The refusal of code that has no syntax tree."""
+    fault = source.fault
+    assert fault is not None
     match fault.kind:
         case "size":
             message = f"The code is larger than {MAX_CODE_BYTES:,} bytes."
@@ -228,7 +339,7 @@ def _fault_finding(code: str, fault: Fault) -> Finding:
         case _:
             words = _shorten(fault.words, 300).rstrip(".")
             message = f"{fault.error}: {words}{'' if words.endswith('?') else '.'}"
-    return _syntax_finding(code, fault.line, fault.column, message)
+    return _syntax_finding(source.text, fault.line, fault.column, message)
 
 
 def _syntax_finding(code: str, line: int | None, column: int | None, message: str) -> Finding:
@@ -259,11 +370,11 @@ class _Notes:
     def __init__(self, code: str, policy: IsolationPolicy) -> None:
         self._code = code
         self._level = _LEVELS[policy.level]
-        self._found: dict[tuple[int, int, str, str], tuple[advice.Severity, str | None]] = {}
+        self._found: dict[tuple[int, int, str, str], tuple[Severity, str | None]] = {}
 
     def add(self, rule: str, node: ast.expr | ast.stmt | ast.alias, message: str, hint: str | None) -> None:
         """Note something about `node`, unless the level is silent about it."""
-        severity = advice.SEVERITIES[rule][self._level]
+        severity = SEVERITIES[rule][self._level]
         if severity is not None:
             self._found.setdefault((node.lineno, node.col_offset, rule, message), (severity, hint))
 
@@ -287,11 +398,11 @@ class _Notes:
 
 
 class _Modules(NamedTuple):
-    """What a policy lets code import."""
+    """The imports that a policy allows."""
 
     allowed: frozenset[str]
     refused: frozenset[str]
-    """Although they would be allowed."""
+    """Modules that are refused although a rule allows them."""
 
 
 @functools.lru_cache(maxsize=32)  # a gateway has three levels, and a few limits that runs ask for
@@ -302,35 +413,38 @@ def _modules_of(policy: IsolationPolicy, packages: frozenset[str]) -> _Modules |
 
 
 class _Rules:
-    """The second pass: each noted node against the policy and the tools."""
+    """Checks each noted node against the policy and the tools."""
 
     def __init__(
         self,
-        survey: Survey,
+        names: Names,
         notes: _Notes,
         policy: IsolationPolicy,
         *,
         tools: Collection[str] | ToolNames | None,
         packages: Collection[str],
     ) -> None:
-        self._survey = survey
-        self._arithmetic = Arithmetic(survey)
+        self._names = names
+        self._imports = set(names.imports)
+        self._arithmetic = _Arithmetic(names.noted)
         self._notes = notes
         self._policy = policy
         self._packages = frozenset(packages or policy.packages)
         self._tools = tools if tools is None or isinstance(tools, ToolNames) else ToolNames(tools)
         self._hints_left = 8  # each costs a comparison with every name
         self._covered: set[int] = set()
-        """Nodes that the finding about a larger node speaks for."""
+        """Nodes that the finding about a larger node covers."""
+        self.tool_calls: list[ast.Call] = []
+        """The calls of tools, as functions or by their names."""
         self._calls = 0
         self._tool_calls: int | None = 0
         self._tool_calls_in_loops = 0
 
     def check(self, node: Noted, place: Place) -> None:
-        """Apply every rule that speaks about this kind of node."""
+        """Apply every rule about this kind of node."""
         match node:
             case ast.Name():  # the most frequent first
-                self._check_name(node)
+                self._check_name(node, place)
             case ast.Call():
                 self._check_call(node, place)
             case ast.Attribute():
@@ -343,20 +457,15 @@ class _Rules:
                 for alias in node.names:
                     self._check_import(alias.name, alias, place)
 
-    def is_tool_call(self, node: ast.Call) -> bool:
-        """Whether it calls a tool, as a function or by its name."""
-        name = self._survey.resolve(node.func)
-        return name is not None and _is_tool(name)
-
     def estimate(self) -> Estimate:
-        """What was counted on the way."""
+        """The counts of the whole walk."""
         return Estimate(
-            loops=self._survey.loops,
-            deepest_loop=self._survey.deepest_loop,
+            loops=self._names.loops,
+            deepest_loop=self._names.deepest_loop,
             calls=self._calls,
             tool_calls=self._tool_calls,
             tool_calls_in_loops=self._tool_calls_in_loops,
-            imports=tuple(sorted(self._survey.imports)[:MAX_IMPORTS]),
+            imports=tuple(sorted(self._imports)[:MAX_IMPORTS]),
         )
 
     # Imports
@@ -397,9 +506,9 @@ class _Rules:
 
     def _import_hint(self, name: str) -> str:
         for prefix in reversed(_prefixes(name)):
-            if prefix in advice.IMPORT_HINTS:
-                return advice.IMPORT_HINTS[prefix]
-        alternatives = advice.ALTERNATIVES.get(name.partition(".")[0], ())
+            if prefix in _IMPORT_HINTS:
+                return _IMPORT_HINTS[prefix]
+        alternatives = _ALTERNATIVES.get(name.partition(".")[0], ())
         if usable := [module for module in alternatives if self._is_importable(module)]:
             return f"It is not there. Use {' or '.join(usable)}."
         if self._policy.imports == "listed":
@@ -409,91 +518,97 @@ class _Rules:
 
     # Calls and names
 
+    def _resolve(self, node: ast.expr, place: Place) -> str | None:
+        """The one dotted name that an expression stands for: `o.system` is `os.system` after `import os as o`."""
+        name = self._names.meaning(node, place.scope)
+        return name if name is None or name.partition(".")[0] != "posix" else f"os{name.removeprefix('posix')}"
+
     def _check_call(self, node: ast.Call, place: Place) -> None:
         self._calls += 1
-        self._check_path_method(node.func)
-        name = self._survey.resolve(node.func)
+        self._check_path_method(node.func, place)
+        name = self._resolve(node.func, place)
         if name is None:
             return
-        text, number = text_of(node.args), self._arithmetic.number(node.args[0]) if node.args else None
+        text, number = _text_of(node.args), self._arithmetic.number(node.args[0]) if node.args else None
         if _is_tool(name):
+            self.tool_calls.append(node)
             self._count_tool_call(place)
             if name in _TOOL_CALLERS:
-                self._check_tool(text or text_of([word.value for word in node.keywords if word.arg == "name"]), node)
-        elif name in advice.CALLS:
-            self._check_rule(advice.CALLS[name], name, node)
+                self._check_tool(text or _text_of([word.value for word in node.keywords if word.arg == "name"]), node)
+        elif name in _CALLS:
+            self._check_rule(_CALLS[name], name, node)
         elif name in ("builtins.open", "io.open") and text is not None:
             self._check_path(text, node)
-        elif name == "builtins.getattr" and (attribute := text_of(node.args[1:])) is not None:
+        elif name == "builtins.getattr" and (attribute := _text_of(node.args[1:])) is not None:
             self._check_walk(attribute, node.args[0], node)
         elif name in _IMPORTERS and text is not None and all(part.isidentifier() for part in text.split(".")):
-            self._survey.imports.add(text)
+            self._imports.add(text)
             self._check_import(text, node, place)
         elif name in _SLEEPS and number is not None and number > self._policy.wall_seconds:
             message = f"Sleeping for {number:g} s outlasts the wall limit of {self._policy.wall_seconds:g} s."
             self._notes.add("sleep", node, message, "Sleep less, or ask for a longer limit.")
         elif name in ("builtins.bytes", "builtins.bytearray"):
             self._check_size(node, number)
-        elif name.partition(".")[0] in _TELLING_MODULES and name not in advice.REFERENCES:
+        elif name.partition(".")[0] in _TELLING_MODULES and name not in _REFERENCES:
             for prefix in _prefixes(name)[:-1]:
-                self._check_rule(advice.MODULE_CALLS.get(prefix), name, node)
+                self._check_rule(_MODULE_CALLS.get(prefix), name, node)
 
     def _check_attribute(self, node: ast.Attribute, place: Place) -> None:
         self._check_walk(node.attr, node.value, node)
-        name = self._survey.resolve(node)
+        name = self._resolve(node, place)
         if name is None:
             return
-        if self._is_refused(name) and name not in self._survey.imports:
+        if self._is_refused(name) and name not in self._imports:
             self._check_import(name, node, place)  # `urllib.request` after `import urllib`
         else:
-            self._check_rule(advice.REFERENCES.get(name), name, node)
+            self._check_rule(_REFERENCES.get(name), name, node)
             self._check_server(name, node)
 
-    def _check_name(self, node: ast.Name) -> None:
-        if self._survey.is_unbound(node.id) and node.id not in _TELLING_BUILTINS:
-            return  # as most names are: no rule speaks about it
-        name = self._survey.resolve(node)
+    def _check_name(self, node: ast.Name, place: Place) -> None:
+        if node.id not in _TELLING_BUILTINS and self._names.find(node.id, place.scope) is None:
+            return  # as most names are: no rule is about it
+        name = self._resolve(node, place)
         if name == "builtins.__builtins__":
             self._check_walk(node.id, node, node)
-        elif name is not None and id(node) not in self._survey.values:
-            self._check_rule(advice.REFERENCES.get(name), name, node)
+        elif name is not None and id(node) not in self._names.owners and id(node) not in self._names.indexed:
+            self._check_rule(_REFERENCES.get(name), name, node)
 
     def _check_rule(self, rule: str | None, name: str, node: ast.expr) -> None:
         if rule is None or (rule == "fork" and self._policy.processes > 1):
             return
         if not name.startswith("builtins.") and not self._is_importable(name):
             return  # the finding about the import is enough
-        message, hint = advice.TEXTS[rule]
+        message, hint = _TEXTS[rule]
         shown = _quote(name.removeprefix("builtins."))
         self._notes.add(rule, node, message.format(name=shown, policy=repr(self._policy.name)), hint)
 
     def _check_walk(self, attribute: str, below: ast.expr, node: ast.expr) -> None:
         """`x.__class__.__bases__[0].__subclasses__()`: one finding for the whole of it."""
-        if id(node) in self._covered or attribute not in _WALKS:
+        if id(node) in self._covered or attribute not in _ALL_WALKS:
             return
         passed: set[str] = set()
-        for _ in range(DEPTH):
+        for _ in range(_DEPTH):
             self._covered.add(id(below))
             if isinstance(below, ast.Attribute):
                 passed.add(below.attr)
             if not isinstance(below, ast.Attribute | ast.Subscript | ast.Call):
                 break
             below = below.func if isinstance(below, ast.Call) else below.value
-        if attribute in advice.PARENTS and "__class__" not in passed:
+        if attribute in _PARENTS and "__class__" not in passed:
             return
-        is_chain = attribute in advice.WALK_ENDS and not passed.isdisjoint(advice.WALK_STEPS)
+        is_chain = attribute in _WALK_ENDS and not passed.isdisjoint(_WALK_STEPS)
         message = f"{attribute!r} leads out of the object into the interpreter."
         hint = "Keep to the object's own methods and attributes."
         self._notes.add("dunder-chain" if is_chain else "dunder-walk", node, message, hint)
 
     # Files and memory
 
-    def _check_path_method(self, function: ast.expr) -> None:
-        """`Path("/etc/hosts").readtext_of()`."""
+    def _check_path_method(self, function: ast.expr, place: Place) -> None:
+        """`Path("/etc/hosts").read_text()`."""
         if isinstance(function, ast.Attribute) and function.attr in _PATH_METHODS:
             made = function.value
-            if isinstance(made, ast.Call) and len(made.args) == 1 and self._survey.resolve(made.func) == "pathlib.Path":
-                path = text_of(made.args)
+            if isinstance(made, ast.Call) and len(made.args) == 1 and self._resolve(made.func, place) == "pathlib.Path":
+                path = _text_of(made.args)
                 if path is not None:
                     self._check_path(path, made)
 
@@ -558,6 +673,61 @@ class _Rules:
         return "Call search_tools to find one that exists."
 
 
+class _Arithmetic:
+    """Values of numbers and sizes of literals that the text spells out; floats, so that `10**10**9` costs nothing."""
+
+    def __init__(self, noted: Sequence[tuple[Noted, Place]]) -> None:
+        self._numbers: dict[int, float | None] = {}
+        self._sizes: dict[int, float | None] = {}
+        for node, _ in reversed(noted):  # operands come before what they are part of
+            if isinstance(node, ast.BinOp):
+                self._numbers[id(node)] = _operate(node.op, self.number(node.left), self.number(node.right))
+                if isinstance(node.op, ast.Mult):
+                    self._sizes[id(node)] = self._repeat(node.left, node.right) or self._repeat(node.right, node.left)
+
+    def number(self, node: ast.expr) -> float | None:
+        """The value of a number, or of sums, products, powers and shifts of numbers."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            return float(node.value) if node.value < 1e300 else float("inf")
+        return self._numbers.get(id(node))
+
+    def size_bytes(self, node: ast.expr) -> float | None:
+        """The least memory that a literal takes, repeated or not: `"x" * 10**9`, `[0] * n`."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+            return float(len(node.value))
+        if isinstance(node, ast.List | ast.Tuple):
+            return 8.0 * len(node.elts)
+        return self._sizes.get(id(node))
+
+    def _repeat(self, repeated: ast.expr, times: ast.expr) -> float | None:
+        size, count = self.size_bytes(repeated), self.number(times)
+        return None if size is None or count is None else size * count
+
+
+def _operate(operator: ast.operator, left: float | None, right: float | None) -> float | None:
+    if left is None or right is None:
+        return None
+    try:
+        match operator:
+            case ast.Add():
+                return left + right
+            case ast.Mult():
+                return left * right
+            case ast.Pow():
+                return float(left**right)
+            case ast.LShift():
+                return left * float(2.0**right)
+    except OverflowError:
+        return float("inf")
+    return None
+
+
+def _text_of(arguments: list[ast.expr]) -> str | None:
+    """The first argument, if it is text that stands in the code."""
+    first = arguments[0] if arguments else None
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+
+
 def _is_tool(name: str) -> bool:
     return name in _TOOL_CALLERS or (name.startswith("servers.") and name.count(".") > 1)
 
@@ -571,12 +741,12 @@ def _words(name: str) -> set[str]:
 
 
 def _is_plumbing(name: str) -> bool:
-    """Whether the guest may offer this beside tools."""
+    """True if the guest may offer this beside tools."""
     return name.startswith("_") or name in ("*", "call_tool", "search_tools")
 
 
 def _prefixes(name: str) -> list[str]:
-    parts = name.split(".", DEPTH)
+    parts = name.split(".", _DEPTH)
     return [".".join(parts[: index + 1]) for index in range(len(parts))]
 
 

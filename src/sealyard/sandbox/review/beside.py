@@ -1,4 +1,4 @@
-"""A review that does not hold up the event loop: of long code it is made by a helper process."""
+"""Reviews that do not hold up the event loop: a helper process reviews long code."""
 
 import secrets
 import time
@@ -11,6 +11,7 @@ import msgspec
 from sealyard.code import Source, read
 from sealyard.errors import HelperFailed
 from sealyard.offload import Offload, turn
+from sealyard.offload.child import Ask
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Finding, Review, ToolNames, review
@@ -85,11 +86,11 @@ def _encoded(code: str) -> bytes | None:
     try:
         return code.encode()
     except UnicodeEncodeError:
-        return None  # which a review says at once
+        return None  # the review says so at once
 
 
 class _Verdicts:
-    """The last verdicts over one source: two, for those who run the same text under different policies."""
+    """The last two verdicts over one source: the same text may run under two policies."""
 
     def __init__(self, source: Source) -> None:
         self._found: list[tuple[tuple[IsolationPolicy, int, Collection[str]], Review]] = []
@@ -117,3 +118,24 @@ class _Names:
     def since(self, position: Any) -> tuple[Any, bytes, Any]:
         """All of them, once."""
         return None, self._document if position is None else b"", "all"
+
+
+# In the helper
+
+
+def remember(memory: Any, params: Any, body: bytes) -> ToolNames:
+    """The names of tools that code may call."""
+    return ToolNames.from_json(body)
+
+
+class _Given(msgspec.Struct):
+    policy: IsolationPolicy
+    packages: list[str]
+
+
+def review_code(params: Any, body: bytes, memory: ToolNames, ask: Ask) -> tuple[Any, bytes]:
+    """`review` in the helper. It asks the gateway about other spellings of names."""
+    given = msgspec.convert(params, _Given)
+    memory.is_known = ask
+    found = review(body.decode(), given.policy, tools=memory, packages=frozenset(given.packages))
+    return msgspec.to_builtins(found), b""

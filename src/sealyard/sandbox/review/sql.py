@@ -1,22 +1,22 @@
-"""SQL that code puts together from values and hands to a tool: what stands in a value can become part of the command.
+"""SQL that code puts together from values and hands to a tool: a value can become part of the command.
 
-Only text that begins as SQL does counts, and only what reaches a tool's argument, directly or by a name. What is read
-is bounded: names that are used again and again would make it more than linear.
+Only text that begins as SQL counts, and only where it reaches a tool's argument, directly or by a name. The work is
+bounded: names that are used again and again would make it more than linear.
 """
 
 import ast
 import re
-from collections.abc import Callable, Iterator
-
-from sealyard.sandbox.review.survey import DEPTH
+from collections.abc import Iterator, Sequence
 
 MESSAGE = "This SQL is put together from values, and a value can change what it does."
 HINT = "Keep the text constant and pass values in the tool's own parameters, if it has them; else check each value."
 
 _CHARACTERS = 4_000
-"""Of a text that are read: by then the words that make it SQL have come."""
+"""Characters of a text that are read: the words that make it SQL come earlier."""
 _READ = 1_000_000
-"""Characters that are read in all: four times the longest code that is reviewed."""
+"""Characters of all texts that are read: four times the longest code that is reviewed."""
+_DEPTH = 12
+"""Names and levels of an expression that are followed: the bound keeps the cost linear."""
 _HOLE = "\0"
 """Stands for a value in a text."""
 _ORDERS = {
@@ -40,36 +40,36 @@ _MARKS = re.compile(
     rf"[*=;]|['\"]{_HOLE}|\b(?:where|values|limit|order by|group by|join)\b.{{0,60}}?[\d({_HOLE}]",
     re.IGNORECASE | re.DOTALL,
 )
-"""What prose that begins with `select` or `update` does not have."""
+"""Signs that prose beginning with `select` or `update` does not have."""
 _FORMATTING = frozenset(("format", "format_map", "replace"))
 _TRIMMING = frozenset(("strip", "lstrip", "rstrip", "dedent", "cleandoc", "lower", "upper"))
 _NUMBERS = frozenset(("int", "float", "len", "bool"))
 
 
-def assembled_sql(code: str, tree: ast.Module, is_tool_call: Callable[[ast.Call], bool]) -> list[ast.expr]:
-    """The expressions in `code` that put SQL together for a tool."""
-    return list(_Reading(tree, is_tool_call).found()) if _SPOKEN.search(code) else []
+def assembled_sql(code: str, tree: ast.Module, tool_calls: Sequence[ast.Call]) -> list[ast.expr]:
+    """The expressions in `code` that put SQL together for one of `tool_calls`."""
+    return list(_Reading(tree, tool_calls).found()) if _SPOKEN.search(code) else []
 
 
 class _Reading:
     """One tree: what its names are bound to, and which calls are of tools."""
 
-    def __init__(self, tree: ast.Module, is_tool_call: Callable[[ast.Call], bool]) -> None:
+    def __init__(self, tree: ast.Module, tool_calls: Sequence[ast.Call]) -> None:
         self._values: dict[str, list[ast.expr]] = {}
-        """What is assigned to each name, in the order of the walk."""
+        """The expressions assigned to each name, in the order of the walk."""
         self._added: dict[str, list[ast.expr]] = {}
-        """What is added to it by `+=`."""
+        """The expressions added to it by `+=`."""
         self._bound: dict[str, int] = {}
-        """How often it is bound in any way."""
-        self._calls: list[ast.Call] = []
+        """The number of times it is bound in any way."""
+        self._calls = tool_calls
         self._seen: set[int] = set()
         self._names: set[str] = set()
         self._left = _READ
         self._constant: dict[int, bool] = {}
         for node in ast.walk(tree):
-            self._note(node, is_tool_call)
+            self._note(node)
 
-    def _note(self, node: ast.AST, is_tool_call: Callable[[ast.Call], bool]) -> None:
+    def _note(self, node: ast.AST) -> None:
         match node:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
@@ -82,11 +82,9 @@ class _Reading:
                 self._added.setdefault(name, []).append(value)
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
                 self._bound[name] = self._bound.get(name, 0) + 1
-            case ast.Call() if is_tool_call(node):
-                self._calls.append(node)
 
     def found(self) -> Iterator[ast.expr]:
-        """What reaches a tool."""
+        """The assembled SQL that reaches a tool."""
         waiting: list[ast.expr] = []
         for call in self._calls:
             waiting += [*call.args, *(word.value for word in call.keywords)]
@@ -114,7 +112,7 @@ class _Reading:
                     yield node
 
     def _grown(self, name: str) -> Iterator[ast.expr]:
-        """What is added to a text that begins as SQL."""
+        """The values added to a text that begins as SQL."""
         begins = any(_is_sql(self._text(value)) for value in self._values.get(name, ()))
         for added in self._added.get(name, ()) if begins else ():
             if not self._is_constant(added):
@@ -125,7 +123,7 @@ class _Reading:
         return _HOLE in text and _is_sql(text)
 
     def _text(self, node: ast.expr) -> str:
-        """The constant parts of a text, with a hole for each value; one hole for what is no text."""
+        """The constant parts of a text, with a hole for each value; one hole for anything else."""
         text, has_hole = "", False
         for part in self._parts(node):
             self._left -= len(part) + 1
@@ -155,7 +153,7 @@ class _Reading:
                 ):
                     given = [*args, *(word.value for word in words)]
                     waiting += (*(ast.FormattedValue(value=each, conversion=-1) for each in given), left)
-                case ast.Name(id=name) if self._values.get(name) and names < DEPTH:
+                case ast.Name(id=name) if self._values.get(name) and names < _DEPTH:
                     names += 1  # a name may stand for itself: the bound ends that
                     waiting.append(self._values[name][0])
                 case _ if (trimmed := _trimmed(part)) is not None:
@@ -164,11 +162,11 @@ class _Reading:
                     yield "0" if self._is_constant(part) else _HOLE
 
     def _is_constant(self, node: ast.expr, depth: int = 0) -> bool:
-        """Whether no text from outside can be in it: literals, numbers, and names and lists of such."""
+        """True if no text from outside can be in it: literals, numbers, and names and lists of such."""
         known = self._constant.get(id(node))
         if known is None:
-            known = depth < DEPTH and self._looks_constant(node, depth + 1)
-            if depth < DEPTH:
+            known = depth < _DEPTH and self._looks_constant(node, depth + 1)
+            if depth < _DEPTH:
                 self._constant[id(node)] = known
         return known
 
@@ -209,7 +207,7 @@ def _trimmed(node: ast.expr) -> ast.expr | None:
 
 
 def _is_sql(text: str) -> bool:
-    """Whether a text begins as SQL does. Words in capitals are enough; others need a sign that prose has not."""
+    """True if a text begins as SQL does. Words in capitals are enough; others need a sign that prose has not."""
     begin = _BEGINS.match(text)
     if begin is None:
         return False

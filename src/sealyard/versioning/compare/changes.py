@@ -1,12 +1,15 @@
-"""What can change about a tool, as values: one `Change` per field, and what follows from all of them."""
+"""The changes of a tool as values, one `Change` per field, and the versions that they make."""
 
+import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 
+from sealyard.errors import InvalidRequest
+
 Severity = Literal["none", "patch", "minor", "major"]
-"""Which part of the version a change raises. `major`: code that was right may fail now."""
+"""The part of the version that a change raises. `major`: code that was right may fail now."""
 
 Side = Literal["tool", "input", "output"]
 
@@ -46,13 +49,13 @@ name and type, and described as something else. `output_required`: from now on i
 differ in a way that cannot be judged."""
 
 SURE = 0.8
-"""The confidence of a `Replacement` from which on nobody need be asked."""
+"""The least confidence of a `Replacement` that no person has to confirm."""
 
 _ORDER: tuple[Severity, ...] = ("none", "patch", "minor", "major")
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """What probably stands for something that is gone."""
+    """The probable successor of something that is gone."""
 
     name: str
     """Of the field beside the old one, or the full name of the tool."""
@@ -79,7 +82,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BreakingChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that code has to follow, and how."""
+    """A change that code has to follow, and a line of code that does."""
 
     field: str
     """As in `Change`, with `output.` in front for a part of the answer."""
@@ -103,7 +106,7 @@ class Deprecation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """How one definition of a tool differs from another."""
+    """All differences between two definitions of a tool."""
 
     bump: Severity
     """The highest severity of all changes."""
@@ -115,3 +118,74 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def highest(severities: Iterable[Severity]) -> Severity:
     """The one that raises the version most; `none` if there is none."""
     return max(severities, key=_ORDER.index, default="none")
+
+
+Fit = Literal["fits", "newer_minor", "older", "other_major"]
+"""`fits`: nothing to say. `newer_minor`: usable, with a warning. `older`: it may lack what the code needs.
+`other_major`: the code needs migration."""
+
+_VERSION = re.compile(r"(0|[1-9][0-9]{0,8})(?:\.(0|[1-9][0-9]{0,8}))?(?:\.(0|[1-9][0-9]{0,8}))?")
+
+
+class Version(msgspec.Struct, frozen=True, order=True):
+    """A version of three numbers."""
+
+    major: int
+    minor: int = 0
+    patch: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The version that `text` writes; `1` and `1.2` mean `1.0.0` and `1.2.0`.
+
+        Raises:
+            InvalidRequest: `text` is not a version.
+        """
+        return cls(*_numbers(text))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+    def bumped(self, severity: Severity) -> "Version":
+        """The version after a change of this severity; the same one after `none`."""
+        match severity:
+            case "major":
+                return Version(self.major + 1)
+            case "minor":
+                return Version(self.major, self.minor + 1)
+            case "patch":
+                return Version(self.major, self.minor, self.patch + 1)
+            case "none":
+                return self
+
+
+def fit(need: str, current: str) -> Fit:
+    """True if code written for version `need` can use version `current`: `1.2` and `1.2.3` take any `1.2.x`.
+
+    Raises:
+        InvalidRequest: One of them is not a version.
+    """
+    needed, there = _numbers(need)[:2], Version.parse(current)
+    if needed[0] != there.major:
+        return "other_major"
+    if len(needed) == 1 or needed[1] == there.minor:
+        return "fits"
+    return "newer_minor" if there.minor > needed[1] else "older"
+
+
+def matches(pin: str, version: str) -> bool:
+    """True if `version` is one that `pin` names: `1` any `1.x.y`, `1.2` any `1.2.x`, `1.2.3` only itself.
+
+    Raises:
+        InvalidRequest: One of them is not a version.
+    """
+    pinned, there = _numbers(pin), Version.parse(version)
+    return (there.major, there.minor, there.patch)[: len(pinned)] == pinned
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The one to three numbers that `text` writes."""
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        raise InvalidRequest(f"{text[:80]!r} is not a version. Write it as `1`, `1.2` or `1.2.3`.")
+    return tuple(int(part) for part in found.groups() if part is not None)

@@ -1,6 +1,6 @@
-"""Which new field or tool stands for one that is gone: what is proven, and what is only likely.
+"""Successors of fields and tools that are gone, proven or only likely.
 
-A wrong guess makes a wrong call, so that only what is proven is `SURE`. A field is proven to be another one if their
+A wrong guess makes a wrong call, so only a proven successor is `SURE`. A field is proven to be another one if their
 schemas are equal, nothing speaks against it, no other field could be it as well, and one of these holds:
 
 - The names are spelled alike: `startDate` and `start_date`. That is as good as the same name.
@@ -10,7 +10,7 @@ schemas are equal, nothing speaks against it, no other field could be it as well
   both be described as `Street, number and city`, and `width` is not `depth` because both are `Size in pixels`.
 - The old description says that the new one is to be used instead.
 
-All else is a guess with a confidence, for a person to confirm.
+Everything else is a guess with a confidence, for a person to confirm.
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ from typing import Literal, TypeVar
 import msgspec
 
 from sealyard.values import ToolSpec
-from sealyard.versioning.compare.cases import Budget, Exhausted, part
 from sealyard.versioning.compare.changes import SURE, Replacement
 from sealyard.versioning.compare.proof import Prover
-from sealyard.versioning.compare.schemas import Document, Numbers, TooLarge
-from sealyard.versioning.compare.similarity import (
+from sealyard.versioning.compare.schemas import Budget, Document, Exhausted, Numbers, TooLarge, part
+from sealyard.versioning.compare.texts import (
+    WORDS,
     are_contrasted,
     are_opposed,
     are_same_text,
@@ -39,31 +39,19 @@ from sealyard.versioning.compare.similarity import (
 )
 
 Alike = Literal["same", "similar", "other"]
-"""How far the schemas of two fields agree: equal but for texts, of the same types, or neither."""
+"""The agreement of the schemas of two fields: equal but for texts, of the same types, or neither."""
 
 Key = TypeVar("Key", bound=Hashable)
 
-_GUESS = 0.5
-_MARGIN = 0.15
-_FIELD_PAIRS = 2_500
-_TOOL_PAIRS = 10_000
+_GUESS = 0.5  # the least confidence that is worth a mention
+_MARGIN = 0.15  # the distance to the next candidate that makes one clear
+_FIELD_PAIRS = 2_500  # a bound on the cost: fifty fields on each side
+_TOOL_PAIRS = 10_000  # the same for tools
 _UNSURE = SURE - 0.05
 _PROVEN = 0.95
-"""So far above `_UNSURE` that no guess comes near it."""
-_STEPS = 5_000
-_VERBS = {
-    word: group.split()[0]
-    for group in (
-        "get fetch read retrieve load show view describe",
-        "list enumerate",
-        "search find lookup query",
-        "create add make new insert",
-        "update edit modify change patch",
-        "delete remove destroy",
-        "run execute exec invoke",
-    )
-    for word in group.split()
-}
+"""Far enough above `_UNSURE` that no guess comes near it."""
+_STEPS = 5_000  # the cost that a comparison of two input schemas may have
+_VERBS = {word: group.split()[0] for group in WORDS["verbs"] for word in group.split()}
 _READING = {"get", "list", "search"}
 
 
@@ -76,7 +64,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     successor: str = ""
     """The name that its own text says to use instead."""
     distinct: bool = False
-    """Whether its schema alone tells it from most others: it lists values, or has fields."""
+    """True if its schema alone tells it from most others: it lists values, or has fields."""
 
 
 def guess_replacements(
@@ -87,7 +75,7 @@ def guess_replacements(
     side: Literal["input", "output"],
     texts: Mapping[str, int] | None = None,
 ) -> dict[str, Replacement]:
-    """What stands for each field that is gone, by its name; without those that nothing does, or not clearly.
+    """The successor of each removed field by its name, without those that have none, or no clear one.
 
     `texts` counts the `folded` descriptions of all fields, also of those that stayed: one that several have proves
     nothing.
@@ -148,7 +136,7 @@ def _unambiguous(scores: Mapping[tuple[Key, Key], tuple[float, str]]) -> dict[tu
 def _field_score(
     old: Field, new: Field, alike: Alike, side: Literal["input", "output"], texts: Mapping[str, int]
 ) -> tuple[float, str]:
-    """How likely `new` stands for `old`, and why."""
+    """The likelihood that `new` stands for `old`, and the reason."""
     doubts = _field_doubts(old, new, alike, side)
     proof = _field_proof(old, new, texts)
     if proof and not doubts:
@@ -163,7 +151,7 @@ def _field_score(
 
 
 def _field_proof(old: Field, new: Field, texts: Mapping[str, int]) -> str:
-    """What proves that two fields of one schema are the same, as the head of this module says; empty if nothing."""
+    """The proof that two fields of one schema are the same, as the head of this module says; empty if there is none."""
     if are_spelled_alike(old.name, new.name):
         return "the same name in another spelling"
     is_respelled = words(old.name) != words(new.name)  # else a case or a sign is all that tells them apart
@@ -175,13 +163,13 @@ def _field_proof(old: Field, new: Field, texts: Mapping[str, int]) -> str:
 
 
 def _have_contrast(old: Field, new: Field) -> bool:
-    """Whether the names may tell two fields apart that one text describes."""
+    """True if the names may tell two fields apart that one text describes."""
     one, other = frozenset(stems(old.name)), frozenset(stems(new.name))
     return not _is_short_for(old.name, new.name) and are_contrasted(one - other, other - one, old.description)
 
 
 def _field_guess(old: Field, new: Field) -> tuple[float, str]:
-    """How likely `new` stands for `old` where nothing proves it, and why; never `SURE`."""
+    """The likelihood that `new` stands for `old` without a proof, and the reason; never `SURE`."""
     near = likeness(old.description, new.description)
     shared = share(stems(old.name), stems(new.name))
     if _have_same_words(old.name, new.name) or stems(old.name) == stems(new.name):
@@ -196,7 +184,7 @@ def _field_guess(old: Field, new: Field) -> tuple[float, str]:
 
 
 def _field_doubts(old: Field, new: Field, alike: Alike, side: Literal["input", "output"]) -> list[tuple[float, str]]:
-    """What speaks against it, each with the confidence that it leaves."""
+    """The reasons against it, each with the confidence that it leaves."""
     doubts = []
     if alike != "same":
         doubts.append((_UNSURE if alike == "similar" else _GUESS, "another type"))
@@ -212,12 +200,12 @@ def _field_doubts(old: Field, new: Field, alike: Alike, side: Literal["input", "
 
 
 def _have_same_text(one: str, other: str, texts: Mapping[str, int]) -> bool:
-    """Whether two descriptions say the same, enough, and nothing that others say too."""
+    """True if two descriptions say the same, enough, and nothing that others say too."""
     return is_telling(one) and are_same_text(one, other) and texts.get(folded(one), 0) <= 2
 
 
 def _have_same_words(one: str, other: str) -> bool:
-    """Whether two names differ in spelling, order of words or abbreviation only."""
+    """True if two names differ in spelling, order of words or abbreviation only."""
     first, second = stems(one), stems(other)
     return (
         bool(first)
@@ -227,13 +215,13 @@ def _have_same_words(one: str, other: str) -> bool:
 
 
 def _is_short_for(one: str, other: str) -> bool:
-    """Whether each word of one name is short for that of the other: `q` for `query`, `msgCnt` for `message_count`."""
+    """True if each word of one name is short for that of the other: `q` for `query`, `msgCnt` for `message_count`."""
     first, second = sorted((words(one), words(other)), key=lambda each: len("".join(each)))
     return len(first) == len(second) > 0 and all(map(_is_shortened, first, second))
 
 
 def _is_shortened(short: str, long: str) -> bool:
-    """Whether all letters of a word are in a longer one that begins as it does, in their order."""
+    """True if all letters of a word are in a longer one that begins as it does, in their order."""
     letters = iter(long)
     return short[:1] == long[:1] and all(letter in letters for letter in short)
 
@@ -249,7 +237,7 @@ def _have_other_units(old: Field, new: Field) -> bool:
 
 
 def _tool_score(old: ToolSpec, new: ToolSpec, texts: Mapping[str, int]) -> tuple[float, str]:
-    """How likely two tools of one shape are the same, and why."""
+    """The likelihood that two tools of one shape are the same, and the reason."""
     near = likeness(old.description, new.description)
     prefix = set(stems(old.upstream))
     first, second = ([word for word in stems(spec.name) if word not in prefix] for spec in (old, new))
@@ -278,7 +266,7 @@ def _tool_score(old: ToolSpec, new: ToolSpec, texts: Mapping[str, int]) -> tuple
 
 
 def _tool_doubts(old: ToolSpec, new: ToolSpec) -> list[tuple[float, str]]:
-    """What speaks against it, each with the confidence that it leaves."""
+    """The reasons against it, each with the confidence that it leaves."""
     doubts = []
     if are_opposed(old.name, new.name):
         doubts.append((0.4, "names that exclude each other"))
@@ -301,18 +289,18 @@ def _sentence(agreed: str, doubts: list[str]) -> str:
 
 
 def _plurals(name: str) -> int:
-    """How many words of a name may be plurals: `get_items` is not `get_item`."""
+    """The number of words of a name that may be plurals: `get_items` is not `get_item`."""
     return sum(word.endswith("s") for word in words(name))
 
 
 def _parameters(spec: ToolSpec) -> int:
-    """How many parameters a tool declares."""
+    """The number of parameters that a tool declares."""
     schema: object = spec.input_schema
     return len(part(schema, "properties", dict)) if isinstance(schema, dict) else 0
 
 
 def _have_same_input(old: ToolSpec, new: ToolSpec) -> bool:
-    """Whether the input schemas are equal but for texts."""
+    """True if the input schemas are equal but for texts."""
     documents, numbers = (Document(old.input_schema), Document(new.input_schema)), Numbers()
     try:
         for document in documents:

@@ -1,8 +1,9 @@
 """Code rewritten for a tool that changed.
 
-`migration` needs libcst, which takes 0.4 s to import. So `rewrite_beside` imports it when it is called.
+`values` are the things an expression may stand for, `state` what is known of them, `interpreter` and `calls` follow the
+code, `renames` and `arguments` decide what is written anew, and `text` writes it.
 """
 
-from sealyard.versioning.migrate.beside import rewrite_beside
+from sealyard.versioning.migrate.migration import Edit, Migration, Refusal, diff, migrate, predict, rewrite_beside
 
-__all__ = ("rewrite_beside",)
+__all__ = ("Edit", "Migration", "Refusal", "diff", "migrate", "predict", "rewrite_beside")

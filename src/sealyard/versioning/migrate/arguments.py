@@ -1,88 +1,456 @@
-"""Rewrites the arguments of calls: by position, by keyword, unpacked, through `functools.partial` and through `map`."""
+"""Rewrites the arguments of calls: by position, by keyword, unpacked, in mappings, through `partial` and `map`."""
 
-from collections.abc import Sequence
-from typing import Any
+import ast
+import keyword
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-import libcst as cst
+from sealyard.code.names import children
+from sealyard.versioning.migrate.state import State, Touch, Use
+from sealyard.versioning.migrate.text import Sources
+from sealyard.versioning.migrate.values import (
+    NONE,
+    NOTHING,
+    PLAIN,
+    SCALAR,
+    Argument,
+    Retype,
+    Rules,
+    Signature,
+    Site,
+    Text,
+    Value,
+)
+from sealyard.versioning.steps import Untranslatable, convert
 
-from sealyard.versioning.migrate.facts import Use
-from sealyard.versioning.migrate.mappings import Mappings
-from sealyard.versioning.migrate.scopes import spelled
-from sealyard.versioning.migrate.signature import Rules, Signature
-from sealyard.versioning.migrate.values import NOTHING, Site
+_NEVER_NONE = frozenset("str int float bool len round abs repr format sum".split())
+_WHOLE = frozenset("int len ord id hash".split())
+_HARMLESS = _NEVER_NONE | frozenset("list tuple dict set sorted min max range".split())
+_ACTS = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+_COLLECTIONS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+_Key = ast.expr | ast.keyword
+"""A literal or keyword that names an argument."""
 
 
-class Arguments(Mappings):
-    """The calls of one piece of code."""
+class _Context(NamedTuple):
+    """The parts that every rewriter of arguments needs."""
 
-    def rewrite(self, module: cst.Module) -> None:
-        """Rewrite every call and every mapping of arguments."""
-        partials: dict[cst.Call, list[tuple[cst.Call, Use]]] = {}
-        for node, uses in self.flow.calls.items():
-            tools = [use for use in uses if use is not None]
-            if not any(self.flow.signatures[use.plan].changes for use in tools):
-                continue
-            use = tools[0]
-            signature = self.flow.signatures[use.plan]
-            if signature.whole is not None:
-                self.refuse(node, signature.whole)
-            elif len(uses) > 1:
-                self.refuse(node, f"this may be a call of `{self.flow.function(use.plan)}` or of something else")
-            elif use.kind == "partial":
-                partials.setdefault(node, [])
-            elif use.partial is not None:
-                partials.setdefault(use.partial, []).append((node, use))
-            elif use.kind in ("mapped", "positional"):
-                self._rewrite_mapped(node, signature, use)
-            elif use.kind == "named":
-                self.rewrite_named(node, signature)
+    state: State
+    sources: Sources
+    refuse: Callable[[ast.AST, str], None]
+
+
+def rewrite_arguments(state: State, sources: Sources, refuse: Callable[[ast.AST, str], None]) -> None:
+    """Write every call and every mapping of arguments anew into `sources`."""
+    context = _Context(state, sources, refuse)
+    mappings = _Mappings(context)
+    calls = _Calls(context, mappings)
+    partials: dict[ast.Call, list[tuple[ast.Call, Use]]] = {}
+    for node, uses in state.calls.items():
+        tools = [use for use in uses if use is not None]
+        if not any(state.signatures[use.plan].changes for use in tools):
+            continue
+        use = tools[0]
+        signature = state.signatures[use.plan]
+        if signature.whole is not None:
+            refuse(node, signature.whole)
+        elif len(uses) > 1:
+            refuse(node, f"this may be a call of `{state.function(use.plan)}` or of something else")
+        elif use.kind == "partial":
+            partials.setdefault(node, [])
+        elif use.partial is not None:
+            partials.setdefault(use.partial, []).append((node, use))
+        elif use.kind in ("mapped", "positional"):
+            calls.rewrite_mapped(node, signature, use)
+        elif use.kind == "named":
+            mappings.rewrite_named(node, signature)
+        else:
+            calls.rewrite(node, use.first, signature)
+    for node, later in partials.items():
+        calls.rewrite_partial(node, later)
+    mappings.rewrite_all()
+
+
+class _Values:
+    """Single arguments: their names, and their values where a parameter takes another type."""
+
+    def __init__(self, context: _Context) -> None:
+        self._state, self._sources, self._refuse = context
+
+    def rename(self, node: _Key, after: str) -> None:
+        """Give an argument another name: a keyword, or a literal that is a key."""
+        if isinstance(node, ast.keyword):
+            self.check_name(node, after)
+            self._sources.rename(node, after)
+            return
+        text = self._sources.requoted(node, after) if isinstance(node, ast.Constant) else None
+        if text is None:
+            self._refuse(node, f"`{after}` cannot be written here")
+        else:
+            assert isinstance(node, ast.Constant)
+            self._sources.replace_literal(node, text)
+
+    def check_name(self, node: ast.AST, name: str) -> None:
+        """Refuse a name that Python code cannot give an argument by."""
+        if not name.isidentifier() or keyword.iskeyword(name):
+            self._refuse(node, f"`{name}` is no name that Python code can give an argument by")
+
+    def drop(self, node: ast.Call | ast.Dict, number: int, value: ast.expr, name: str) -> None:
+        """Take an argument out, if it makes no difference that it is not evaluated."""
+        if self.is_idle(value):
+            self._sources.remove(node, number)
+        else:
+            reason = f"the parameter `{name}` is gone, and what it was given does something when it is evaluated"
+            self._refuse(value, reason)
+
+    def is_idle(self, node: ast.AST) -> bool:
+        """True if it makes no difference when an expression is not evaluated."""
+        if isinstance(node, _ACTS) or (isinstance(node, ast.Call) and self._called(node) not in _HARMLESS):
+            return False
+        return isinstance(node, ast.Lambda) or all(self.is_idle(child) for child in children(node))
+
+    def passes(self, node: ast.expr, name: str, rules: Rules, held: Value = NOTHING) -> bool:
+        """True if the value is known, and the new tool takes it as it is."""
+        found, value = _literal(node)
+        if found:
+            return rules.passes(name, [value])
+        texts = [atom.text for atom in held if isinstance(atom, Text)]
+        return len(texts) == len(held) and rules.passes(name, texts)
+
+    def retype(self, node: ast.expr, retype: Retype, name: str, held: Value = NOTHING) -> None:
+        """Convert the value of a parameter; `held` is what the expression may stand for."""
+        found, value = _literal(node)
+        if found and not isinstance(value, list | dict | tuple | set | bytes):
+            self._retype_literal(node, retype, name, value)
+            return
+        if retype.before == "number" and retype.to == "integer" and self._is_whole(node):
+            return
+        template = self.template(retype, node)
+        if template is None or isinstance(node, _COLLECTIONS):
+            self._refuse(node, f"`{name}` is {retype.to} now, and what it is given cannot be converted for certain")
+            return
+        before, after = template
+        if not retype.may_be_none or self._is_something(node, held):
+            self._sources.wrap(node, before, after)
+        elif isinstance(node, ast.Name):
+            self._sources.wrap(node, f"None if {self._sources.text(node)} is None else {before}", after)
+        elif not any(isinstance(each, _ACTS) for each in ast.walk(node)):
+            self._sources.wrap(node, f"(lambda value: None if value is None else {before}value{after})(", ")")
+        else:
+            self._refuse(node, f"`{name}` is {retype.to} now, and what it is given may be `None`")
+
+    def template(self, retype: Retype, node: ast.AST) -> tuple[str, str] | None:
+        """The text before and after an expression at the place of `node` that converts it."""
+        if (retype.before, retype.to, retype.words) != ("string", "boolean", True):
+            template = retype.template
+            hidden = template is not None and template[0].removesuffix("(") in self._state.names.bound
+            return None if hidden else template
+        text = self._sources.quoted("true", self._sources.span(node)[0])
+        return None if text is None else ("(", f" == {text})")
+
+    def _retype_literal(self, node: ast.expr, retype: Retype, name: str, value: Any) -> None:
+        try:
+            converted = convert(value, retype.to, name)
+        except Untranslatable as error:
+            self._refuse(node, str(error))
+            return
+        if converted == value and type(converted) is type(value):
+            return
+        start, end = self._sources.span(node)
+        text = self._sources.literal(converted, start)
+        if text is None:
+            self._refuse(node, f"the value of `{name}` cannot be written here")
+        else:
+            self._sources.replace(start, end, text)
+
+    def _is_something(self, node: ast.expr, held: Value) -> bool:
+        """True if an expression is certainly not `None`."""
+        match node:
+            case ast.JoinedStr() | ast.BinOp() | ast.Compare() | ast.UnaryOp():
+                return True
+            case ast.Constant(value=str() | int() | float()):
+                return True
+            case ast.Call() if self._called(node) in _NEVER_NONE:
+                return True
+            case ast.IfExp():
+                return self._is_something(node.body, NOTHING) and self._is_something(node.orelse, NOTHING)
+            case ast.BoolOp(op=ast.Or()):
+                return self._is_something(node.values[-1], NOTHING)
+        return bool(held) and all(isinstance(atom, Text) or atom in (PLAIN, SCALAR) for atom in held)
+
+    def _is_whole(self, node: ast.expr) -> bool:
+        """True if an expression is certainly an integer."""
+        match node:
+            case ast.Constant(value=int()):
+                return True
+            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()):
+                return self._is_whole(node.left) and self._is_whole(node.right)
+            case ast.Call():
+                return self._called(node) in _WHOLE
+        return False
+
+    def _called(self, node: ast.Call) -> str | None:
+        """The name of the built-in function that is called."""
+        if isinstance(node.func, ast.Name) and node.func not in self._state.names.of:
+            return node.func.id
+        return None
+
+
+class _Mappings:
+    """Mappings of arguments: `{"user_id": 1}` that is unpacked into a call or handed to `call_tool`."""
+
+    def __init__(self, context: _Context) -> None:
+        self._state, self._sources, self._refuse = context
+        self._values = _Values(context)
+        self._consumers = _propagated(self._state)
+        self._done: set[ast.AST] = set()
+        self._assignments: dict[ast.AST, tuple[ast.Assign, bool]] = {}
+        """Target -> its assignment, if that has its own line, and whether nothing else is in its block."""
+        for parent in ast.walk(self._state.names.tree):
+            for field in ("body", "orelse", "finalbody"):
+                block = getattr(parent, field, ())
+                for statement in block if isinstance(block, list) else ():
+                    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                        alone = len(block) == 1 and not isinstance(parent, ast.Module)
+                        self._assignments[statement.targets[0]] = statement, alone
+
+    def rewrite_all(self) -> None:
+        """Rename, drop and convert in every mapping, wherever a key of it is written."""
+        for site, consumers in self._consumers.items():
+            self._rewrite_mapping(site, consumers)
+
+    def keys(self, atom: object) -> tuple[dict[str, bool], bool]:
+        """The keys of a mapping, each with true if it is there for certain; and true if these are all."""
+        state = self._state
+        if atom == NONE:
+            return {}, True
+        if not isinstance(atom, Site) or atom not in state.keys:
+            return {}, False
+        node, slots = atom.node, state.contents.get(atom, {})
+        complete = isinstance(node, ast.Dict | ast.Call | ast.BinOp | ast.arg) and not atom.level
+        complete = complete and not slots.get(None)
+        certain: set[str | None] = set(_written(node))
+        spread = state.spreads.get(atom, NOTHING)
+        for base in spread - {atom}:
+            keys, whole = self.keys(base)
+            complete = complete and whole
+            certain |= {key for key, sure in keys.items() if sure and len(spread) == 1}
+        removed = state.removed.get(atom, set())
+        certain = set() if None in removed or isinstance(node, ast.arg) else certain - removed
+        return {slot: slot in certain for slot in slots if isinstance(slot, str)}, complete
+
+    # Adding
+
+    def rewrite_named(self, node: ast.Call, signature: Signature) -> None:
+        """Rewrite `call_tool(name, arguments)`, as far as something has to be added."""
+        rules, refuse = signature.by_key, self._refuse
+        self._sources.show(node, f"the parameters of `{self._state.function(plan_of(self._state, node))}` changed")
+        argument = _arguments_of(node)
+        if argument is None or (isinstance(argument, ast.Constant) and argument.value is None):
+            self.demand(node, rules, ())
+            self._add_mapping(node, argument, rules)
+            return
+        given = next(each for each in self._state.arguments(node) if each.value is argument)
+        for atom in self._state.given.get(given.node, NOTHING):
+            keys, complete = self.keys(atom)
+            if atom == NONE:
+                if rules.added or rules.omitted:
+                    refuse(node, "the arguments may be `None`, and some are required now")
+            elif not complete and (rules.touched or rules.added or rules.omitted):
+                refuse(node, "the arguments that `call_tool` gets are not known")
+            elif isinstance(atom, Site):
+                self.demand(node, rules, [key for key, certain in keys.items() if certain])
+                if "" in rules.blocked and not keys.keys() <= rules.names.keys():
+                    refuse(node, rules.blocked[""])
+                self.add(atom, {key: value for key, value in rules.added.items() if not keys.get(key)}, keys)
+
+    def demand(self, node: ast.Call, rules: Rules, have: Collection[str]) -> None:
+        """Refuse a call that does not give what has to be given now."""
+        for name, reason in rules.omitted.items():
+            if name not in have:
+                self._refuse(node, reason)
+
+    def _add_mapping(self, node: ast.Call, argument: ast.Constant | None, rules: Rules) -> None:
+        """Give `call_tool` arguments where it got none."""
+        if not rules.added:
+            return
+        text = self._sources.literal(dict(rules.added), self._sources.span(node)[1] - 1)
+        if text is None:
+            self._refuse(node, "the arguments that are required now cannot be written here")
+        elif argument is not None:
+            self._sources.replace_literal(argument, text)
+        else:
+            self._sources.append(node, f"arguments={text}" if node.keywords else text)
+
+    def add(self, site: Site, missing: Mapping[str, Any], keys: Mapping[str, bool]) -> None:
+        """Add entries to the literal that a mapping starts as; what sets them later counts for more."""
+        node = site.node
+        if not missing or node in self._done:
+            return
+        self._done.add(node)
+        if not isinstance(node, ast.Dict | ast.Call) or site.level:
+            self._refuse(node, "a required argument has to be added to a mapping that is not written out")
+            return
+        if len(self._consumers.get(site, set())) != 1:
+            reason = "a required argument has to be added to a mapping that is used for something else too"
+            self._refuse(node, reason)
+        if _written(node) & missing.keys() or (self._state.spreads.get(site) and missing.keys() & keys.keys()):
+            self._refuse(node, "nobody knows whether a mapping holds what is required now")
+        close = self._sources.span(node)[1] - 1
+        texts = []
+        for key, value in missing.items():
+            name, text = self._sources.quoted(key, close), self._sources.literal(value, close)
+            if text is None or name is None:
+                self._refuse(node, f"`{key}` needs a value that cannot be written here")
+            elif isinstance(node, ast.Call):
+                self._values.check_name(node, key)
+                texts.append(f"{key}={text}")
             else:
-                _Call(self, node, node.args[use.first :], signature).rewrite()
-        for node, calls in partials.items():
-            self._rewrite_partial(node, calls)
-        self.rewrite_mappings(module)
+                texts.append(f"{name}: {text}")
+        self._sources.append(node, ", ".join(texts))
+        self._sources.show(node, "arguments are required now")
 
-    # Partials
+    # Changing
 
-    def _rewrite_partial(self, node: cst.Call, calls: Sequence[tuple[cst.Call, Use]]) -> None:
-        signature = self.flow.signatures[self.plan_of(node)]
-        first = node.args[1:]
-        later = [call.args[use.first :] for call, use in calls]
+    def _rewrite_mapping(self, site: Site, consumers: set[tuple[str, int] | None]) -> None:
+        tools = [each for each in consumers if each is not None]
+        signatures = [(style, self._state.signatures[plan]) for style, plan in tools]
+        rules = [signature.by_key if style == "keys" else signature.by_name for style, signature in signatures]
+        keys, _ = self.keys(site)
+        hit = [key for rule in rules for key in keys if key in rule.touched]
+        if not hit:
+            return
+        node = site.node
+        if len(consumers) > 1 and (None in consumers or not all(rule.agrees(rules[0]) for rule in rules)):
+            self._refuse(node, f"a mapping of arguments with `{hit[0]}` is used for something else too")
+            return
+        if not isinstance(node, ast.arg):
+            self._sources.show(node, f"the parameters of `{self._state.function(tools[0][1])}` changed")
+        if isinstance(node, ast.Dict):
+            for number, (key, value) in enumerate(zip(node.keys, node.values, strict=True)):
+                if key is not None:
+                    self._rewrite_entry(node, number, key, value, _text_of(key), rules[0])
+        elif isinstance(node, ast.Call) and not site.level:
+            for number, each in enumerate(self._state.arguments(node)):
+                if isinstance(each.node, ast.keyword) and each.keyword is not None:
+                    self._rewrite_entry(node, number, each.node, each.value, each.keyword, rules[0])
+        elif not isinstance(node, ast.BinOp | ast.arg):
+            self._refuse(node, f"`{hit[0]}` is in a mapping that is not written out")
+        for touch in self._state.touches.get(site, ()):
+            self._rewrite_touch(touch, rules[0])
+
+    def _rewrite_entry(
+        self, node: ast.Call | ast.Dict, number: int, key: _Key, value: ast.expr, name: str | None, rules: Rules
+    ) -> None:
+        """Rewrite one entry of a mapping where it is written out."""
+        if name is None or name not in rules.touched or key in self._done:
+            return
+        self._done.add(key)
+        after = rules.names.get(name, name)
+        if name in rules.blocked:
+            if not self._values.passes(value, name, rules):
+                self._refuse(key, rules.blocked[name])
+        elif after is None:
+            self._values.drop(node, number, value, name)
+        else:
+            if after != name:
+                self._values.rename(key, after)
+            if name in rules.retyped:
+                self._values.retype(value, rules.retyped[name], name)
+
+    def _rewrite_touch(self, touch: Touch, rules: Rules) -> None:
+        """Rewrite a place outside of the literal that reads or writes a key."""
+        place = _key_of(touch)
+        name = place.arg if isinstance(place, ast.keyword) else _text_of(place)
+        if name is None or place is None:
+            if any(isinstance(atom, Text) and atom.text in rules.touched for atom in touch.key):
+                self._refuse(touch.node, "a key of the arguments is named in a way that is not followed")
+        elif touch.call is not None and touch.value is not None:
+            self._sources.show(touch.call, "a parameter changed")
+            given = self._state.arguments(touch.call)
+            number = next(number for number, each in enumerate(given) if each.node is touch.node)
+            self._rewrite_entry(touch.call, number, place, touch.value, name, rules)
+        elif name in rules.touched and place not in self._done:
+            self._done.add(place)
+            self._change(touch, place, name, rules)
+
+    def _change(self, touch: Touch, place: _Key, name: str, rules: Rules) -> None:
+        node, after = touch.node, rules.names.get(name, name)
+        statement, alone = self._assignments.get(node, (None, False))
+        if statement is not None and not self._sources.has_own_line(statement):
+            statement = None
+        self._sources.show(statement or node, "a parameter changed")
+        written = touch.value if touch.value is not node else None
+        if name in rules.blocked:
+            if written is None or not self._values.passes(written, name, rules):
+                self._refuse(node, rules.blocked[name])
+        elif after is None:
+            if statement is None or not self._values.is_idle(statement.value):
+                self._refuse(node, f"the parameter `{name}` is gone, and this use of it cannot be taken out")
+            else:
+                self._sources.remove_statement(statement, alone=alone)
+        else:
+            if after != name:
+                self._values.rename(place, after)
+            if name in rules.retyped and written is not None:
+                self._values.retype(written, rules.retyped[name], name)
+            elif name in rules.retyped:
+                self._refuse(node, f"`{name}` has another type now, and this use of it is not followed")
+
+
+class _Calls:
+    """Calls that give arguments directly, through `functools.partial` or through `map`."""
+
+    def __init__(self, context: _Context, mappings: _Mappings) -> None:
+        self._context = context
+        self._state, self._sources, self._refuse = context
+        self._mappings = mappings
+        self._values = _Values(context)
+
+    def rewrite(self, node: ast.Call, first: int, signature: Signature, **options: Any) -> None:
+        """Rewrite the arguments of a call from number `first` on."""
+        _Call(self._context, self._mappings, node, first, signature, **options).rewrite()
+
+    def rewrite_partial(self, node: ast.Call, calls: Sequence[tuple[ast.Call, Use]]) -> None:
+        """Rewrite a `functools.partial` and the calls of it."""
+        signature = self._state.signatures[plan_of(self._state, node)]
+        first = self._state.arguments(node)[1:]
+        later = [self._state.arguments(call)[use.first :] for call, use in calls]
         if any(each.star for each in first) or any(each.star == "*" for rest in later for each in rest):
-            self.refuse(node, "a `partial` with `*` or `**` is not followed")
+            self._refuse(node, "a `partial` with `*` or `**` is not followed")
             return
         count = _positional(first)
         used = count + max(map(_positional, later), default=0)
         gone = any(signature.names[name] is None for name in signature.before[:used])
         by_name = gone or signature.moves(0, used)
-        given = {signature.names.get(spelled(each.keyword)) for each in first if each.keyword is not None}
+        given = {signature.names.get(each.keyword) for each in first if each.keyword is not None}
         given |= {signature.names[name] for name in signature.before[:count]}
         if {signature.names[name] for name in signature.before[count:used]} & (signature.by_name.added.keys() - given):
-            self.refuse(node, "a parameter that is required now is given by position later")
-        _Call(self, node, first, signature, by_name=by_name, demand=False).rewrite()
+            self._refuse(node, "a parameter that is required now is given by position later")
+        self.rewrite(node, 1, signature, by_name=by_name, demand=False)
         have = {name for name in given if name is not None}
-        for (call, use), rest in zip(calls, later, strict=True):
+        for call, use in calls:
             if use.kind in ("mapped", "positional"):
                 self._check_mapped(call, signature, use, count)
             else:
-                _Call(self, call, rest, signature, offset=count, by_name=by_name, have=have, add=False).rewrite()
+                self.rewrite(call, use.first, signature, offset=count, by_name=by_name, have=have, add=False)
 
-    # Calls that give arguments by position only
-
-    def _rewrite_mapped(self, node: cst.Call, signature: Signature, use: Use) -> None:
-        """`map(tool, xs)` and its kin: where positions do not suffice, `map(lambda value: tool(name=value), xs)`."""
-        rest = node.args[use.first :]
+    def rewrite_mapped(self, node: ast.Call, signature: Signature, use: Use) -> None:
+        """`map(tool, xs)`: where positions do not suffice, `map(lambda value: tool(name=value), xs)`."""
+        given = self._state.arguments(node)
+        rest = given[use.first :]
         names = signature.before[: sum(each.keyword is None for each in rest)]
         have = {signature.names[name] for name in names}
         rules = signature.by_name
         if not _is_hit(signature, names, 0) and not (rules.added.keys() | rules.omitted.keys()) - have:
             return
-        called = node.args[use.first - 1].value
-        plain = isinstance(called, cst.Name) or (
-            isinstance(called, cst.Attribute) and isinstance(called.value, cst.Name)
+        called = given[use.first - 1].value
+        plain = isinstance(called, ast.Name) or (
+            isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)
         )
-        if not plain or any(each.star or each.keyword for each in rest):
-            self.refuse(node, "the tool is called by something that gives it arguments by position only")
+        if not plain or not all(each.is_positional for each in rest):
+            self._refuse(node, "the tool is called by something that gives it arguments by position only")
             return
         places = [f"value{number + 1 if number else ''}" for number in range(len(names))]
         texts = [
@@ -90,41 +458,34 @@ class Arguments(Mappings):
         ]
         for name, value in rules.added.items():
             if name not in have:
-                self.check_name(node, name)
-                texts.append(f"{name}={self.write(node, name, value)}")
-        self.demand(node, rules, {name for name in have if name is not None})
-        if self.flow.scopes.spellings & {*places}:
-            self.refuse(node, "the names `value`, `value2` and so on are taken")
-        self.sources.wrap(called, f"lambda {', '.join(places)}: ", f"({', '.join(texts)})")
-        self.sources.show(node, f"the parameters of `{self.flow.function(use.plan)}` changed")
+                self._values.check_name(node, name)
+                texts.append(f"{name}={_write(self._context, node, name, value)}")
+        self._mappings.demand(node, rules, {name for name in have if name is not None})
+        if self._state.names.spellings & {*places}:
+            self._refuse(node, "the names `value`, `value2` and so on are taken")
+        self._sources.wrap(called, f"lambda {', '.join(places)}: ", f"({', '.join(texts)})")
+        self._sources.show(node, f"the parameters of `{self._state.function(use.plan)}` changed")
 
-    def _named(self, node: cst.Call, rules: Rules, name: str, place: str) -> str:
+    def _named(self, node: ast.Call, rules: Rules, name: str, place: str) -> str:
         """The argument by its new name, from the variable `place`; empty if it is gone."""
         after, retype = rules.names[name], rules.retyped.get(name)
-        template = self.template(retype, node) if retype is not None else ("", "")
+        template = self._values.template(retype, node) if retype is not None else ("", "")
         if name in rules.blocked or template is None:
-            self.refuse(node, f"`{name}` changed, and the tool is called by something that gives it by position only")
+            self._refuse(node, f"`{name}` changed, and the tool is called by something that gives it by position only")
             return ""
         if after is None:
             return ""
-        self.check_name(node, after)
+        self._values.check_name(node, after)
         text = f"{template[0]}{place}{template[1]}"
         optional = retype is not None and retype.may_be_none
         return f"{after}=None if {place} is None else {text}" if optional else f"{after}={text}"
 
-    def _check_mapped(self, node: cst.Call, signature: Signature, use: Use, offset: int) -> None:
-        """A `partial` that is called so: positions have to mean what they meant."""
-        count = sum(each.keyword is None for each in node.args[use.first :])
+    def _check_mapped(self, node: ast.Call, signature: Signature, use: Use, offset: int) -> None:
+        """Refuse a `partial` in a `map` if positions do not mean what they meant."""
+        count = sum(each.keyword is None for each in self._state.arguments(node)[use.first :])
         names = signature.before[offset : offset + count]
         if _is_hit(signature, names, offset) or signature.by_name.omitted:
-            self.refuse(node, "the tool is called by something that gives it arguments by position only")
-
-    def write(self, node: cst.Call, name: str, value: Any) -> str:
-        """A value as it may stand at the end of a call."""
-        text = self.sources.literal(value, self.sources.span(node)[1] - 1)
-        if text is None:
-            self.refuse(node, f"`{name}` needs a value that cannot be written here")
-        return text or "None"
+            self._refuse(node, "the tool is called by something that gives it arguments by position only")
 
 
 class _Call:
@@ -132,9 +493,10 @@ class _Call:
 
     def __init__(
         self,
-        calls: Arguments,
-        node: cst.Call,
-        arguments: Sequence[cst.Arg],
+        context: _Context,
+        mappings: _Mappings,
+        node: ast.Call,
+        first: int,
         signature: Signature,
         *,
         offset: int = 0,
@@ -144,9 +506,13 @@ class _Call:
         demand: bool = True,
     ) -> None:
         """`offset` and `have`: what a `partial` gave before. `by_name`: nothing stays positional."""
-        self._calls = calls
+        self._context = context
+        self._state, self._sources, self._refuse = context
+        self._mappings = mappings
+        self._values = _Values(context)
         self._node = node
-        self._arguments = arguments
+        self._first = first
+        self._arguments = self._state.arguments(node)[first:]
         self._signature = signature
         self._rules = signature.by_name
         self._add = add
@@ -156,17 +522,17 @@ class _Call:
         self._named = by_name
         self._starred = False
         self._have = set(have or ())
-        """New names that the call gives, and those that it may give."""
+        """New names that the call gives."""
         self._maybe: set[str] = set()
-        self._explicit = {spelled(each.keyword) for each in arguments if each.keyword is not None}
-        self._explicit |= set(signature.before[offset : offset + _positional(arguments)])
+        """New names that the call may give."""
+        self._explicit = {each.keyword for each in self._arguments if each.keyword is not None}
+        self._explicit |= set(signature.before[offset : offset + _positional(self._arguments)])
 
     def rewrite(self) -> None:
-        """Rewrite it."""
-        node, calls = self._node, self._calls
-        calls.sources.show(node, f"the parameters of `{calls.flow.function(calls.plan_of(node))}` changed")
-        first = len(node.args) - len(self._arguments)
-        for number, argument in enumerate(self._arguments, first):
+        """Rewrite the call."""
+        node = self._node
+        self._sources.show(node, f"the parameters of `{self._state.function(plan_of(self._state, node))}` changed")
+        for number, argument in enumerate(self._arguments, self._first):
             if argument.star == "*":
                 self._unpack_list(argument)
             elif argument.star == "**":
@@ -176,57 +542,58 @@ class _Call:
         if self._add:
             self._add_missing()
         if self._demand:
-            calls.demand(node, self._rules, self._have)
+            self._mappings.demand(node, self._rules, self._have)
 
-    def _rewrite_one(self, argument: cst.Arg, number: int) -> None:
-        """An argument that is written out."""
-        calls, rules = self._calls, self._rules
+    def _rewrite_one(self, argument: Argument, number: int) -> None:
+        """Rewrite an argument that is written out."""
+        rules, values = self._rules, self._values
         name = self._name_of(argument)
         if name is None:
             return
-        held = calls.flow.given.get(argument, NOTHING)
-        if name in rules.blocked and not calls.passes(argument.value, name, rules, held):
-            calls.refuse(argument, rules.blocked[name])
+        held = self._state.given.get(argument.node, NOTHING)
+        if name in rules.blocked and not values.passes(argument.value, name, rules, held):
+            self._refuse(argument.node, rules.blocked[name])
             return
         after = rules.names[name]
         if after is None:
-            calls.drop(self._node.args, number, argument.value, name)
+            values.drop(self._node, number, argument.value, name)
             return
         self._have.add(after)
-        if argument.keyword is not None:
+        if isinstance(argument.node, ast.keyword):
             if after != name:
-                calls.rename(argument.keyword, after)
+                values.rename(argument.node, after)
         else:
             order = self._signature.after
             self._named = self._named or self._kept >= len(order) or order[self._kept] != after
             self._kept += 1
             if self._named:
-                calls.check_name(argument, after)
-                start = calls.sources.span(argument)[0]
-                calls.sources.replace(start, start, f"{after}=")
+                values.check_name(argument.node, after)
+                start = self._sources.whole(argument.value)[0]
+                self._sources.replace(start, start, f"{after}=")
         if name in rules.retyped:
-            calls.retype(argument.value, rules.retyped[name], name, held)
+            values.retype(argument.value, rules.retyped[name], name, held)
 
-    def _name_of(self, argument: cst.Arg) -> str | None:
+    def _name_of(self, argument: Argument) -> str | None:
         """The old parameter that an argument is for; None if there is nothing to be done."""
-        rules, refuse = self._rules, self._calls.refuse
+        rules = self._rules
         if argument.keyword is None:
             self._position += 1
             if self._position > len(self._signature.before):
-                refuse(argument, "the call gives more arguments by position than the tool has parameters")
+                reason = "the call gives more arguments by position than the tool has parameters"
+                self._refuse(argument.node, reason)
                 return None
             return self._signature.before[self._position - 1]
-        name = spelled(argument.keyword)
+        name = argument.keyword
         if name in rules.names:
             return name
         if name in rules.added or name in rules.names.values():
-            refuse(argument, f"the call gives `{name}`, which the old tool did not have")
+            self._refuse(argument.node, f"the call gives `{name}`, which the old tool did not have")
         if "" in rules.blocked:
-            refuse(argument, rules.blocked[""])
+            self._refuse(argument.node, rules.blocked[""])
         self._have.add(name)
         return None
 
-    def _unpack_list(self, argument: cst.Arg) -> None:
+    def _unpack_list(self, argument: Argument) -> None:
         """`*x` stays as it is, or the call is refused."""
         signature = self._signature
         length = self._length(argument)
@@ -234,7 +601,7 @@ class _Call:
         names = signature.before[self._position : stop]
         if self._named or self._kept != self._position or _is_hit(signature, names, self._position):
             reason = "what `*` unpacks cannot be given by name, and the parameters it fills changed"
-            self._calls.refuse(argument, reason)
+            self._refuse(argument.node, reason)
         passed = {after for name in names if (after := signature.names[name]) is not None}
         if length is None:
             self._starred = True
@@ -244,28 +611,28 @@ class _Call:
             self._position += length
             self._kept += length
 
-    def _length(self, argument: cst.Arg) -> int | None:
-        """How many arguments `*x` gives, if that is known."""
-        flow = self._calls.flow
+    def _length(self, argument: Argument) -> int | None:
+        """The number of arguments that `*x` gives, if it is known."""
+        state = self._state
         lengths: set[int | None] = set()
-        for atom in flow.given.get(argument, NOTHING):
-            known = isinstance(atom, Site) and isinstance(atom.node, cst.Tuple | cst.List) and not atom.level
-            slots = flow.contents.get(atom, {}) if isinstance(atom, Site) and atom not in flow.removed else {}
+        for atom in state.given.get(argument.node, NOTHING):
+            known = isinstance(atom, Site) and isinstance(atom.node, ast.Tuple | ast.List) and not atom.level
+            slots = state.contents.get(atom, {}) if isinstance(atom, Site) and atom not in state.removed else {}
             lengths.add(len(slots) if known and slots and None not in slots else None)
         return lengths.pop() if len(lengths) == 1 else None
 
-    def _unpack_mapping(self, argument: cst.Arg) -> None:
+    def _unpack_mapping(self, argument: Argument) -> None:
         """`**x`: what is known of it is rewritten where it is written; what is not must not matter."""
-        rules, calls = self._rules, self._calls
+        rules = self._rules
         sure: list[set[str]] = []
         maybe: set[str] = set()
-        for atom in calls.flow.given.get(argument, NOTHING):
-            keys, complete = calls.keys(atom)
+        for atom in self._state.given.get(argument.node, NOTHING):
+            keys, complete = self._mappings.keys(atom)
             if not complete:
                 hit = rules.touched - self._explicit
                 if hit:
                     names = ", ".join(f"`{name}`" for name in sorted(hit)[:5])
-                    calls.refuse(argument, f"what `**` unpacks is not known, and {names} may be in it")
+                    self._refuse(argument.node, f"what `**` unpacks is not known, and {names} may be in it")
                 maybe |= {after for name, after in rules.names.items() if after and name not in self._explicit}
                 maybe |= rules.added.keys() if self._signature.is_open else set()
             sure.append({rules.names.get(key, key) or "" for key, certain in keys.items() if certain})
@@ -276,42 +643,106 @@ class _Call:
 
     def _add_missing(self) -> None:
         """Give what has to be given now."""
-        node, calls = self._node, self._calls
+        node = self._node
         texts = []
         for name, value in self._rules.added.items():
             if name in self._maybe and name not in self._have:
                 self._add_before(name, value)
             elif name not in self._have:
-                calls.check_name(node, name)
-                texts.append(f"{name}={calls.write(node, name, value)}")
+                self._values.check_name(node, name)
+                texts.append(f"{name}={_write(self._context, node, name, value)}")
         if not texts:
             return
-        if any(isinstance(each.value, cst.GeneratorExp) and not each.value.lpar for each in node.args):
-            calls.refuse(node, "a generator is the only argument, and another one has to be added")
-        calls.sources.append(node.args, ", ".join(texts), calls.sources.span(node)[1])
+        end = self._sources.span(node)[1]
+        if any(isinstance(each, ast.GeneratorExp) and self._sources.span(each)[1] == end for each in node.args):
+            self._refuse(node, "a generator is the only argument, and another one has to be added")
+        self._sources.append(node, ", ".join(texts))
 
     def _add_before(self, name: str, value: Any) -> None:
         """Add what a mapping may or may not hold to the literal that it starts as."""
-        node, calls = self._node, self._calls
-        unpacked = [each for each in node.args if each.star]
-        atoms = [atom for each in unpacked for atom in calls.flow.given.get(each, NOTHING)]
+        node, state = self._node, self._state
+        unpacked = [each for each in state.arguments(node) if each.star]
         reason = f"nobody knows whether the call gives `{name}`, which is required now"
         if any(each.star == "*" for each in unpacked):
-            calls.refuse(node, reason)
-        for atom in atoms:
-            keys, complete = calls.keys(atom)
-            if not complete or not isinstance(atom, Site) or calls.flow.callers.get(atom) != {node}:
-                calls.refuse(node, reason)
+            self._refuse(node, reason)
+        for atom in (atom for each in unpacked for atom in state.given.get(each.node, NOTHING)):
+            keys, complete = self._mappings.keys(atom)
+            if not complete or not isinstance(atom, Site) or state.callers.get(atom) != {node}:
+                self._refuse(node, reason)
             elif not keys.get(name):
-                calls.add_to_mapping(atom, {name: value}, keys)
+                self._mappings.add(atom, {name: value}, keys)
+
+
+def plan_of(state: State, node: ast.Call) -> int:
+    """The number of the plan whose tool a call calls."""
+    return next(use.plan for use in state.calls[node] if use is not None)
+
+
+def _write(context: _Context, node: ast.Call, name: str, value: Any) -> str:
+    """A value as it may stand at the end of a call."""
+    text = context.sources.literal(value, context.sources.span(node)[1] - 1)
+    if text is None:
+        context.refuse(node, f"`{name}` needs a value that cannot be written here")
+    return text or "None"
+
+
+def _propagated(state: State) -> dict[Site, set[tuple[str, int] | None]]:
+    """The consumers of each mapping, with those of the mappings that it is unpacked into."""
+    consumers = {site: set(found) for site, found in state.consumers.items()}
+    queue = list(consumers)
+    while queue:
+        site = queue.pop()
+        for base in state.spreads.get(site, NOTHING):
+            if isinstance(base, Site) and not consumers[site] <= consumers.get(base, set()):
+                consumers.setdefault(base, set()).update(consumers[site])
+                queue.append(base)
+    return consumers
+
+
+def _written(node: ast.AST) -> set[str]:
+    """The keys that a literal of a mapping writes out."""
+    if isinstance(node, ast.Dict):
+        return {text for key in node.keys if (text := _text_of(key)) is not None}
+    return {each.arg for each in node.keywords if each.arg is not None} if isinstance(node, ast.Call) else set()
+
+
+def _arguments_of(node: ast.Call) -> ast.expr | None:
+    """The second argument of `call_tool`."""
+    named = {each.arg: each.value for each in node.keywords}
+    if "arguments" in named:
+        return named["arguments"]
+    return next(iter(node.args[0 if "name" in named else 1 :]), None)
+
+
+def _key_of(touch: Touch) -> _Key | None:
+    """The literal or keyword that names the key, if it stands right there."""
+    place: _Key | None = None
+    match touch.node:
+        case ast.Subscript(slice=place) | ast.Call(args=[place, *_]) | ast.Compare(left=place):
+            pass
+        case ast.keyword() as place:
+            pass
+    return place if any(isinstance(atom, Text) and atom.node is place for atom in touch.key) else None
 
 
 def _is_hit(signature: Signature, names: Sequence[str], offset: int) -> bool:
-    """Whether arguments for these parameters, from a position on, cannot stay as they are."""
+    """True if arguments for these parameters, from a position on, cannot stay as they are."""
     rules = signature.by_name
     changed = any(name in rules.retyped or name in rules.blocked or rules.names[name] is None for name in names)
     return changed or signature.moves(offset, offset + len(names))
 
 
-def _positional(arguments: Sequence[cst.Arg]) -> int:
-    return sum(each.keyword is None and not each.star for each in arguments)
+def _positional(arguments: Sequence[Argument]) -> int:
+    return sum(each.is_positional for each in arguments)
+
+
+def _text_of(node: ast.expr | None) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _literal(node: ast.expr) -> tuple[bool, Any]:
+    """True if an expression is a literal, and its value."""
+    try:
+        return True, ast.literal_eval(node)
+    except (ValueError, MemoryError, RecursionError, TypeError):
+        return False, None

@@ -1,23 +1,28 @@
-"""What calls do to values: tools, functions of the code itself, and what is handed on to another call."""
+"""The effect of calls on values: tools, functions of the code itself, methods, and the standard library.
 
+Functions and arguments are values here; the interpreter evaluates the expressions.
+"""
+
+import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import libcst as cst
-
-from sealyard.versioning.migrate.containers import Containers
-from sealyard.versioning.migrate.facts import UNKNOWN, Use
+from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Use
 from sealyard.versioning.migrate.values import (
+    JUST_NONE,
+    JUST_OTHER,
+    JUST_SCALAR,
     NONE,
     NOTHING,
-    OTHER,
     PLAIN,
-    SCALAR,
     Answer,
+    Argument,
     Getter,
+    Given,
     Instance,
     Library,
     Local,
+    Package,
     Partial,
     Plain,
     Site,
@@ -26,62 +31,42 @@ from sealyard.versioning.migrate.values import (
     Value,
 )
 
-LOOKS = frozenset(
+_CALLERS = ("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool")
+_HANDING_ON = ("functools.partial", "asyncio.to_thread", "builtins.map")
+"""Functions that call another one, which counts instead of them."""
+_LOOKING = frozenset(
     """builtins.len builtins.bool builtins.isinstance builtins.id builtins.type builtins.any builtins.all
     builtins.callable builtins.hash builtins.range""".split()
 )
-"""Only look at what they are given."""
+"""Functions that only look at their arguments."""
+_SAME = frozenset(
+    """asyncio.create_task asyncio.ensure_future asyncio.run asyncio.shield asyncio.wait_for copy.copy
+    copy.deepcopy""".split()
+)
+"""Functions that return their first argument, as far as it matters here."""
+_LISTING = frozenset(
+    """builtins.iter builtins.aiter builtins.list builtins.reversed builtins.tuple builtins.set builtins.frozenset
+    itertools.islice itertools.cycle collections.deque random.sample""".split()
+)
+"""Functions that return the items of their first argument."""
+_POOLS = frozenset(
+    """concurrent.futures.ThreadPoolExecutor concurrent.futures.thread.ThreadPoolExecutor
+    concurrent.futures.ProcessPoolExecutor multiprocessing.pool.ThreadPool multiprocessing.dummy.Pool""".split()
+)
+"""Classes whose instances call the functions they are given."""
+_LOOPS = ("asyncio.get_event_loop", "asyncio.get_running_loop")
+_INSTANCES = _POOLS | {"asyncio.TaskGroup", *_LOOPS, "asyncio.Semaphore"}
+_READERS = frozenset("builtins.eval builtins.exec builtins.compile".split())
 
-_OTHER: Value = frozenset((OTHER,))
-_SCALAR: Value = frozenset((SCALAR,))
-_NONE: Value = frozenset((NONE,))
-_CALLERS = ("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool")
-_HANDING_ON = ("functools.partial", "asyncio.to_thread", "builtins.map")
 
-Given = Sequence[tuple[cst.Arg, Value]]
+class Calls:
+    """Applies functions to arguments, and writes what follows into the state."""
 
+    def __init__(self, state: State) -> None:
+        self.state = state
 
-class Calls(Containers):
-    """Facts, and what a call adds to them."""
-
-    def evaluate(self, node: cst.BaseExpression) -> Value:
-        """What an expression may stand for."""
-        raise NotImplementedError
-
-    def call(self, node: cst.Call) -> Value:
-        """What a call gives."""
-        receiver = NOTHING
-        if isinstance(node.func, cst.Attribute):
-            receiver = self.evaluate(node.func.value)
-        given = [(each, self.evaluate(each.value)) for each in node.args]
-        if isinstance(node.func, cst.Attribute):
-            method = node.func.attr.value
-            objects = frozenset(atom for atom in receiver if isinstance(atom, Answer | Site | Instance))
-            found = NOTHING
-            for atom in objects:
-                found |= self.call_method(atom, method, node, given)
-            rest = self.attribute(node.func, receiver - objects) if receiver - objects or not objects else NOTHING
-            if any(not isinstance(atom, Instance) for atom in objects):
-                self.calls.setdefault(node, set()).add(None)
-            return found | self.apply(rest, node, given)
-        return self.apply(self.evaluate(node.func), node, given)
-
-    def attribute(self, node: cst.Attribute, receiver: Value) -> Value:
-        """What `receiver.name` gives."""
-        raise NotImplementedError
-
-    def call_method(self, receiver: Answer | Site | Instance, name: str, node: cst.Call, given: Given) -> Value:
-        """What a method gives."""
-        raise NotImplementedError
-
-    def call_library(self, name: str, node: cst.Call, given: Given) -> Value:
-        """What a function of a library gives."""
-        raise NotImplementedError
-
-    # Calling what is known
-
-    def apply(self, function: Value, node: cst.Call, given: Given) -> Value:
-        """What calling `function` gives, with the arguments as they stand in `node`."""
+    def apply(self, function: Value, node: ast.Call, given: Given) -> Value:
+        """The result of calling `function`, with the arguments as they stand in `node`."""
         found = NOTHING
         for atom in function:
             match atom:
@@ -97,201 +82,182 @@ class Calls(Containers):
                 case Plain(sort="none"):
                     continue
                 case Library():
-                    found |= self.call_library(atom.name, node, given)
+                    found |= self._call_library(atom.name, node, given)
                 case Local():
                     found |= self.call_local(atom, node, given)
                 case Getter():
-                    found |= self._get(atom, [value for _, value in given], node)
+                    found |= self._get(atom, [value for _, value in given])
                 case _:
-                    found |= self.unknown(given, node)
-            if not isinstance(atom, Library) or atom.name not in (
-                "functools.partial",
-                "asyncio.to_thread",
-                "builtins.map",
-            ):
-                self.calls.setdefault(node, set()).add(None)
+                    found |= self.unknown(given)
+            if not isinstance(atom, Library) or atom.name not in _HANDING_ON:
+                self.state.call_otherwise(node)
         return found
 
-    def unknown(self, given: Given, node: cst.CSTNode, why: str = UNKNOWN) -> Value:
-        """A call of something that is not known."""
+    def unknown(self, given: Given, why: str = UNKNOWN) -> Value:
+        """The result of calling something unknown."""
         for argument, value in given:
-            self.escape(value, argument, why)
-        return _OTHER
+            self.state.escape(value, argument.node, why)
+        return JUST_OTHER
 
-    def on_items(self, function: Value, items: Sequence[Value], node: cst.CSTNode) -> Value:
-        """What calling `function` on these positional values gives, as `sorted` and its kin do."""
+    def on_items(self, function: Value, items: Sequence[Value], node: ast.AST) -> Value:
+        """The result of calling `function` on these positional values, as `sorted` does with its `key`."""
         found = NOTHING
         for atom in function:
             match atom:
                 case Local():
                     found |= self.call_local(atom, node, [], items)
                 case Getter():
-                    found |= self._get(atom, items, node)
-                case Library(name=name) if name in LOOKS:
-                    found |= _SCALAR
+                    found |= self._get(atom, items)
+                case Library(name=name) if name in _LOOKING:
+                    found |= JUST_SCALAR
                 case Plain(sort="none"):
                     found |= NOTHING.union(*items)
                 case _:
-                    self.escape(frozenset((atom,)), node, UNKNOWN)
+                    self.state.escape(frozenset((atom,)), node, UNKNOWN)
                     for value in items:
-                        self.escape(value, node, UNKNOWN)
-                    found |= _OTHER
+                        self.state.escape(value, node, UNKNOWN)
+                    found |= JUST_OTHER
         return found
 
-    def _get(self, getter: Getter, items: Sequence[Value], node: cst.CSTNode) -> Value:
-        receiver = items[0] if items else NOTHING
-        parts = [self.part(receiver, self.kept.get(each, NOTHING), each) for each in getter.node.args]
-        if len(parts) == 1:
-            return parts[0]
-        return self.make(getter.node, enumerate(parts), level=1)
+    def _get(self, getter: Getter, items: Sequence[Value]) -> Value:
+        receiver, state = items[0] if items else NOTHING, self.state
+        keys = [each.node for each in state.arguments(getter.node)]
+        parts = [state.part(receiver, state.kept.get(key, NOTHING), key) for key in keys]
+        return parts[0] if len(parts) == 1 else state.make(getter.node, enumerate(parts), level=1)
 
     # Tools
 
-    def _call_tool(self, use: Use, node: cst.Call, given: Given) -> Value:
-        """A call of a tool: its mappings of arguments are followed, all else that it is given leaves."""
-        plan = use.plan
-        self.touched.add(plan)
-        self.calls.setdefault(node, set()).add(use)
+    def _call_tool(self, use: Use, node: ast.Call, given: Given) -> Value:
+        """Call a tool: mappings of arguments are followed, everything else that it is given leaves."""
+        plan, state = use.plan, self.state
+        state.touched.add(plan)
+        state.calls.setdefault(node, set()).add(use)
         style = "keys" if use.kind == "named" else "names"
         for number, (argument, value) in enumerate(given):
-            self.given[argument] = value
+            state.given[argument.node] = value
             if number < use.first:
                 continue
             mapping = argument.star == "**" or use.kind == "named"
             for atom in value:
-                if isinstance(atom, Site) and mapping and atom in self.keys:
-                    self.consumers.setdefault(atom, set()).add((style, plan))
-                    self.callers.setdefault(atom, set()).add(node)
-                    inside = self.everything(atom)
-                    self.escape(inside, argument, "passed to a tool")
+                if isinstance(atom, Site) and mapping and atom in state.keys:
+                    state.consumers.setdefault(atom, set()).add((style, plan))
+                    state.callers.setdefault(atom, set()).add(node)
+                    state.escape(state.everything(atom), argument.node, "passed to a tool")
                 elif not (mapping and atom == NONE):
-                    self.escape(frozenset((atom,)), argument, "passed to a tool")
-        if self.shapes[plan].blocked:
-            self.refuse(node, f"the answer of `{self.function(plan)}` changed: {self.shapes[plan].blocked}")
-        answer = frozenset((self.answer(plan, ()),))
-        return self.make(node, [(None, answer)]) if use.kind == "mapped" else answer
+                    state.escape(frozenset((atom,)), argument.node, "passed to a tool")
+        if state.shapes[plan].blocked:
+            state.refuse(node, f"the answer of `{state.function(plan)}` changed: {state.shapes[plan].blocked}")
+        answer = frozenset((state.answer(plan, ()),))
+        return state.make(node, [(None, answer)]) if use.kind == "mapped" else answer
 
-    def _call_partial(self, partial: Partial, kind: str, node: cst.Call, given: Given, first: int = 0) -> Value:
-        found = NOTHING
-        for atom in self.partials.get(partial.node, NOTHING):
+    def _call_partial(self, partial: Partial, kind: str, node: ast.Call, given: Given, first: int = 0) -> Value:
+        found, state = NOTHING, self.state
+        for atom in state.partials.get(partial.node, NOTHING):
             match atom:
                 case Tool():
                     found |= self._call_tool(Use(kind, atom.plan, first, partial.node), node, given)
                 case Local() if kind == "function" and not first:
-                    kept = [(each, self.kept.get(each, NOTHING)) for each in partial.node.args[1:]]
-                    bound = [value for each, value in kept if not _is_special(each)]
-                    named = [(each, value) for each, value in kept if _is_special(each)]
+                    kept = [(each, state.kept.get(each.node, NOTHING)) for each in state.arguments(partial.node)[1:]]
+                    bound = [value for each, value in kept if each.is_positional]
+                    named = [(each, value) for each, value in kept if not each.is_positional]
                     found |= self.call_local(atom, node, [*given, *named], bound)
-                    self.calls.setdefault(node, set()).add(None)
+                    state.call_otherwise(node)
                 case _:
-                    self.escape(frozenset((atom,)), node, UNKNOWN)
-                    found |= self.unknown(given, node)
+                    state.escape(frozenset((atom,)), node, UNKNOWN)
+                    found |= self.unknown(given)
         return found
 
-    def _call_by_name(self, node: cst.Call, given: Given) -> Value:
+    def _call_by_name(self, node: ast.Call, given: Given) -> Value:
         """`call_tool(name, arguments)`."""
-        names = find_given(given, 0, "name")
+        state = self.state
+        names = _find_given(given, 0, "name")
         if names is None or any(argument.star for argument, _ in given):
-            self.refuse(node, "`call_tool` gets its arguments by `*` or `**`, so that nobody knows which tool it calls")
-            return self.unknown(given, node)
+            reason = "`call_tool` gets its arguments by `*` or `**`, so that nobody knows which tool it calls"
+            state.refuse(node, reason)
+            return self.unknown(given)
         argument, value = names
         rest = [each for each in given if each[0] is not argument]
         found = NOTHING
         for atom in value:
-            plan = self.by_name.get(atom.text) if isinstance(atom, Text) else None
+            plan = state.by_name.get(atom.text) if isinstance(atom, Text) else None
             if isinstance(atom, Text) and plan is not None:
-                step = self.renamed_tool(plan)
-                self.want(atom.node, step.full_name if step else None, f"the tool is `{step and step.full_name}` now")
+                step = state.renamed_tool(plan)
+                state.want(atom.node, step.full_name if step else None, f"the tool is `{step and step.full_name}` now")
                 found |= self._call_tool(Use("named", plan), node, rest)
-            elif isinstance(atom, Text) or atom in (PLAIN, NONE):
-                self.keep(frozenset((atom,)))
-                self.calls.setdefault(node, set()).add(None)
-                found |= self.unknown(rest, node, "passed to a tool")
-            else:
-                if self._may_name(argument.value):
-                    self.refuse(node, "`call_tool` gets a name that is only known at run time and may be this tool's")
-                self.calls.setdefault(node, set()).add(None)
-                found |= self.unknown(rest, node, "passed to a tool")
+                continue
+            if isinstance(atom, Text) or atom in (PLAIN, NONE):
+                state.keep(frozenset((atom,)))
+            elif self._may_name(argument.value):
+                state.refuse(node, "`call_tool` gets a name that is only known at run time and may be this tool's")
+            state.call_otherwise(node)
+            found |= self.unknown(rest, "passed to a tool")
         return found
 
-    def _may_name(self, node: cst.BaseExpression) -> bool:
-        """Whether a formatted text may come out as the name of a tool that changed."""
-        if not isinstance(node, cst.FormattedString):
+    def _may_name(self, node: ast.expr) -> bool:
+        """True if a formatted text may come out as the name of a changed tool."""
+        if not isinstance(node, ast.JoinedStr):
             return True
-        parts = [re.escape(each.value) if isinstance(each, cst.FormattedStringText) else ".*" for each in node.parts]
-        return any(re.fullmatch("".join(parts), name, re.DOTALL) for name in self.by_name)
+        parts = [re.escape(str(each.value)) if isinstance(each, ast.Constant) else ".*" for each in node.values]
+        return any(re.fullmatch("".join(parts), name, re.DOTALL) for name in self.state.by_name)
 
     # Functions of the code itself
 
-    def call_local(self, local: Local, node: cst.CSTNode, given: Given, before: Sequence[Value] = ()) -> Value:
-        """Hand arguments to a function of the code; `before` are values that come first."""
-        self.called(local)
-        params = local.node.params
-        places = [*params.posonly_params, *params.params]
-        named = {param.name.value: param for param in (*params.params, *params.kwonly_params)}
+    def call_local(self, local: Local, node: ast.AST, given: Given, before: Sequence[Value] = ()) -> Value:
+        """Hand arguments to a function of the code; the values `before` come first."""
+        state, params = self.state, local.node.args
+        state.notice_early()
+        named = {param.arg: param for param in (*params.args, *params.kwonlyargs)}
         position = 0
         for value in before:
-            self._hand(places, position, params, value, node)
+            self._hand(params, position, value, node)
             position += 1
         for argument, value in given:
             if argument.star:
                 self._hand_unpacked(params, argument, value)
-                continue
-            if argument.keyword is None:
-                self._hand(places, position, params, value, argument)
+            elif argument.keyword is None:
+                self._hand(params, position, value, argument.node)
                 position += 1
-            elif argument.keyword.value in named:
-                self.grow(self.params, named[argument.keyword.value], value)
-            elif isinstance(params.star_kwarg, cst.Param):
-                self.put(Site(params.star_kwarg), argument.keyword.value, value)
-                self.touch_by_keyword(Site(params.star_kwarg), argument, node)
+            elif argument.keyword in named:
+                state.grow(state.params, named[argument.keyword], value)
+            elif params.kwarg is not None:
+                state.put_by_keyword(Site(params.kwarg), argument, value, node)
             else:
-                self.escape(value, argument, "passed to a function that does not take it")
-        if local.node in self.scopes.generators:
-            return self.make(local.node, [(None, self.yielded.get(local.node, NOTHING))])
-        return self.returned.get(local.node, NOTHING)
+                state.escape(value, argument.node, "passed to a function that does not take it")
+        if local.node in state.names.generators:
+            return state.make(local.node, [(None, state.yielded.get(local.node, NOTHING))])
+        return state.returned.get(local.node, NOTHING)
 
-    def _hand_unpacked(self, params: cst.Parameters, argument: cst.Arg, value: Value) -> None:
-        """`f(*x)` or `f(**x)`: what is in it may go to any parameter."""
-        named = {param.name.value for param in (*params.params, *params.kwonly_params)}
-        slots = [self.contents.get(atom, {}) for atom in value if isinstance(atom, Site) and atom in self.keys]
-        rest = params.star_kwarg
-        known = len(slots) == len(value) and not any(None in each or named & each.keys() for each in slots)
-        if argument.star == "**" and isinstance(rest, cst.Param) and known:
-            self.spread(Site(rest), value, argument, new=False)
-            return
-        self.escape(value, argument, "unpacked into the arguments of a function")
-        for param in (*params.posonly_params, *params.params, *params.kwonly_params):
-            self.grow(self.params, param, _OTHER)
-        for star in (params.star_arg, rest):
-            if isinstance(star, cst.Param):
-                self.put(Site(star), None, _OTHER)
-
-    def called(self, local: Local) -> None:
-        """Notice that a function of the code is called here."""
-        raise NotImplementedError
-
-    def _hand(
-        self,
-        places: Sequence[cst.Param],
-        position: int,
-        params: cst.Parameters,
-        value: Value,
-        node: cst.CSTNode,
-    ) -> None:
+    def _hand(self, params: ast.arguments, position: int, value: Value, node: ast.AST) -> None:
+        places = [*params.posonlyargs, *params.args]
         if position < len(places):
-            self.grow(self.params, places[position], value)
-        elif isinstance(params.star_arg, cst.Param):
-            self.put(Site(params.star_arg), None, value)
+            self.state.grow(self.state.params, places[position], value)
+        elif params.vararg is not None:
+            self.state.put(Site(params.vararg), None, value)
         else:
-            self.escape(value, node, "passed to a function that does not take it")
+            self.state.escape(value, node, "passed to a function that does not take it")
+
+    def _hand_unpacked(self, params: ast.arguments, argument: Argument, value: Value) -> None:
+        """`f(*x)` or `f(**x)`: what is in it may go to any parameter."""
+        state = self.state
+        named = {param.arg for param in (*params.args, *params.kwonlyargs)}
+        slots = [state.contents.get(atom, {}) for atom in value if isinstance(atom, Site) and atom in state.keys]
+        known = len(slots) == len(value) and not any(None in each or named & each.keys() for each in slots)
+        if argument.star == "**" and params.kwarg is not None and known:
+            state.spread(Site(params.kwarg), value, argument.node, new=False)
+            return
+        state.escape(value, argument.node, "unpacked into the arguments of a function")
+        for param in (*params.posonlyargs, *params.args, *params.kwonlyargs):
+            state.grow(state.params, param, JUST_OTHER)
+        for star in (params.vararg, params.kwarg):
+            if star is not None:
+                state.put(Site(star), None, JUST_OTHER)
 
     # Handing on
 
-    def forward(self, node: cst.Call, given: Given, at: int, kind: str = "function") -> Value:
+    def _forward(self, node: ast.Call, given: Given, at: int, kind: str = "function") -> Value:
         """A call such as `asyncio.to_thread(f, 1, b=2)`: argument number `at` is called with those after it."""
-        if len(given) <= at or any(argument.star or argument.keyword for argument, _ in given[: at + 1]):
-            return self.unknown(given, node)
+        if len(given) <= at or any(not argument.is_positional for argument, _ in given[: at + 1]):
+            return self.unknown(given)
         found = NOTHING
         for atom in given[at][1]:
             match atom:
@@ -303,61 +269,450 @@ class Calls(Containers):
                     found |= self.apply(frozenset((atom,)), node, given[at + 1 :])
         return found
 
-    def map_over(self, node: cst.Call, given: Given, at: int = 0) -> Value:
-        """`map` and its kin: argument number `at` is called with the items of those after it."""
-        if len(given) <= at or given[at][0].keyword:
-            return self.unknown(given, node)
-        items = [self.items(value, argument) for argument, value in given[at + 1 :] if not argument.keyword]
+    def map_over(self, node: ast.Call, given: Given) -> Value:
+        """`map`: the first argument is called with the items of the others."""
+        if not given or given[0][0].keyword:
+            return self.unknown(given)
+        state = self.state
+        items = [state.items(value, argument.node) for argument, value in given[1:] if not argument.keyword]
         found = NOTHING
-        for atom in given[at][1]:
+        for atom in given[0][1]:
             match atom:
                 case Tool():
-                    found |= self._call_tool(Use("mapped", atom.plan, at + 1), node, given)
+                    found |= self._call_tool(Use("mapped", atom.plan, 1), node, given)
                 case Partial():
-                    found |= self._call_partial(atom, "mapped", node, given, at + 1)
+                    found |= self._call_partial(atom, "mapped", node, given, 1)
                 case _:
-                    self.calls.setdefault(node, set()).add(None)
-                    result = self.on_items(frozenset((atom,)), items, node)
-                    found |= self.make(node, [(None, result)])
+                    state.call_otherwise(node)
+                    found |= state.make(node, [(None, self.on_items(frozenset((atom,)), items, node))])
         return found
 
-    def make_partial(self, node: cst.Call, given: Given) -> Value:
+    def make_partial(self, node: ast.Call, given: Given) -> Value:
         """`functools.partial`."""
-        if not given or given[0][0].star or given[0][0].keyword:
-            return self.unknown(given, node)
-        self.grow(self.partials, node, given[0][1])
+        state = self.state
+        if not given or not given[0][0].is_positional:
+            return self.unknown(given)
+        state.grow(state.partials, node, given[0][1])
         self.keep_given(given[1:])
         for atom in given[0][1]:
             if isinstance(atom, Tool):
                 self._call_tool(Use("partial", atom.plan, 1), node, given)
-            else:
-                self.calls.setdefault(node, set()).add(None)
-                if not isinstance(atom, Local):
-                    self.unknown(given[1:], node)
+                continue
+            state.call_otherwise(node)
+            if not isinstance(atom, Local):
+                self.unknown(given[1:])
         return frozenset((Partial(node),))
 
-    def sort_by(self, node: cst.Call, given: Given, items: Value) -> None:
-        """Call the `key` that `sorted` and its kin are given."""
-        key = find_given(given, None, "key")
+    def sort_by(self, node: ast.Call, given: Given, items: Value) -> None:
+        """Call the `key` that `sorted` and the like are given."""
+        key = _find_given(given, None, "key")
         if key is not None:
             self.on_items(key[1], [items], node)
         else:
-            self.keep(items)
+            self.state.keep(items)
 
     def keep_given(self, given: Given) -> None:
-        """Remember arguments that are used later."""
+        """Store arguments that are used later."""
         for argument, value in given:
-            self.grow(self.kept, argument, value)
+            self.state.grow(self.state.kept, argument.node, value)
+
+    # Methods
+
+    def call_method(self, receiver: Answer | Site | Instance, name: str, node: ast.Call, given: Given) -> Value:
+        """The result of a method."""
+        self.state.step()
+        if isinstance(receiver, Instance):
+            return self._instance_method(receiver, name, node, given)
+        if name in ("result", "copy", "__aiter__", "__iter__", "__enter__", "__aenter__"):
+            return frozenset((receiver,))
+        found = None
+        if not any(argument.star for argument, _ in given):
+            method = self._answer_method if isinstance(receiver, Answer) else self._site_method
+            found = method(receiver, name, node, given)  # type: ignore[arg-type]
+        if found is None:
+            self.state.escape(frozenset((receiver,)), node, f"changed or passed on by `.{name}()`")
+            return self.unknown(given)
+        return found
+
+    def _instance_method(self, receiver: Instance, name: str, node: ast.Call, given: Given) -> Value:
+        match name:
+            case "submit" if receiver.name in _POOLS:
+                return self._forward(node, given, 0)
+            case "map" | "imap" if receiver.name in _POOLS:
+                return self.map_over(node, given)
+            case "run_in_executor" if receiver.name in _LOOPS:
+                return self._forward(node, given, 1, "positional")
+            case "create_task" | "run_until_complete":
+                return given[0][1] if given else NOTHING
+            case "__enter__" | "__aenter__":
+                return frozenset((receiver,))
+        return self.unknown(given)
+
+    def _answer_method(self, receiver: Answer, name: str, node: ast.Call, given: Given) -> Value | None:
+        state = self.state
+        shape, value = state.shape(receiver), frozenset((receiver,))
+        match name:
+            case "get" | "pop" | "setdefault" if given and shape.keys:
+                return state.part(value, given[0][1], node) | (given[1][1] if len(given) > 1 else JUST_NONE)
+            case "pop" | "popleft" if shape.is_list:
+                return state.items(value, node)
+            case "values" if shape.keys:
+                return state.make(node, [(None, state.children(receiver))])
+            case "items" if shape.keys:
+                state.items(value, node)
+                return self.make_pairs(node, JUST_OTHER, state.children(receiver))
+            case "keys":
+                state.items(value, node)
+                return JUST_OTHER
+            case "sort" if shape.is_list:
+                self.sort_by(node, given, state.items(value, node))
+                return JUST_NONE
+            case "reverse" | "clear" | "done" | "cancel" | "cancelled":
+                return JUST_NONE
+            case "append" | "insert" | "extend" if shape.is_list:
+                added = given[-1][1] if given else NOTHING
+                added = state.items(added, node) if name == "extend" else added
+                if not added <= state.items(value, node):
+                    state.escape(value | added, node, f"mixed with other things by `.{name}()`")
+                return JUST_NONE
+        return None
+
+    def _site_method(self, receiver: Site, name: str, node: ast.Call, given: Given) -> Value | None:
+        state, own = self.state, frozenset((receiver,))
+        mapping = receiver in state.keys
+        values = [value for _, value in given]
+        match name:
+            case "append" | "appendleft" | "add" | "put" | "put_nowait" if given:
+                state.put(receiver, None, values[0])
+                return JUST_NONE
+            case "insert" if len(given) == 2:
+                state.put(receiver, None, values[1])
+                return JUST_NONE
+            case "extend" | "extendleft" if given:
+                state.put(receiver, None, state.items(values[0], node))
+                return JUST_NONE
+            case "update" if mapping:
+                for argument, value in given:
+                    if argument.keyword is not None:
+                        state.put_by_keyword(receiver, argument, value, node)
+                    else:
+                        state.spread(receiver, value, argument.node, new=False)
+                return JUST_NONE
+            case "update" | "union" if given:
+                state.put(receiver, None, NOTHING.union(*(state.items(value, node) for value in values)))
+                return own
+            case "get" | "setdefault" | "pop" if given and mapping:
+                if name == "setdefault" and len(given) > 1:
+                    state.store(receiver, values[0], values[1], given[1][0].value, node)
+                if name == "pop":
+                    state.take_out(own, values[0])
+                return state.part(own, values[0], node) | (values[1] if len(given) > 1 else JUST_NONE)
+            case "pop" | "popleft" | "popitem" | "get" | "get_nowait":
+                state.take_out(own, None)
+                return state.everything(receiver)
+            case "values":
+                return state.make(node, [(None, state.everything(receiver))])
+            case "keys":
+                return state.make(node, [(None, state.items(own, node))])
+            case "items":
+                return self.make_pairs(node, state.items(own, node), state.everything(receiver))
+            case "sort":
+                self.sort_by(node, given, state.everything(receiver))
+                return JUST_NONE
+            case "reverse" | "clear" | "remove" | "discard" | "index" | "count" | "most_common" | "task_done":
+                for value in values:
+                    state.compare(value, state.everything(receiver), node)
+                state.take_out(own, None)
+                return JUST_OTHER
+        return None
+
+    def make_pairs(self, node: ast.Call, first: Value, second: Value) -> Value:
+        """A list of pairs."""
+        pair = self.state.make(node, [(0, first), (1, second)], level=1)
+        return self.state.make(node, [(None, pair)])
+
+    # The standard library
+
+    def _call_library(self, name: str, node: ast.Call, given: Given) -> Value:
+        handle = _LIBRARY.get(name)
+        if handle is not None:
+            if any(argument.star for argument, _ in given) and handle not in _STARRED:
+                return self.unknown(given)
+            return handle(self, node, given)
+        first = given[0][1] if given else NOTHING
+        if name in _SAME and given and not given[0][0].star:
+            return first
+        if name in _LISTING:
+            return self.state.listed(first, node) if given and not given[0][0].star else self.state.make(node)
+        if name in _LOOKING:
+            self.state.keep(NOTHING.union(*(value for _, value in given)))
+            return JUST_SCALAR
+        if name in _INSTANCES:
+            self.unknown(given)
+            return frozenset((Instance(name),))
+        if name == "asyncio.to_thread":
+            return self._forward(node, given, 0)
+        if name in REFLECTING:
+            return self._reflect(name, node, given)
+        return self.unknown(given, "printed" if name == "builtins.print" else UNKNOWN)
+
+    def _reflect(self, name: str, node: ast.Call, given: Given) -> Value:
+        """`eval`, `globals` and the like reach every name."""
+        shown = name.removeprefix("builtins.")
+        texts = [atom.text if isinstance(atom, Text) else None for atom in given[0][1]] if given else []
+        literal = bool(texts) and None not in texts
+        if name in _READERS:
+            if not literal or any(self._mentions(text) for text in texts):
+                self.state.refuse(node, f"`{shown}` runs a text that is not followed and may use this tool")
+        elif name == "builtins.__import__":
+            if not literal or any(text and text.partition(".")[0] == "servers" for text in texts):
+                self.state.refuse(node, "a module is imported by `__import__`, which is not followed")
+        elif name != "builtins.vars" or not given:
+            self.state.reach(node, f"`{shown}` can reach the tool's name, and what it is used for is not followed")
+        return self.unknown(given)
+
+    def _mentions(self, text: str | None) -> bool:
+        plans = self.state.plans
+        words = [word for plan in plans for word in (plan.before.function, plan.before.full_name, "call_tool")]
+        return text is None or any(word in text for word in words)
 
 
-def find_given(given: Given, position: int | None, name: str) -> tuple[cst.Arg, Value] | None:
+def _find_given(given: Given, position: int | None, name: str) -> tuple[Argument, Value] | None:
     """An argument by its position or its keyword."""
-    plain = [each for each in given if each[0].keyword is None]
     for each in given:
-        if each[0].keyword is not None and each[0].keyword.value == name:
+        if each[0].keyword == name:
             return each
+    plain = [each for each in given if each[0].keyword is None]
     return plain[position] if position is not None and position < len(plain) else None
 
 
-def _is_special(argument: cst.Arg) -> bool:
-    return argument.keyword is not None or bool(argument.star)
+# Functions of the standard library, as far as they hand on what is followed
+
+
+def _first_items(calls: Calls, given: Given) -> Value:
+    return calls.state.items(given[0][1], given[0][0].node) if given else NOTHING
+
+
+def _sorted(calls: Calls, node: ast.Call, given: Given) -> Value:
+    if not given:
+        return NOTHING
+    calls.sort_by(node, given, _first_items(calls, given))
+    return calls.state.listed(given[0][1], node)
+
+
+def _choose(calls: Calls, node: ast.Call, given: Given) -> Value:
+    """`max` and `min`."""
+    default = _find_given(given, None, "default")
+    found = default[1] if default is not None else NOTHING
+    values = [value for argument, value in given if argument.keyword is None]
+    found = found | _first_items(calls, given) if len(values) == 1 else found.union(*values)
+    calls.sort_by(node, given, found)
+    return found
+
+
+def _filter(calls: Calls, node: ast.Call, given: Given) -> Value:
+    if len(given) < 2:
+        return calls.unknown(given)
+    calls.on_items(given[0][1], [calls.state.items(given[1][1], given[1][0].node)], node)
+    return calls.state.listed(given[1][1], node)
+
+
+def _next(calls: Calls, node: ast.Call, given: Given) -> Value:
+    found = _first_items(calls, given)
+    return found | given[1][1] if len(given) > 1 else found
+
+
+def _sum(calls: Calls, node: ast.Call, given: Given) -> Value:
+    if not given:
+        return NOTHING
+    parts = frozenset(atom for atom in _first_items(calls, given) if isinstance(atom, Answer | Site))
+    start = given[1][1] if len(given) > 1 else NOTHING
+    return calls.state.make(node, [(None, calls.state.items(parts | start, node))]) if parts else JUST_OTHER
+
+
+def _reduce(calls: Calls, node: ast.Call, given: Given) -> Value:
+    if len(given) < 2:
+        return calls.unknown(given)
+    state, site = calls.state, Site(node)
+    items = state.items(given[1][1], given[1][0].node)
+    state.put(site, None, given[2][1] if len(given) > 2 else items)
+    state.put(site, None, calls.on_items(given[0][1], [state.everything(site), items], node))
+    return state.everything(site)
+
+
+def _gather(calls: Calls, node: ast.Call, given: Given) -> Value:
+    plain = [(argument, value) for argument, value in given if argument.keyword is None]
+    if any(argument.star for argument, _ in plain):
+        every = NOTHING
+        for argument, value in plain:
+            every |= calls.state.items(value, argument.node) if argument.star == "*" else value
+        return calls.state.make(node, [(None, every)])
+    return calls.state.make(node, [(number, value) for number, (_, value) in enumerate(plain)])
+
+
+def _wait(calls: Calls, node: ast.Call, given: Given) -> Value:
+    done = calls.state.make(node, [(None, _first_items(calls, given))], level=1)
+    return calls.state.make(node, [(0, done), (1, done)])
+
+
+def _as_completed(calls: Calls, node: ast.Call, given: Given) -> Value:
+    return calls.state.make(node, [(None, _first_items(calls, given))]) if given else NOTHING
+
+
+def _enumerate(calls: Calls, node: ast.Call, given: Given) -> Value:
+    return calls.make_pairs(node, JUST_SCALAR, _first_items(calls, given))
+
+
+def _zip(calls: Calls, node: ast.Call, given: Given) -> Value:
+    state = calls.state
+    lists = [(argument, value) for argument, value in given if argument.keyword is None]
+    items = [state.items(value, argument.node) for argument, value in lists]
+    if any(argument.star for argument, _ in lists):
+        every = NOTHING.union(*items)
+        inner = state.items(frozenset(atom for atom in every if isinstance(atom, Answer | Site)), node)
+        row = state.make(node, [(None, every | inner)], level=1)
+    else:
+        row = state.make(node, list(enumerate(items)), level=1)
+    return state.make(node, [(None, row)])
+
+
+def _chain(calls: Calls, node: ast.Call, given: Given) -> Value:
+    every = NOTHING
+    for argument, value in given:
+        items = calls.state.items(value, argument.node)
+        every |= calls.state.items(items, argument.node) if argument.star else items
+    return calls.state.make(node, [(None, every)])
+
+
+def _chain_from(calls: Calls, node: ast.Call, given: Given) -> Value:
+    return calls.state.make(node, [(None, calls.state.items(_first_items(calls, given), node))])
+
+
+def _groupby(calls: Calls, node: ast.Call, given: Given) -> Value:
+    items = _first_items(calls, given)
+    key = _find_given(given, 1, "key")
+    by = calls.on_items(key[1], [items], node) if key is not None else items
+    group = calls.state.make(node, [(None, items)], level=2)
+    return calls.make_pairs(node, by, group)
+
+
+def _dict(calls: Calls, node: ast.Call, given: Given) -> Value:
+    if len(given) == 1 and given[0][1] and all(isinstance(atom, Answer) for atom in given[0][1]):
+        return given[0][1]  # a copy
+    slots = [(argument.keyword, value) for argument, value in given if argument.keyword is not None]
+    made = calls.state.make_mapping(node, slots, frozenset((PLAIN,)) if slots else NOTHING)
+    for argument, value in given:
+        if argument.keyword is None:
+            made |= calls.state.spread(Site(node), value, argument.node)
+    return made
+
+
+def _defaultdict(calls: Calls, node: ast.Call, given: Given) -> Value:
+    state, inside = calls.state, NOTHING
+    for atom in given[0][1] if given else NOTHING:
+        match atom:
+            case Library(name="builtins.list" | "builtins.dict" | "builtins.set" | "collections.deque"):
+                inside |= state.make(node, level=1)
+                if atom.name == "builtins.dict":
+                    state.grow(state.keys, Site(node, 1), NOTHING)
+            case Local():
+                inside |= calls.call_local(atom, node, [])
+            case _:
+                inside |= JUST_OTHER
+    made = state.make_mapping(node, [(None, inside)], JUST_OTHER)
+    for argument, value in given[1:]:
+        state.spread(Site(node), value, argument.node, new=False)
+    return made
+
+
+def _itemgetter(calls: Calls, node: ast.Call, given: Given) -> Value:
+    calls.keep_given(given)
+    return frozenset((Getter(node),))
+
+
+def _getattr(calls: Calls, node: ast.Call, given: Given) -> Value:
+    state, found = calls.state, NOTHING
+    packages = frozenset(atom for atom in given[0][1] if isinstance(atom, Package | Tool)) if given else NOTHING
+    for package in packages:
+        for atom in given[1][1] if len(given) > 1 else NOTHING:
+            if isinstance(atom, Text) and isinstance(package, Package):
+                found |= state.member(package, atom.text, atom.node, node)
+            elif atom == PLAIN:
+                found |= JUST_OTHER
+            else:
+                state.refuse(node, "a tool is looked up by a name that is only known at run time")
+    if len(given) > 2:
+        found |= given[2][1]
+    if given and given[0][1] - packages:
+        for _, value in given:
+            state.escape(value - packages, node, UNKNOWN)
+        found |= JUST_OTHER
+    return found
+
+
+def _hasattr(calls: Calls, node: ast.Call, given: Given) -> Value:
+    for _, value in given:
+        calls.state.escape(frozenset(atom for atom in value if isinstance(atom, Package)), node, "looked into")
+        calls.state.keep(value)
+    return JUST_SCALAR
+
+
+def _import_module(calls: Calls, node: ast.Call, given: Given) -> Value:
+    found = NOTHING
+    for atom in given[0][1] if given else NOTHING:
+        if isinstance(atom, Text):
+            found |= calls.state.imported(atom.text, atom.node, node)
+        else:
+            if _may_import(given[0][0].value):
+                calls.state.refuse(node, "a module is imported by a name that is only known at run time")
+            found |= JUST_OTHER
+    return found
+
+
+def _may_import(node: ast.expr) -> bool:
+    """True if a text that is put together may begin as the name of a module of tools does."""
+    match node:
+        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
+            return first.startswith("servers") or "servers".startswith(first)
+    return True
+
+
+_LIBRARY: dict[str, Callable[[Calls, ast.Call, Given], Value]] = {
+    "asyncio.as_completed": _as_completed,
+    "asyncio.gather": _gather,
+    "asyncio.wait": _wait,
+    "builtins.anext": _next,
+    "builtins.dict": _dict,
+    "builtins.enumerate": _enumerate,
+    "builtins.filter": _filter,
+    "builtins.getattr": _getattr,
+    "builtins.hasattr": _hasattr,
+    "builtins.map": Calls.map_over,
+    "builtins.max": _choose,
+    "builtins.min": _choose,
+    "builtins.next": _next,
+    "builtins.sorted": _sorted,
+    "builtins.sum": _sum,
+    "builtins.zip": _zip,
+    "collections.OrderedDict": _dict,
+    "collections.defaultdict": _defaultdict,
+    "concurrent.futures.as_completed": _as_completed,
+    "concurrent.futures.wait": _wait,
+    "functools.partial": Calls.make_partial,
+    "functools.reduce": _reduce,
+    "heapq.nlargest": lambda calls, node, given: _sorted(calls, node, given[1:]),
+    "heapq.nsmallest": lambda calls, node, given: _sorted(calls, node, given[1:]),
+    "importlib.import_module": _import_module,
+    "itertools.chain": _chain,
+    "itertools.chain.from_iterable": _chain_from,
+    "itertools.dropwhile": _filter,
+    "itertools.filterfalse": _filter,
+    "itertools.groupby": _groupby,
+    "itertools.takewhile": _filter,
+    "itertools.zip_longest": _zip,
+    "operator.itemgetter": _itemgetter,
+    "random.choice": lambda calls, _node, given: _first_items(calls, given),
+    "typing.cast": lambda _calls, _node, given: given[1][1] if len(given) > 1 else NOTHING,
+}
+_STARRED = (_gather, _zip, _chain, Calls.make_partial)
+"""These understand `*`."""

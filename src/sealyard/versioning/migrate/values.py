@@ -1,38 +1,51 @@
-"""What an expression may stand for, as far as a migration has to know: tools, their answers, own containers, texts.
+"""Abstract values: the things that an expression may stand for, and the changes of a plan in terms of them.
 
-A value is a set of atoms, one for each thing that an expression may be. `OTHER` among them: something nobody knows.
-Nodes of the syntax tree are told apart by identity, so that an atom can say where it comes from.
+A value is a set of atoms, one for each thing that an expression may be. `OTHER` among them stands for anything unknown.
+Atoms hold nodes of the syntax tree, compared by identity, so that each can be traced to its place.
 """
 
-import libcst as cst
+import ast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
 import msgspec
 
-from sealyard.versioning.steps import Plan, RenameField, split_path
+from sealyard.versioning.steps import (
+    AddParameter,
+    Plan,
+    RenameField,
+    RetypeParameter,
+    Scalar,
+    find_scalar,
+    fits,
+    split_path,
+)
 
 ITEM = "[]"
 """In a path: an item of a list."""
-_ANY_KEY = "{}"
+ANY_KEY = "{}"
+"""In a path: the value under any key of a mapping."""
 
 
 class Plain(msgspec.Struct, frozen=True):
-    """A thing without parts that matter, by its sort."""
+    """A thing without parts that matter."""
 
     sort: str
 
 
 OTHER = Plain("other")
-"""Anything at all, but no tool that changed and nothing that it answered."""
+"""Anything at all, except a tool that changed or its answer."""
 NONE = Plain("none")
 SCALAR = Plain("scalar")
 """A number or a truth value."""
 PLAIN = Plain("text")
-"""A literal text that is no name of anything that changed."""
+"""A literal text that names nothing that changed."""
 
 
 class Text(msgspec.Struct, frozen=True):
     """A literal text that may be a name of something that changed."""
 
-    node: cst.BaseExpression
+    node: ast.Constant | ast.keyword
     text: str
 
 
@@ -43,7 +56,7 @@ class Library(msgspec.Struct, frozen=True):
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """What a class of a library made: `concurrent.futures.ThreadPoolExecutor`."""
+    """An instance of a class of a library: `concurrent.futures.ThreadPoolExecutor`."""
 
     name: str
 
@@ -61,44 +74,76 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A part of what a tool answered in which something has another name now."""
+    """A part of a tool's answer in which something has a new name."""
 
     plan: int
     path: tuple[str, ...]
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A container, by the place that makes it. One place may make several, one in another."""
+    """A container, by the place that makes it. One place may make several, one inside another."""
 
-    node: cst.CSTNode
+    node: ast.AST
     level: int = 0
 
 
 class Local(msgspec.Struct, frozen=True):
     """A function that the code defines."""
 
-    node: cst.FunctionDef | cst.Lambda
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """What this call of `functools.partial` made."""
+    """The result of a call of `functools.partial`."""
 
-    node: cst.Call
+    node: ast.Call
 
 
 class Getter(msgspec.Struct, frozen=True):
-    """What this call of `operator.itemgetter` made."""
+    """The result of a call of `operator.itemgetter`."""
 
-    node: cst.Call
+    node: ast.Call
 
 
 Atom = Plain | Text | Library | Instance | Package | Tool | Answer | Site | Local | Partial | Getter
 Value = frozenset[Atom]
 NOTHING: Value = frozenset()
+JUST_OTHER: Value = frozenset((OTHER,))
+JUST_NONE: Value = frozenset((NONE,))
+JUST_SCALAR: Value = frozenset((SCALAR,))
+
+
+class Argument(NamedTuple):
+    """One argument of a call, in the order of the text."""
+
+    node: ast.expr | ast.keyword
+    """Stands for the argument in tables; `*x` is an `ast.Starred`."""
+    value: ast.expr
+    keyword: str | None = None
+    star: str = ""
+    """`*` or `**`."""
+
+    @property
+    def is_positional(self) -> bool:
+        """True if it is given by its position."""
+        return self.keyword is None and not self.star
+
+
+Given = Sequence[tuple[Argument, Value]]
+
+
+def arguments_of(call: ast.Call) -> list[Argument]:
+    """The arguments of a call."""
+    found = [
+        Argument(each, each.value, None, "*") if isinstance(each, ast.Starred) else Argument(each, each)
+        for each in call.args
+    ]
+    found += [Argument(each, each.value, each.arg, "" if each.arg else "**") for each in call.keywords]
+    return sorted(found, key=lambda each: (each.node.lineno, each.node.col_offset))
 
 
 class Shape:
-    """Where in a tool's answer something changed: a tree of the old names that lead there."""
+    """A tree of the old names that lead to each change in a tool's answer."""
 
     __slots__ = ("after", "blocked", "inside")
 
@@ -107,7 +152,7 @@ class Shape:
         self.after: str | None = None
         """The new name of the field that leads here."""
         self.blocked: str | None = None
-        """Why code that reads this cannot be migrated."""
+        """The reason that code which reads this cannot be migrated."""
 
     def at(self, path: tuple[str, ...]) -> "Shape | None":
         """The part at `path`; None if nothing changed there or below."""
@@ -117,17 +162,17 @@ class Shape:
         return found
 
     def step(self, key: str) -> "Shape | None":
-        """What one key, or an index, leads to."""
-        return self.inside.get(key) or (self.inside.get(_ANY_KEY) if key != ITEM else None)
+        """The part behind one key or index."""
+        return self.inside.get(key) or (self.inside.get(ANY_KEY) if key != ITEM else None)
 
     @property
     def is_list(self) -> bool:
-        """Whether items were named."""
+        """True if a change is in the items of a list."""
         return ITEM in self.inside
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The fields that lead to something changed."""
+        """The fields that lead to a change."""
         return tuple(key for key in self.inside if key != ITEM)
 
 
@@ -144,3 +189,126 @@ def shapes_of(plan: Plan) -> Shape:
         place.after = after or place.after
         place.blocked = blocked or place.blocked
     return root
+
+
+class Retype(msgspec.Struct, frozen=True):
+    """A parameter that takes another type."""
+
+    before: Scalar | None
+    to: Scalar
+    may_be_none: bool
+    """`None` was a valid value."""
+    words: bool
+    """The old values were the texts `true` and `false`, or the numbers 0 and 1."""
+
+    @property
+    def template(self) -> tuple[str, str] | None:
+        """Text before and after an expression that converts it; None if no expression does so for certain."""
+        match self.before, self.to:
+            case "string", "integer":
+                return "int(", ")"
+            case "string", "number":
+                return "float(", ")"
+            case (("integer" | "number"), "string"):
+                return "str(", ")"
+            case "boolean", ("integer" | "number"):
+                return "int(", ")"
+            case "integer", "boolean" if self.words:
+                return "bool(", ")"
+            case "integer", "number":
+                return "", ""
+        return None
+
+
+class Rules(NamedTuple):
+    """The changes of arguments by name: the names of the function's parameters, or the schema's keys."""
+
+    names: Mapping[str, str | None]
+    """Old name -> new one; None if it is gone."""
+    retyped: Mapping[str, Retype]
+    blocked: Mapping[str, str]
+    """Old name -> the reason that a call which gives it cannot be migrated; empty for a name that is not declared."""
+    added: Mapping[str, Any]
+    """New name -> its value where it is not given."""
+    omitted: Mapping[str, str]
+    """New name -> the reason that a call which does not give it cannot be migrated."""
+    keys: Mapping[str, str]
+    """Old name -> the schema's key."""
+    plan: Plan
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """Old names whose arguments must change where they are given."""
+        renamed = {name for name, after in self.names.items() if name != after}
+        return frozenset(renamed | self.retyped.keys() | self.blocked.keys())
+
+    def agrees(self, other: "Rules") -> bool:
+        """True if both demand the same."""
+        return self[:5] == other[:5]
+
+    def passes(self, name: str, values: Collection[Any]) -> bool:
+        """True if the new tool certainly takes these values of a parameter unchanged."""
+        return bool(values) and all(fits(self.plan, self.keys.get(name, name), value) for value in values)
+
+
+class Signature:
+    """The parameters of a tool before and after."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.before = list(plan.names_before.values())
+        """The function's parameters in order."""
+        self.after = list(plan.names_after.values())
+        old = {key: key for key in plan.names_before}
+        self.by_key = _rules(plan, old, {key: key for key in plan.names_after})
+        self.by_name = _rules(plan, plan.names_before, plan.names_after)
+        self.names = self.by_name.names
+        self.whole = next((each.reason for each in plan.obstacles if each.side == "tool"), None)
+        """The reason that no call can be migrated."""
+        schema = plan.before.input_schema
+        others = "patternProperties" in schema or bool(schema.get("additionalProperties"))
+        self.is_open = others or "properties" not in schema
+        """Calls may give parameters that are not declared."""
+        rules = self.by_name
+        self.changes = bool(rules.touched or rules.added or rules.omitted or self.whole) or self.moves(0)
+        """Some calls may have to be rewritten."""
+
+    def moves(self, start: int, stop: int | None = None) -> bool:
+        """True if an argument at one of these positions would now mean another parameter."""
+        old = [self.names[name] for name in self.before[start:stop]]
+        return old != self.after[start : start + len(old)]
+
+
+def _rules(plan: Plan, before: Mapping[str, str], after: Mapping[str, str]) -> Rules:
+    """The rules; `before` and `after` map keys to the names that the rules use."""
+    keys = plan.keys
+
+    def new(key: str) -> str | None:
+        changed = keys.get(key, key)
+        return None if changed is None else after.get(changed, changed)
+
+    steps = plan.steps
+    return Rules(
+        names={name: new(key) for key, name in before.items()},
+        retyped={before.get(s.name, s.name): _retype(plan, s) for s in steps if isinstance(s, RetypeParameter)},
+        blocked={before.get(each.field, each.field): each.reason for each in plan.obstacles if each.side == "input"},
+        added={after.get(step.name, step.name): step.value for step in steps if isinstance(step, AddParameter)},
+        omitted={new(each.field) or each.field: each.reason for each in plan.obstacles if each.side == "omitted"},
+        keys={name: key for key, name in before.items()},
+        plan=plan,
+    )
+
+
+def _retype(plan: Plan, step: RetypeParameter) -> Retype:
+    schema = plan.before.input_schema
+    properties, required = schema.get("properties"), schema.get("required")
+    own = properties.get(step.name) if isinstance(properties, dict) else None
+    found = find_scalar(own, schema)
+    optional = not isinstance(required, list) or step.name not in required
+    choices = own.get("enum") if isinstance(own, dict) else None
+    words = isinstance(choices, list) and bool(choices) and all(choice in ("true", "false", 0, 1) for choice in choices)
+    return Retype(
+        before=None if found is None else found[0],
+        to=step.to,
+        may_be_none=found is None or found[1] or optional,
+        words=words,
+    )

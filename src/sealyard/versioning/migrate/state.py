@@ -1,24 +1,29 @@
-"""What is known while code is followed: what containers hold, what flows where, what must be rewritten and what cannot.
+"""The state of following one piece of code: facts that only grow, and what each round finds.
 
-Facts only grow; code is followed again until none did. What is recorded for the rewriting is that of the last round.
+Code is followed again until no fact grows. The rewriters use what the last round found. A fact is what a container
+holds, what flows where, what must be rewritten and what cannot be.
 """
 
+import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import libcst as cst
 import msgspec
 
-from sealyard.versioning.migrate.scopes import Scopes, Variable
-from sealyard.versioning.migrate.signature import Signature
+from sealyard.code import Names
+from sealyard.code.names import Variable
 from sealyard.versioning.migrate.values import (
+    ANY_KEY,
     ITEM,
+    JUST_NONE,
+    JUST_OTHER,
     NONE,
     NOTHING,
     OTHER,
     PLAIN,
     SCALAR,
     Answer,
+    Argument,
     Atom,
     Getter,
     Library,
@@ -26,23 +31,25 @@ from sealyard.versioning.migrate.values import (
     Package,
     Partial,
     Shape,
+    Signature,
     Site,
     Text,
     Tool,
     Value,
+    arguments_of,
     shapes_of,
 )
 from sealyard.versioning.steps import Plan, RenameField, RenameTool, split_path
 
 UNKNOWN = "passed to a function that is not followed"
-"""Where most values go that cannot be followed."""
+"""The reason for most values that cannot be followed."""
 REFLECTING = frozenset(f"builtins.{n}" for n in "eval exec compile globals locals vars __import__ __builtins__".split())
 _REACHING = frozenset(
     """sys.modules sys._getframe inspect.currentframe inspect.stack pkgutil.resolve_name importlib.__import__
     importlib.util importlib.machinery builtins.__builtins__ gc.get_objects gc.get_referrers""".split()
 )
-_STEPS = 400_000
-_ATOMS = 2_000
+_STEPS = 400_000  # a bound on the work for hostile code: some seconds
+_ATOMS = 2_000  # a bound on what one expression may stand for
 
 Slot = str | int | None
 
@@ -52,7 +59,7 @@ class TooMuch(Exception):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """How a call calls a tool."""
+    """The way in which a call calls a tool."""
 
     kind: str
     """`function`, `named` (call_tool), `positional` (no keywords can be given), `mapped` (that, and each further
@@ -60,7 +67,7 @@ class Use(msgspec.Struct, frozen=True):
     plan: int
     first: int = 0
     """The number of the argument that is the tool's first."""
-    partial: cst.Call | None = None
+    partial: ast.Call | None = None
     """The `functools.partial` through which it is called."""
 
 
@@ -68,18 +75,18 @@ class Touch(msgspec.Struct, frozen=True):
     """A place that reads or writes one key of an own container."""
 
     key: Value
-    value: cst.BaseExpression | None
-    """What is written."""
-    node: cst.CSTNode
-    call: cst.Call | None = None
+    value: ast.expr | None
+    """The expression that is written."""
+    node: ast.AST
+    call: ast.Call | None = None
     """The call whose keyword `node` is."""
 
 
-class Facts:
-    """The state of following one piece of code."""
+class State:
+    """The knowledge about one piece of code that is being followed."""
 
-    def __init__(self, scopes: Scopes, plans: Sequence[Plan]) -> None:
-        self.scopes = scopes
+    def __init__(self, names: Names, plans: Sequence[Plan]) -> None:
+        self.names = names
         self.plans = plans
         self.signatures = [Signature(plan) for plan in plans]
         self.shapes = [shapes_of(plan) for plan in plans]
@@ -91,52 +98,73 @@ class Facts:
             module = f"servers.{plan.before.module}"
             self._paths |= {module, f"{module}.{plan.before.function}", f"{module}:{plan.before.function}"}
         self._targets = {step.after for plan in plans for step in plan.steps if isinstance(step, RenameField)}
-        self.changed = True
+        self._arguments: dict[ast.Call, list[Argument]] = {}
         self._steps = _STEPS
         # Facts
+        self.changed = True
         self.held: dict[Variable, Value] = {}
+        """Everything that each variable ever holds."""
+        self.final: dict[Variable, Value] = {}
+        """The values of the module's variables at its end."""
         self.contents: dict[Site, dict[Slot, Value]] = {}
         self.keys: dict[Site, Value] = {}
-        """Of the containers that are mappings: their keys."""
-        self.params: dict[cst.Param, Value] = {}
-        self.returned: dict[cst.CSTNode, Value] = {}
-        self.yielded: dict[cst.CSTNode, Value] = {}
-        self.escaped: set[cst.CSTNode] = set()
-        self.partials: dict[cst.Call, Value] = {}
-        self.kept: dict[cst.Arg, Value] = {}
+        """The keys of the containers that are mappings."""
+        self.params: dict[ast.arg, Value] = {}
+        self.returned: dict[ast.AST, Value] = {}
+        self.yielded: dict[ast.AST, Value] = {}
+        self.escaped: set[ast.AST] = set()
+        """Functions that are called by code which is not followed."""
+        self.partials: dict[ast.Call, Value] = {}
+        self.kept: dict[ast.AST, Value] = {}
         """Arguments that wait in a `partial` or an `itemgetter`."""
+        self.early = False
+        """Functions may run before the module has."""
+        self.current = names.module
+        """The function or module that is being followed."""
         self.forget()
 
     def forget(self) -> None:
         """Start a round."""
         self.changed = False
-        self.refused: dict[tuple[cst.CSTNode, str], None] = {}
-        self.reached: dict[tuple[cst.CSTNode, str], None] = {}
-        self.texts: dict[cst.CSTNode, dict[str | None, str]] = {}
-        """New text of a literal or a name -> why; None: it has to stay."""
-        self.own: dict[cst.CSTNode, dict[Site, None]] = {}
+        self.refused: dict[tuple[ast.AST, str], None] = {}
+        self.reached: dict[tuple[ast.AST, str], None] = {}
+        self.texts: dict[ast.AST, dict[str | None, str]] = {}
+        """New text of a literal or a name -> the reason; None: it has to stay."""
+        self.own: dict[ast.AST, dict[Site, None]] = {}
         """Literals that are keys of own mappings."""
-        self.calls: dict[cst.Call, set[Use | None]] = {}
-        self.given: dict[cst.Arg, Value] = {}
+        self.calls: dict[ast.Call, set[Use | None]] = {}
+        """The ways in which each call may call tools; None among them: it calls something else."""
+        self.given: dict[ast.AST, Value] = {}
+        """The value of each argument of a tool."""
         self.consumers: dict[Site, set[tuple[str, int] | None]] = {}
-        """Whose arguments a mapping is: by the function's names or by the schema's keys; None: something else."""
-        self.callers: dict[Site, set[cst.Call]] = {}
+        """The tools whose arguments a mapping is, by the function's names or the schema's keys; None: another use."""
+        self.callers: dict[Site, set[ast.Call]] = {}
         """The calls that get a mapping as their arguments."""
         self.touches: dict[Site, list[Touch]] = {}
         self.removed: dict[Site, set[str | None]] = {}
         """Keys that are taken out of a mapping; None: any."""
         self.spreads: dict[Site, Value] = {}
-        """What is unpacked into a mapping."""
+        """The values that are unpacked into a mapping."""
+        self.imports: list[tuple[ast.Import | ast.ImportFrom, ast.alias, Value]] = []
+        self.members: dict[ast.Attribute, Value] = {}
+        """Attributes that are, or may be, tools with a plan."""
         self.near = False
-        """Whether the code has hold of a module of tools."""
+        """The code has hold of a module of tools."""
         self.touched: set[int] = set()
         """Plans whose tool the code uses."""
 
-    def step(self, many: int = 1) -> None:
-        """Count work, so that hostile code cannot keep anybody busy."""
-        self._steps -= many
+    def step(self) -> None:
+        """Count work, so that hostile code cannot go on forever."""
+        self._steps -= 1
         if self._steps < 0:
             raise TooMuch
+
+    def arguments(self, call: ast.Call) -> list[Argument]:
+        """The arguments of a call, in the order of the text."""
+        found = self._arguments.get(call)
+        if found is None:
+            found = self._arguments[call] = arguments_of(call)
+        return found
 
     # Growing
 
@@ -144,14 +172,16 @@ class Facts:
         """Add to a fact."""
         before = table.get(key)
         if before is None or not value <= before:
-            table[key] = _bounded((before or NOTHING) | value)
+            table[key] = found = (before or NOTHING) | value
             self.changed = True
+            if len(found) > _ATOMS:
+                raise TooMuch
 
     def put(self, site: Site, slot: Slot, value: Value) -> None:
-        """Say what a container holds; slot None: at a place that is not known."""
+        """Add to what a container holds; slot None: at an unknown place."""
         self.grow(self.contents.setdefault(site, {}), slot, value)
 
-    def make(self, node: cst.CSTNode, slots: Iterable[tuple[Slot, Value]] = (), *, level: int = 0) -> Value:
+    def make(self, node: ast.AST, slots: Iterable[tuple[Slot, Value]] = (), *, level: int = 0) -> Value:
         """A container that is made at `node`."""
         site = Site(node, level)
         self.contents.setdefault(site, {})
@@ -159,11 +189,15 @@ class Facts:
             self.put(site, slot, value)
         return frozenset((site,))
 
-    def make_mapping(self, node: cst.CSTNode, slots: Iterable[tuple[Slot, Value]], keys: Value = NOTHING) -> Value:
+    def make_mapping(self, node: ast.AST, slots: Iterable[tuple[Slot, Value]], keys: Value = NOTHING) -> Value:
         """A mapping that is made at `node`."""
         value = self.make(node, slots)
         self.grow(self.keys, Site(node), keys)
         return value
+
+    def call_otherwise(self, node: ast.Call) -> None:
+        """Note that a call may call something that is not a changed tool."""
+        self.calls.setdefault(node, set()).add(None)
 
     # Answers
 
@@ -173,19 +207,21 @@ class Facts:
         return Answer(plan, path) if shape is not None and shape.inside else OTHER
 
     def shape(self, answer: Answer) -> Shape:
-        """What changed in a part of an answer."""
+        """The changes in a part of an answer."""
         found = self.shapes[answer.plan].at(answer.path)
         assert found is not None
         return found
 
     def children(self, answer: Answer) -> Value:
-        """What the fields of a part of an answer may be."""
+        """The values that the fields of a part of an answer may be."""
         keys = self.shape(answer).keys
         inside = frozenset(self.answer(answer.plan, (*answer.path, key)) for key in keys)
-        return inside if keys == ("{}",) else inside | {OTHER}
+        return inside if keys == (ANY_KEY,) else inside | JUST_OTHER
 
-    def items(self, value: Value, node: cst.CSTNode) -> Value:
-        """What iterating over a value gives."""
+    # Containers
+
+    def items(self, value: Value, node: ast.AST) -> Value:
+        """The values that iterating over a value gives."""
         found: set[Atom] = set()
         for atom in value:
             match atom:
@@ -194,7 +230,7 @@ class Facts:
                     if shape.is_list:
                         found.add(self.answer(atom.plan, (*atom.path, ITEM)))
                     if shape.keys:
-                        if shape.keys != ("{}",):
+                        if shape.keys != (ANY_KEY,):
                             self.refuse(node, f"{self.named(atom)} is walked through by the names of its fields")
                         found.add(OTHER)
                 case Site() if atom in self.keys:
@@ -208,11 +244,15 @@ class Facts:
         return frozenset(found)
 
     def everything(self, site: Site) -> Value:
-        """All that a container may hold."""
+        """Everything that a container may hold."""
         return NOTHING.union(*self.contents.get(site, {}).values())
 
-    def part(self, value: Value, key: Value, node: cst.CSTNode, *, written: cst.BaseExpression | None = None) -> Value:
-        """What `value[key]` gives; `written` is what is assigned to it."""
+    def sequence_slots(self, atom: Atom) -> dict[Slot, Value]:
+        """The parts of a list or tuple by position; empty for anything else."""
+        return self.contents.get(atom, {}) if isinstance(atom, Site) and atom not in self.keys else {}
+
+    def part(self, value: Value, key: Value, node: ast.AST, *, written: ast.expr | None = None) -> Value:
+        """The result of `value[key]`; `written` is the expression assigned to it."""
         found: set[Atom] = set()
         for atom in value:
             match atom:
@@ -227,7 +267,7 @@ class Facts:
                     found.add(OTHER)
         return frozenset(found)
 
-    def _part_of_answer(self, answer: Answer, key: Value, node: cst.CSTNode) -> set[Atom]:
+    def _part_of_answer(self, answer: Answer, key: Value, node: ast.AST) -> set[Atom]:
         shape = self.shape(answer)
         found: set[Atom] = set()
         for atom in key:
@@ -242,20 +282,19 @@ class Facts:
                     self.refuse(node, f"{self.named(answer)} is read at `{text}`: {child.blocked}")
                 if isinstance(atom, Text):
                     new = child.after if child else None
-                    self.want(
-                        atom.node, new, f"`{text}` in the answer of `{self.function(answer.plan)}` is `{new}` now"
-                    )
+                    tool = self.function(answer.plan)
+                    self.want(atom.node, new, f"`{text}` in the answer of `{tool}` is `{new}` now")
                 found.add(self.answer(answer.plan, (*answer.path, text)) if child else OTHER)
                 continue
             if shape.is_list:
                 found.add(self.answer(answer.plan, (*answer.path, ITEM)))
             if shape.keys and (atom != SCALAR or not shape.is_list):
-                if shape.keys != ("{}",):
+                if shape.keys != (ANY_KEY,):
                     self.refuse(node, f"{self.named(answer)} is read by a key that is only known at run time")
                 found |= self.children(answer)
         return found
 
-    def _part_of_site(self, site: Site, key: Value, node: cst.CSTNode, written: cst.BaseExpression | None) -> set[Atom]:
+    def _part_of_site(self, site: Site, key: Value, node: ast.AST, written: ast.expr | None) -> set[Atom]:
         slots = self.contents.get(site, {})
         found: set[Atom] = set(slots.get(None, NOTHING))
         self.touches.setdefault(site, []).append(Touch(key, written, node))
@@ -269,15 +308,72 @@ class Facts:
                 found |= self.everything(site)
         return found
 
+    def store(self, site: Site, key: Value, value: Value, written: ast.expr, node: ast.AST) -> None:
+        """`site[key] = value`."""
+        self.part(frozenset((site,)), key, node, written=written)
+        for atom in key:
+            self.put(site, atom.text if isinstance(atom, Text) else None, value)
+        if site in self.keys:
+            self.grow(self.keys, site, key)
+
     def take_out(self, value: Value, key: Value | None) -> None:
-        """Say that a key is deleted from own mappings; None: any key."""
+        """Note that a key is deleted from own mappings; None: any key."""
         for site in value:
             if isinstance(site, Site):
                 texts = {each.text if isinstance(each, Text) else None for each in key} if key is not None else {None}
                 self.removed.setdefault(site, set()).update(texts)
 
-    def compare(self, one: Value, other: Value, node: cst.CSTNode) -> None:
-        """Two values are compared: what has fields may only be compared with what has none."""
+    def listed(self, value: Value, node: ast.Call) -> Value:
+        """The items of a value in a list of their own. A list stands for its copy too."""
+        lists = frozenset(
+            atom
+            for atom in value
+            if (isinstance(atom, Site) and atom not in self.keys)
+            or (isinstance(atom, Answer) and not self.shape(atom).keys)
+        )
+        rest = value - lists
+        return lists | self.make(node, [(None, self.items(rest, node))]) if rest - JUST_NONE else lists
+
+    def spread(self, site: Site, value: Value, node: ast.AST, *, new: bool = True) -> Value:
+        """Unpack a value into a mapping and return the answers in it, for which a `new` mapping stands too."""
+        answers = frozenset(atom for atom in value if isinstance(atom, Answer)) if new else NOTHING
+        value -= answers
+        self.spreads[site] = self.spreads.get(site, NOTHING) | value
+        for atom in value:
+            match atom:
+                case Site() if atom in self.keys:
+                    for slot, inside in list(self.contents.get(atom, {}).items()):
+                        self.put(site, slot, inside)
+                    self.grow(self.keys, site, self.keys[atom])
+                case Site():
+                    for pair in self.items(frozenset((atom,)), node):
+                        self._spread_pair(site, pair, node)
+                case _ if atom != NONE:
+                    self.escape(frozenset((atom,)), node, "unpacked into another mapping")
+                    self.put(site, None, JUST_OTHER)
+        return answers
+
+    def _spread_pair(self, site: Site, pair: Atom, node: ast.AST) -> None:
+        slots = self.sequence_slots(pair)
+        if slots.keys() == {0, 1}:
+            self.grow(self.keys, site, slots[0])
+            self.put(site, None, slots[1])
+            return
+        self.escape(frozenset((pair,)), node, "unpacked into another mapping")
+        self.grow(self.keys, site, JUST_OTHER)
+        self.put(site, None, JUST_OTHER)
+
+    def put_by_keyword(self, site: Site, argument: Argument, value: Value, node: ast.AST) -> None:
+        """A keyword of the call `node` writes a key of a mapping."""
+        assert argument.keyword is not None
+        assert isinstance(argument.node, ast.keyword)
+        self.put(site, argument.keyword, value)
+        key = frozenset((Text(argument.node, argument.keyword),))
+        call = node if isinstance(node, ast.Call) else None
+        self.touches.setdefault(site, []).append(Touch(key, argument.value, argument.node, call))
+
+    def compare(self, one: Value, other: Value, node: ast.AST) -> None:
+        """Note a comparison: a value with fields may only be compared with one that has none."""
         for value, against in ((one, other), (other, one)):
             self.keep(value)
             with_fields = frozenset(atom for atom in value if isinstance(atom, Answer | Site))
@@ -289,16 +385,60 @@ class Facts:
                 if not harmless:
                     self.escape(with_fields, node, "compared with something else")
 
-    def library(self, name: str, node: cst.CSTNode) -> Library:
-        """Something of a library; what reaches every name is noticed."""
+    # Dotted names
+
+    def library(self, name: str, node: ast.AST) -> Library:
+        """Something of a library; note what can reach every name."""
         if name in _REACHING:
             self.reach(node, f"`{name}` can reach the tool, and what it is used for is not followed")
         return Library(name)
 
+    def imported(self, dotted: str, text_node: ast.AST, node: ast.AST) -> Value:
+        """The value of a dotted name that is imported, or given to `import_module` as `text_node`."""
+        parts = tuple(dotted.split("."))
+        if parts[0] != "servers":
+            return frozenset((self.library(dotted, node),))
+        if parts == ("servers", "call_tool"):
+            return frozenset((Library("builtins.call_tool"),))
+        if len(parts) > 4 or (len(parts) == 4 and parts[3] != parts[2]):
+            return JUST_OTHER
+        if len(parts) < 3:
+            self.near = True
+            return frozenset((Package(parts),))
+        plan = self.by_function.get((parts[1], parts[2]))
+        if plan is None:
+            return frozenset((Library(dotted),))
+        self.touched.add(plan)
+        step = self.renamed_tool(plan)
+        if step is not None and isinstance(text_node, ast.Constant):
+            self.want(text_node, f"servers.{step.module}.{step.function}", "the tool has another name")
+        return frozenset((Tool(plan),))
+
+    def member(self, package: Package, name: str, name_node: ast.AST, node: ast.AST) -> Value:
+        """The value of `package.name`; `name_node` is the attribute itself, or the text that names it."""
+        if name.startswith("__"):
+            self.reach(node, f"`{name}` of a module of tools reaches all of them")
+            return JUST_OTHER
+        parts = (*package.parts, name)
+        if len(parts) == 2:
+            return self.imported(".".join(parts), node, node)
+        plan = self.by_function.get((parts[1], parts[2])) if len(parts) == 3 else None
+        if plan is None:
+            return frozenset((Library(".".join(parts)),))
+        self.touched.add(plan)
+        step = self.renamed_tool(plan)
+        if isinstance(name_node, ast.Attribute):
+            self.members[name_node] = self.members.get(name_node, NOTHING) | {Tool(plan)}
+        elif step is not None and step.module != package.parts[1]:
+            self.refuse(node, f"the tool is in `servers.{step.module}` now")
+        elif step is not None:
+            self.want(name_node, step.function, f"the tool is `{step.function}` now")
+        return frozenset((Tool(plan),))
+
     # Leaving what can be followed
 
-    def escape(self, value: Value, node: cst.CSTNode, why: str) -> None:
-        """Say that a value goes where it cannot be followed."""
+    def escape(self, value: Value, node: ast.AST, why: str) -> None:
+        """Note that a value goes where it cannot be followed."""
         seen: set[Atom] = set()
         queue = list(value)
         while queue:
@@ -322,7 +462,8 @@ class Facts:
                 case Partial():
                     queue += self.partials.get(atom.node, NOTHING)
                 case Getter():
-                    queue += NOTHING.union(*(self.kept.get(each, NOTHING) for each in atom.node.args))
+                    waiting = (self.kept.get(each.node, NOTHING) for each in self.arguments(atom.node))
+                    queue += NOTHING.union(*waiting)
                 case Package():
                     self.refuse(node, f"the module `{'.'.join(atom.parts)}` is {why}, so its tools cannot be followed")
                 case Library(name="builtins.call_tool"):
@@ -331,33 +472,38 @@ class Facts:
                     self.reach(node, f"`{name.removeprefix('builtins.')}` is {why}, and it can reach the tool")
                 case Local():
                     self.leave(atom.node)
+                    self.notice_early()
 
-    def leave(self, function: cst.CSTNode) -> None:
-        """Say that a function is called by somebody who is not followed."""
+    def leave(self, function: ast.AST) -> None:
+        """Note that a function is called by code that is not followed."""
         if function not in self.escaped:
             self.escaped.add(function)
             self.changed = True
 
-    def _release(self, plan: int, node: cst.CSTNode, why: str) -> None:
-        if self.signatures[plan].changes or self.shapes[plan].inside or self.shapes[plan].blocked:
-            self.refuse(
-                node, f"the function `{self.function(plan)}` is {why} as a value, so its calls cannot be followed"
-            )
+    def notice_early(self) -> None:
+        """Note that a function may run here: while the module itself does, names are not yet final."""
+        if self.current is self.names.module and not self.early:
+            self.early = self.changed = True
 
-    def refuse(self, node: cst.CSTNode, reason: str) -> None:
-        """Say that the code cannot be migrated."""
+    def _release(self, plan: int, node: ast.AST, why: str) -> None:
+        if self.signatures[plan].changes or self.shapes[plan].inside or self.shapes[plan].blocked:
+            tool = self.function(plan)
+            self.refuse(node, f"the function `{tool}` is {why} as a value, so its calls cannot be followed")
+
+    def refuse(self, node: ast.AST, reason: str) -> None:
+        """Note that the code cannot be migrated."""
         self.refused[node, reason] = None
 
-    def reach(self, node: cst.CSTNode, reason: str) -> None:
-        """Say that the code cannot be migrated if it uses a tool that changed at all."""
+    def reach(self, node: ast.AST, reason: str) -> None:
+        """Note that the code cannot be migrated if it uses a changed tool at all."""
         self.reached[node, reason] = None
 
-    def want(self, node: cst.CSTNode, text: str | None, why: str = "") -> None:
-        """Say that a literal or name has to be another one, or (None) that it has to stay."""
+    def want(self, node: ast.AST, text: str | None, why: str = "") -> None:
+        """Note that a literal or name has to be another one, or (None) that it has to stay."""
         self.texts.setdefault(node, {})[text] = why
 
     def keep(self, value: Value) -> None:
-        """Say that literal texts have to stay."""
+        """Note that literal texts have to stay."""
         for atom in value:
             if isinstance(atom, Text):
                 self.want(atom.node, None)
@@ -365,13 +511,12 @@ class Facts:
     # Words
 
     def function(self, plan: int) -> str:
-        """What the code calls a tool."""
+        """The name by which the code calls a tool."""
         return self.plans[plan].before.function
 
     def named(self, answer: Answer) -> str:
         """A part of an answer, in words."""
-        shape = self.shape(answer)
-        names = [f"`{old}` is `{new}`" for old, new in _renamed(shape)] or ["fields changed"]
+        names = [f"`{old}` is `{new}`" for old, new in _renamed(self.shape(answer))] or ["fields changed"]
         return f"the answer of `{self.function(answer.plan)}`, in which {' and '.join(names[:3])} now,"
 
     def renamed_tool(self, plan: int) -> RenameTool | None:
@@ -384,12 +529,6 @@ def _renamed(shape: Shape) -> Iterable[tuple[str, str]]:
         if child.after:
             yield key, child.after
         yield from _renamed(child)
-
-
-def _bounded(value: Value) -> Value:
-    if len(value) > _ATOMS:
-        raise TooMuch
-    return value
 
 
 def _words(plans: Sequence[Plan]) -> frozenset[str]:

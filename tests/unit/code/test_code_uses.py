@@ -7,15 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.code import MAX_CODE_BYTES
+from sealyard.code import MAX_CODE_BYTES, SkillRef, ToolRef, find_uses, parse
+from sealyard.code.uses import Unknown, Uses
 from sealyard.errors import InvalidSkill
-from sealyard.versioning.scopes import parse
-from sealyard.versioning.uses import SkillRef, ToolRef, Unknown, Uses, find_uses
+
+
+def uses_in(code: str) -> Uses:
+    """The tools and skills that code uses."""
+    return find_uses(parse(code))
 
 
 def uses(code: str) -> Uses:
     """What code uses that may be indented as it stands in the test."""
-    return find_uses(textwrap.dedent(code).strip("\n"))
+    return uses_in(textwrap.dedent(code).strip("\n"))
 
 
 def pay(*lines: int) -> ToolRef:
@@ -41,7 +45,7 @@ FORMS = {
 @pytest.mark.parametrize("code", FORMS.values(), ids=FORMS)
 def test_every_way_to_import_a_tool_is_followed(code: str) -> None:
     """Whatever the spelling, the same tool is used on line two."""
-    found = find_uses(code)
+    found = uses_in(code)
 
     assert {(ref.module, ref.function, ref.lines[-1]) for ref in found.tools} == {("bank", "pay", 2)}
     assert found.unknown == ()
@@ -49,7 +53,7 @@ def test_every_way_to_import_a_tool_is_followed(code: str) -> None:
 
 def test_import_alone_is_a_use() -> None:
     """Without the tool the import fails, whether it is called or not."""
-    assert find_uses("from servers.bank import pay").tools == (pay(1),)
+    assert uses_in("from servers.bank import pay").tools == (pay(1),)
 
 
 def test_call_by_full_name_is_a_use() -> None:
@@ -128,7 +132,7 @@ SHADOWED = {
 @pytest.mark.parametrize("code", SHADOWED.values(), ids=SHADOWED)
 def test_name_that_means_something_else_is_no_use(code: str) -> None:
     """An inner binding hides the import, and nothing is said about it."""
-    assert find_uses(code) == Uses()
+    assert uses_in(code) == Uses()
 
 
 def test_global_and_nonlocal_bind_where_they_say() -> None:
@@ -197,7 +201,7 @@ UNKNOWN = {
 @pytest.mark.parametrize("code", UNKNOWN)
 def test_what_cannot_be_known_is_said(code: str) -> None:
     """A dependency that may be missing is told with its line, and nothing is guessed."""
-    found = find_uses(code)
+    found = uses_in(code)
 
     assert (found.tools, found.skills) == ((), ())
     assert found.unknown == (Unknown(code.count("\n") + 1, UNKNOWN[code]),)
@@ -205,7 +209,7 @@ def test_what_cannot_be_known_is_said(code: str) -> None:
 
 def test_looking_at_a_server_is_harmless() -> None:
     """`dir` and `print` use no tool, nor does the docstring of a module."""
-    assert find_uses("import servers.bank as b\nprint(b.__doc__, dir(b), b)") == Uses()
+    assert uses_in("import servers.bank as b\nprint(b.__doc__, dir(b), b)") == Uses()
 
 
 HOSTILE = {
@@ -226,7 +230,7 @@ HOSTILE = {
 def test_hostile_text_is_refused(code: str) -> None:
     """Whatever the text does to a parser, the answer is one error of ours."""
     with pytest.raises(InvalidSkill):
-        find_uses(code)
+        uses_in(code)
 
 
 def test_refusal_names_the_line() -> None:
@@ -234,7 +238,7 @@ def test_refusal_names_the_line() -> None:
     told = []
     for code in ("x = 1\r\n\f\ry = '\0'", "x = 1\ny = '\ud800'", "x = 1\ny = (\n"):
         with pytest.raises(InvalidSkill) as caught:
-            find_uses(code)
+            uses_in(code)
         told.append(str(caught.value))
 
     assert told == [
@@ -250,7 +254,7 @@ def test_long_chains_of_names_end() -> None:
     circle = "a = b\nb = a\na.pay()\nc = c.x\nc.y()\n"
     many = "".join(f"x = servers{number}.a\n" for number in range(3_000)) + "x.pay()"
 
-    assert [find_uses(code).tools for code in (chain + "a40.pay()", circle, many)] == [(pay(3_002),), (), ()]
+    assert [uses_in(code).tools for code in (chain + "a40.pay()", circle, many)] == [(pay(3_002),), (), ()]
 
 
 def test_warnings_of_the_parser_are_kept_off_in_every_thread() -> None:
@@ -285,6 +289,6 @@ PIECES = st.sampled_from(
 def test_any_text_is_read_or_refused(code: str) -> None:
     """Nothing but an answer or `InvalidSkill` comes out."""
     try:
-        assert isinstance(find_uses(code), Uses)
+        assert isinstance(uses_in(code), Uses)
     except InvalidSkill:
         pass

@@ -1,7 +1,7 @@
-"""Which tools and skills a piece of code uses, as far as its text proves it.
+"""The tools and skills that a piece of code uses, as far as its text proves it.
 
-An import of a tool counts as a use. What cannot be known, such as `call_tool(name)`, is said with its line, never
-guessed: a dependency that is missing here is one that no check of compatibility would see.
+An import of a tool counts as a use. What cannot be known, such as `call_tool(name)`, is reported with its line, never
+guessed: a check of compatibility sees only the dependencies found here.
 """
 
 import ast
@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from sealyard.versioning.scopes import Names, Scope, parse
+from sealyard.code.names import Names, Scope
 
-_UNKNOWN_KEPT = 50
+_UNKNOWN_KEPT = 50  # a bound: hostile code could have one on each line
 _CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool"))
 _LOADERS = frozenset(("skills.load",))
 _NO_SKILLS = frozenset(("SkillInputError",))
-"""What `skills` has beside them."""
+"""Names in `skills` that are not skills."""
 _IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module"))
 _EVALUATORS = frozenset(("builtins.eval", "builtins.exec"))
 _HARMLESS = frozenset(f"builtins.{name}" for name in ("dir", "hasattr", "help", "id", "print", "repr", "str", "type"))
-"""What these are given is only looked at."""
+"""Functions that only look at their arguments."""
 _OPEN = frozenset(("__dict__", "__getattr__", "__getattribute__"))
 """Attributes of a module through which everything in it is reached."""
 
@@ -31,7 +31,7 @@ class ToolRef(msgspec.Struct, frozen=True):
     function: str | None = None
     full_name: str | None = None
     lines: tuple[int, ...] = ()
-    """Where, in order: the import and each use."""
+    """The import and each use, in order."""
 
     def __str__(self) -> str:
         return self.full_name or f"servers.{self.module}.{self.function}"
@@ -60,7 +60,7 @@ class Unknown(NamedTuple):
 
 
 class Uses(msgspec.Struct, frozen=True, kw_only=True):
-    """What code uses, in the order of the text."""
+    """The tools and skills of one piece of code, in the order of the text."""
 
     tools: tuple[ToolRef, ...] = ()
     skills: tuple[SkillRef, ...] = ()
@@ -68,28 +68,19 @@ class Uses(msgspec.Struct, frozen=True, kw_only=True):
     """At most 50."""
 
 
-def find_uses(code: str) -> Uses:
-    """What `code` uses.
-
-    Raises:
-        InvalidSkill: It cannot be parsed; the message names the line.
-    """
-    return uses_of(Names(parse(code)))
-
-
-def uses_of(names: Names) -> Uses:
-    """What the code uses that `names` was made of."""
+def find_uses(names: Names) -> Uses:
+    """The tools and skills that the code with these names uses."""
     finder = _Finder(names)
-    for node, scope in names.noted:
-        finder.visit(node, scope)
+    for node, place in names.noted:
+        finder.visit(node, place.scope)
     return finder.uses()
 
 
 class _Finder:
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._passed = set(names.inner)
-        """Nodes that are spoken for."""
+        self._passed = names.owners | names.rebound
+        """Nodes that another node covers."""
         self._tools: dict[tuple[str | None, str | None, str | None], set[int]] = {}
         self._skills: dict[tuple[str, str | None], set[int]] = {}
         self._unknown: dict[tuple[int, str], None] = {}
@@ -175,7 +166,7 @@ class _Finder:
         text = self._argument(node, scope, "name")
         if text is None:
             self._say(node.lineno, "`call_tool` is called with a name that the code does not spell out.")
-        elif text != "search_tools":  # no tool, and known to every run
+        elif text != "search_tools":  # every run has it, and it is not a tool
             self._tools.setdefault((None, None, text), set()).add(node.lineno)
 
     def _visit_load(self, node: ast.Call, scope: Scope) -> None:
@@ -219,12 +210,12 @@ def _concerns(dotted: str) -> bool:
 
 
 def _is_whole(dotted: str) -> bool:
-    """Whether a dotted name leads as far as a tool or a skill."""
+    """True if a dotted name leads as far as a tool or a skill."""
     return dotted not in _CALLERS | _LOADERS and dotted.count(".") >= (2 if dotted.startswith("servers") else 1)
 
 
 def _shown(node: ast.expr) -> str:
-    """A name with its attributes, as the code has it; cut if it is long."""
+    """A name with its attributes, as the code spells it, shortened."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.append(node.attr)

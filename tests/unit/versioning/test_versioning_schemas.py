@@ -7,9 +7,9 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
+from tests.unit.versioning.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
-from sealyard.versioning.compare.verdicts import Schema, Verdict, input_verdict, output_verdict
+from sealyard.versioning.compare.proof import Schema, Verdict, input_verdict, output_verdict
 
 
 def _node(name: str, value: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sealyard.values import ToolSpec
-from sealyard.versioning.migrate.migration import migrate
+from sealyard.versioning.migrate import migrate
 from sealyard.versioning.plan import adapt_answer, translate_arguments
 from sealyard.versioning.steps import (
     AddParameter,
@@ -28,7 +28,7 @@ from sealyard.versioning.steps import (
     signature_names,
 )
 
-GUEST = Path(__file__).parents[2] / "src/sealyard/sandbox/guest"
+GUEST = Path(__file__).parents[3] / "src/sealyard/sandbox/guest"
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 PARAMETERS = {"user_id": TEXT, "start": TEXT, "limit": NUMBER, "verbose": FLAG}
 ANSWER = {

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from sealyard.code import MAX_CODE_BYTES, Fault, Source, children, read, source
+from sealyard.code import MAX_CODE_BYTES, Source, find_uses, parse, read, source
+from sealyard.code.names import children
+from sealyard.code.source import Fault
 from sealyard.errors import InvalidSkill
 from sealyard.learning.code import code_print
 from sealyard.learning.code import read_sketch as read_sketch
@@ -19,9 +21,7 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import review
 from sealyard.skills.reading import read_skill
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
-from sealyard.versioning.migrate.migration import migrate
-from sealyard.versioning.scopes import parse
-from sealyard.versioning.uses import find_uses
+from sealyard.versioning.migrate import migrate
 
 JOB = """\
 from servers.bank import list_bills, pay
@@ -117,7 +117,7 @@ def read_everything(code: str) -> None:
     )
     prepare_flows(RunEvidence(fact=fact, code=code, session="s", started_at=0.0, calls=(call, call)))
     try:
-        find_uses(code)
+        find_uses(parse(code))
         read_skill("total", code, find=lambda ref: specs().get(f"{ref.module}.{ref.function}"))
     except InvalidSkill:
         pass
@@ -134,12 +134,12 @@ def test_a_text_is_parsed_once_for_all_of_its_readers(parses: Parses, code: str)
 
 def test_no_reader_changes_the_tree_that_all_share() -> None:
     """Trees cannot be frozen, so this is what keeps them as they were parsed."""
-    tree = parse(JOB)
+    tree = parse(JOB).tree
     before = ast.dump(tree, include_attributes=True)
     read_everything(JOB)
     migrate(JOB, (), form="function", name="total")
 
-    assert parse(JOB) is tree
+    assert parse(JOB).tree is tree
     assert ast.dump(tree, include_attributes=True) == before
     assert ast.dump(ast.parse(JOB), include_attributes=True) == before
 

@@ -988,6 +988,7 @@ def test_sql_from_names_that_are_used_again_and_again_costs_a_bounded_search() -
     """Ten thousand texts that begin with the same long one are not ten thousand long texts to read."""
     begin = f"{_TOOL}text = 'SELECT {'where ' * 600}'\n"
     tree = ast.parse(begin + "query(text + key)\n" * 10_000)
-    reading = sql._Reading(tree, lambda call: isinstance(call.func, ast.Name))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    reading = sql._Reading(tree, calls)
     assert list(reading.found()) == []
     assert reading._left < 0

@@ -3,8 +3,7 @@
 import pytest
 
 from sealyard.errors import InvalidRequest
-from sealyard.versioning.compare.changes import Severity, highest
-from sealyard.versioning.compare.semver import Fit, Version, fit, matches
+from sealyard.versioning.compare.changes import Fit, Severity, Version, fit, highest, matches
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,829 @@
+"""Follows a piece of code: which names stand for tools and for their answers, statement by statement.
+
+Within one function the order of statements counts; what functions share does not depend on it. Nothing is run.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from sealyard.code.names import Variable
+from sealyard.versioning.migrate.calls import Calls
+from sealyard.versioning.migrate.state import State
+from sealyard.versioning.migrate.values import (
+    JUST_NONE,
+    JUST_OTHER,
+    JUST_SCALAR,
+    NONE,
+    NOTHING,
+    OTHER,
+    PLAIN,
+    Answer,
+    Instance,
+    Library,
+    Local,
+    Package,
+    Site,
+    Text,
+    Tool,
+    Value,
+)
+
+_ROUNDS = 1_000  # a bound; honest code needs fewer than ten
+_MANY = 32  # the items of a longer list are not kept apart
+_KINDS = frozenset("dict list tuple str int float bool".split())
+_INNARDS = frozenset("__globals__ __builtins__ f_globals f_locals f_builtins gi_frame cr_frame".split())
+"""Attributes that lead to every name."""
+_TRANSPARENT = frozenset("functools.cache functools.lru_cache".split())
+"""Decorators that leave a function what it is."""
+_EXITS = frozenset("exit quit sys SystemExit os".split())
+"""With these a script may end anywhere."""
+_PASSING = frozenset("open ThreadPoolExecutor TaskGroup Semaphore BoundedSemaphore Lock timeout".split())
+"""Contexts that let every error pass."""
+
+Env = dict[Variable, Value]
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+_Loop = ast.For | ast.AsyncFor | ast.While
+
+
+class Interpreter:
+    """Follows one piece of code until nothing new is learned."""
+
+    def __init__(self, state: State, *, exported: set[str] | None) -> None:
+        """`exported` are the functions that others call; None: the code is a script, whose value leaves it."""
+        self.state = state
+        self._calls = Calls(state)
+        self._names = state.names
+        self._exported = exported
+        self._functions: dict[_Function, None] = {}
+        self._back: dict[ast.AST, Env] = {}
+        """The variables where each loop begins again."""
+        self._result = None if exported is not None else self._names.module.variables.get("result")
+        self._bound: dict[Variable, ast.AST] = {}
+        """The last place that binds each variable."""
+        # The function or module that is being followed
+        self._env: Env | None = {}
+        """The values of its variables here; None: this place is never reached."""
+        self._raising: list[Env] = []
+        """The variables where each `try` around catches an error."""
+        self._loops: list[tuple[list[Env], list[Env]]] = []
+        """The variables at each `break` and `continue` of the loops around."""
+
+    def run(self) -> None:
+        """Follow the code."""
+        state = self.state
+        for _ in range(_ROUNDS):
+            state.forget()
+            self._run_module()
+            waiting = list(self._functions)
+            for function in waiting:  # grows: functions inside of functions
+                self._run_function(function)
+                waiting += list(self._functions)[len(waiting) :]
+            if not state.changed:
+                return
+        state.refuse(self._names.tree, "what its names stand for cannot be found out")
+
+    # Frames
+
+    def _run_module(self) -> None:
+        state, module = self.state, self._names.module
+        state.current, self._env = module, {}
+        body = self._names.tree.body
+        for number, statement in enumerate(body):
+            self._statement(statement, last=number == len(body) - 1 and self._exported is None)
+        env = self._env or {}
+        for variable, value in env.items():
+            state.grow(state.final, variable, value)
+        if self._result is not None:
+            # What the script ends with, however it ends.
+            ends = self._result.foreign or not _EXITS.isdisjoint(self._names.spellings)
+            value = (state.held if ends else env).get(self._result, NOTHING)
+            state.escape(value, self._bound.get(self._result, self._names.tree), "the result of the script")
+        for variable in module.variables.values():
+            if variable.foreign:
+                state.grow(state.final, variable, state.held.get(variable, NOTHING))
+
+    def _run_function(self, node: _Function) -> None:
+        state, params = self.state, node.args
+        state.current, self._env = self._names.scopes[node], {}
+        self._raising, self._loops = [], []
+        strange = JUST_OTHER if node in state.escaped else NOTHING
+        for param in (*params.posonlyargs, *params.args, *params.kwonlyargs):
+            self._bind(param, state.params.get(param, NOTHING) | strange)
+        for star in (params.vararg, params.kwarg):
+            if star is not None:
+                if strange:
+                    state.put(Site(star), None, JUST_OTHER)
+                if star is params.kwarg:
+                    state.grow(state.keys, Site(star), JUST_OTHER)
+                self._bind(star, state.make(star))
+        if isinstance(node, ast.Lambda):
+            self._return(node, self._evaluate(node.body), node.body)
+        else:
+            self._block(node.body)
+
+    def _return(self, function: ast.AST, value: Value, node: ast.AST) -> None:
+        self.state.grow(self.state.returned, function, value)
+        if function in self.state.escaped:
+            self.state.escape(value, node, "returned, and who calls this function would see the new names")
+
+    # Variables
+
+    def _read(self, node: ast.Name) -> Value:
+        """The value of a variable here."""
+        state = self.state
+        variable = self._names.of.get(node)
+        if variable is None:
+            return frozenset((state.library(f"builtins.{node.id}", node),))
+        scope = variable.scope
+        if scope.frame is not state.current and scope is self._names.module and not state.early:
+            return state.final.get(variable, NOTHING)
+        if variable.foreign or scope.frame is not state.current:
+            return state.held.get(variable, NOTHING)
+        found = (self._env or {}).get(variable)
+        if found is not None:
+            return found
+        if scope.kind == "class" and scope.parent is not None:
+            outer = self._names.find(variable.name, scope.parent)
+            if outer is None:
+                return frozenset((Library(f"builtins.{variable.name}"),))
+            return (self._env or {}).get(outer) or state.held.get(outer, NOTHING)
+        if scope.kind == "module":
+            return frozenset((Library(f"builtins.{variable.name}"), OTHER))
+        return NOTHING
+
+    def _bind(self, node: ast.AST, value: Value) -> None:
+        """Give a variable a value."""
+        variable = self._names.of[node]
+        self.state.grow(self.state.held, variable, value)
+        if variable.scope.kind == "class":
+            self.state.escape(value, node, "an attribute of a class")
+        self._bound[variable] = node
+        if self._env is not None and variable.scope.frame is self.state.current:
+            self._env[variable] = value
+        for env in self._raising:
+            env[variable] = env.get(variable, NOTHING) | value
+
+    def _assign(self, target: ast.expr, value: Value, source: ast.expr | None) -> None:
+        """`target = value`; `source` is the expression on the right, if it is just that."""
+        state = self.state
+        match target:
+            case ast.Name():
+                self._bind(target, value)
+            case ast.Tuple() | ast.List():
+                self._unpack(target.elts, value, target)
+            case ast.Starred():
+                self._assign(target.value, value, None)
+            case ast.Subscript():
+                self._assign_part(target, value, source)
+            case ast.Attribute():
+                receiver = self._evaluate(target.value)
+                state.escape(value, target, "stored in an attribute")
+                if any(isinstance(atom, Package | Tool) for atom in receiver):
+                    state.refuse(target, "a tool or its module is changed by an assignment")
+            case _:
+                state.escape(value, target, "assigned to something that is not followed")
+
+    def _unpack(self, elements: Sequence[ast.expr], value: Value, node: ast.AST) -> None:
+        starred = any(isinstance(element, ast.Starred) for element in elements)
+        for number, element in enumerate(elements):
+            found: Value = NOTHING
+            for atom in value:
+                slots = self.state.sequence_slots(atom)
+                if not starred and number in slots:
+                    found |= slots[number] | slots.get(None, NOTHING)
+                else:
+                    found |= self.state.items(frozenset((atom,)), node)
+            if isinstance(element, ast.Starred):
+                self._assign(element.value, self.state.make(element, [(None, found)]), None)
+            else:
+                self._assign(element, found, None)
+
+    def _assign_part(self, target: ast.Subscript, value: Value, source: ast.expr | None) -> None:
+        state = self.state
+        receiver, key = self._evaluate(target.value), self._key_of(target)
+        for atom in receiver:
+            if isinstance(atom, Site) and key is not None:
+                state.store(atom, key, value, source or target, target)
+            elif isinstance(atom, Site):
+                state.put(atom, None, state.items(value, target))
+            elif isinstance(atom, Answer):
+                held = state.part(frozenset((atom,)), key, target) if key is not None else frozenset((atom,))
+                strange = value - held - JUST_NONE - JUST_SCALAR
+                if held - JUST_OTHER and strange:
+                    state.escape(held | value, target, "replaced by something else")
+                else:
+                    state.escape(value - held, target, "stored in an answer")
+            else:
+                state.keep(key or NOTHING)
+                state.escape(value, target, "stored in something that is not followed")
+
+    @contextmanager
+    def _narrowed(self, test: ast.expr, *, truth: bool) -> Iterator[bool]:
+        """Take into account, for a while, what a test says of variables; True if it cannot come out so."""
+        before = self._copy_env()
+        dead = self._learn_from(test, truth=truth)
+        learned = {variable for variable, value in (self._env or {}).items() if before.get(variable) != value}
+        yield dead
+        if self._env is not None:
+            self._env |= {variable: before[variable] for variable in learned if variable in before}
+
+    def _learn_from(self, test: ast.expr, *, truth: bool) -> bool:
+        """Narrow what variables hold by `isinstance(x, dict)`: an answer is what its shape says.
+
+        True if nothing is left that a variable could hold.
+        """
+        match test:
+            case ast.UnaryOp(op=ast.Not()):
+                return self._learn_from(test.operand, truth=not truth)
+            case ast.BoolOp() if isinstance(test.op, ast.And) is truth:
+                dead = [self._learn_from(each, truth=truth) for each in test.values]
+                return any(dead)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name() as name, second], keywords=[]):
+                kinds = second.elts if isinstance(second, ast.Tuple) else [second]
+                asked = {each.id for each in kinds if isinstance(each, ast.Name)}
+                variable = self._names.of.get(name)
+                if variable is None or self._env is None or test.func in self._names.of or len(asked) != len(kinds):
+                    return False
+                if asked <= _KINDS and variable in self._env:
+                    held = self._env[variable]
+                    wrong = {atom for atom in held if isinstance(atom, Answer) and self._is(atom, asked) is not truth}
+                    self._env[variable] = held - wrong or (JUST_OTHER if wrong else held)
+                    return held == wrong and bool(wrong)
+        return False
+
+    def _is(self, answer: Answer, asked: set[str]) -> bool:
+        shape = self.state.shape(answer)
+        return ("list" in asked and shape.is_list) or ("dict" in asked and bool(shape.keys))
+
+    def _copy_env(self) -> Env:
+        return dict(self._env or {})
+
+    # Expressions
+
+    def _evaluate(self, node: ast.expr) -> Value:
+        """The things that an expression may stand for."""
+        self.state.step()
+        visit = self._EXPRESSIONS.get(type(node))
+        if visit is None:
+            self.state.refuse(node, "this expression is not followed")
+            return JUST_OTHER
+        return visit(self, node)
+
+    def _constant(self, node: ast.Constant) -> Value:
+        match node.value:
+            case None:
+                return JUST_NONE
+            case str(text):
+                return frozenset((Text(node, text),))
+            case bool() | int() | float() | complex():
+                return JUST_SCALAR
+        return JUST_OTHER
+
+    def _formatted(self, node: ast.JoinedStr) -> Value:
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                self.state.escape(self._evaluate(part.value), part.value, "put into a text")
+                if isinstance(part.format_spec, ast.JoinedStr):
+                    self._formatted(part.format_spec)
+        return JUST_OTHER
+
+    def _attribute(self, node: ast.Attribute, receiver: Value) -> Value:
+        """The value of `receiver.name`."""
+        state = self.state
+        found: Value = NOTHING
+        name = node.attr
+        if name in _INNARDS:
+            state.reach(node, f"`{name}` can reach the tool, and what it is used for is not followed")
+        for atom in receiver:
+            match atom:
+                case Package():
+                    found |= state.member(atom, name, node, node)
+                case Tool() if name == state.function(atom.plan):
+                    state.members[node] = state.members.get(node, NOTHING) | {atom}
+                    found |= {atom}
+                case Tool():
+                    if state.renamed_tool(atom.plan) and name in ("__name__", "__qualname__", "__module__"):
+                        state.refuse(node, f"`{name}` of `{state.function(atom.plan)}` gives another name now")
+                    found |= JUST_OTHER
+                case Library():
+                    found |= {state.library(f"{atom.name}.{name}", node)}
+                case Answer() | Site():
+                    state.escape(frozenset((atom,)), node, "used as an object with attributes")
+                    found |= JUST_OTHER
+                case _ if atom != NONE:
+                    state.keep(frozenset((atom,)))
+                    found |= JUST_OTHER
+        if node in state.members and not all(isinstance(atom, Package | Tool) for atom in receiver - JUST_NONE):
+            state.members[node] |= JUST_OTHER
+        return found
+
+    def _call(self, node: ast.Call) -> Value:
+        receiver = self._evaluate(node.func.value) if isinstance(node.func, ast.Attribute) else NOTHING
+        given = [(each, self._evaluate(each.value)) for each in self.state.arguments(node)]
+        if not isinstance(node.func, ast.Attribute):
+            return self._calls.apply(self._evaluate(node.func), node, given)
+        objects = [atom for atom in receiver if isinstance(atom, Answer | Site | Instance)]
+        rest = receiver.difference(objects)
+        found = NOTHING
+        for atom in objects:
+            found |= self._calls.call_method(atom, node.func.attr, node, given)
+        function = self._attribute(node.func, rest) if rest or not objects else NOTHING
+        if any(not isinstance(atom, Instance) for atom in objects):
+            self.state.call_otherwise(node)
+        return found | self._calls.apply(function, node, given)
+
+    def _key_of(self, node: ast.Subscript) -> Value | None:
+        """The key in `x[key]`; None if it is a slice."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if not any(isinstance(part, ast.Slice) for part in parts):
+            return self._evaluate(node.slice)
+        for part in parts:
+            inner = (part.lower, part.upper, part.step) if isinstance(part, ast.Slice) else (part,)
+            for each in inner:
+                if each is not None:
+                    self._evaluate(each)
+        return None
+
+    def _subscript(self, node: ast.Subscript) -> Value:
+        state = self.state
+        receiver, key = self._evaluate(node.value), self._key_of(node)
+        if key is None:
+            return receiver
+        if not isinstance(node.slice, ast.Constant) or type(node.slice.value) is not int:
+            return state.part(receiver, key, node)
+        found: Value = NOTHING
+        for atom in receiver:  # a tuple whose parts are kept apart
+            slots = state.sequence_slots(atom)
+            number = node.slice.value
+            known = number in slots
+            found |= slots[number] | slots.get(None, NOTHING) if known else state.part(frozenset((atom,)), key, node)
+        return found
+
+    def _comparison(self, node: ast.Compare) -> Value:
+        left = self._evaluate(node.left)
+        for operator, comparator in zip(node.ops, node.comparators, strict=True):
+            right = self._evaluate(comparator)
+            if isinstance(operator, ast.In | ast.NotIn):
+                self._membership(left, right, node)
+            else:
+                self.state.compare(left, right, node)
+            left = right
+        return JUST_SCALAR
+
+    def _membership(self, key: Value, container: Value, node: ast.Compare) -> None:
+        state = self.state
+        for atom in container:
+            own = frozenset((atom,))
+            match atom:
+                case Answer() if state.shape(atom).keys:
+                    state.part(own, key, node)
+                case Site() if atom in state.keys:
+                    state.part(own, key, node)
+                case Site() | Answer():
+                    state.compare(key, state.items(own, node), node)
+                case _:
+                    state.keep(key)
+
+    def _boolean(self, node: ast.BoolOp) -> Value:
+        is_and = isinstance(node.op, ast.And)
+        found = NOTHING
+        with ExitStack() as tests:
+            for number, each in enumerate(node.values):
+                value = self._evaluate(each)
+                found = value | JUST_NONE if is_and else found | value
+                if number < len(node.values) - 1:
+                    if is_and:
+                        self.state.keep(value)  # of the left side stays only what is empty
+                    tests.enter_context(self._narrowed(each, truth=is_and))
+        return found
+
+    def _unary(self, node: ast.UnaryOp) -> Value:
+        self.state.keep(self._evaluate(node.operand))
+        return JUST_SCALAR
+
+    def _binary(self, node: ast.BinOp) -> Value:
+        state = self.state
+        left, right = self._evaluate(node.left), self._evaluate(node.right)
+        both = left | right
+        lists = frozenset(atom for atom in both if isinstance(atom, Answer | Site))
+        match node.op:
+            case ast.Add() if lists:
+                state.keep(both)
+                return state.make(node, [(None, state.items(lists, node) | (both & JUST_OTHER))])
+            case ast.Mult() if lists:
+                return lists
+            case ast.BitOr() if lists:
+                made = state.make_mapping(node, [])
+                for value in (left, right):
+                    made |= state.spread(Site(node), value, node)
+                return made
+        state.escape(both, node, "used in a calculation or a text")
+        return JUST_OTHER
+
+    def _if_else(self, node: ast.IfExp) -> Value:
+        self._evaluate(node.test)
+        found = NOTHING
+        for part, truth in ((node.body, True), (node.orelse, False)):
+            with self._narrowed(node.test, truth=truth) as dead:
+                value = self._evaluate(part)
+            found |= NOTHING if dead else value
+        return found
+
+    def _walrus(self, node: ast.NamedExpr) -> Value:
+        value = self._evaluate(node.value)
+        self._assign(node.target, value, node.value)
+        return value
+
+    def _yield(self, node: ast.Yield | ast.YieldFrom) -> Value:
+        value = self._evaluate(node.value) if node.value is not None else JUST_NONE
+        if isinstance(node, ast.YieldFrom):
+            value = self.state.items(value, node)
+        function = self.state.current.node
+        self.state.grow(self.state.yielded, function, value)
+        if function in self.state.escaped:
+            self.state.escape(value, node, "yielded, and who calls this function would see the new names")
+        return JUST_OTHER
+
+    def _lambda(self, node: ast.Lambda) -> Value:
+        self._learn(node, outside=False)
+        return frozenset((Local(node),))
+
+    def _sequence(self, node: ast.List | ast.Tuple | ast.Set) -> Value:
+        apart = len(node.elts) <= _MANY and not isinstance(node, ast.Set)
+        apart = apart and not any(isinstance(each, ast.Starred) for each in node.elts)
+        slots: list[tuple[int | None, Value]] = []
+        for number, element in enumerate(node.elts):
+            if isinstance(element, ast.Starred):
+                value = self.state.items(self._evaluate(element.value), element)
+            else:
+                value = self._evaluate(element)
+                value = value if apart else self._without_plain_texts(value)
+            slots.append((number if apart else None, value))
+        return self.state.make(node, slots)
+
+    def _without_plain_texts(self, value: Value) -> Value:
+        words = self.state.words
+        return frozenset(PLAIN if isinstance(atom, Text) and atom.text not in words else atom for atom in value)
+
+    def _mapping(self, node: ast.Dict) -> Value:
+        slots: list[tuple[str | None, Value]] = []
+        keys: Value = NOTHING
+        for key_node, value_node in zip(node.keys, node.values, strict=True):
+            if key_node is not None:
+                key, value = self._evaluate(key_node), self._evaluate(value_node)
+                texts = [atom.text for atom in key if isinstance(atom, Text)]
+                slots.append((texts[0] if len(texts) == len(key) == 1 else None, value))
+                keys |= key
+        if len(keys) > _MANY:
+            keys = self._without_plain_texts(keys)
+        made = self.state.make_mapping(node, slots, keys)
+        for key_node, value_node in zip(node.keys, node.values, strict=True):
+            if key_node is None:
+                made |= self.state.spread(Site(node), self._evaluate(value_node), value_node)
+        return made
+
+    def _comprehension(self, node: _Comprehension) -> Value:
+        for loop in node.generators:
+            self._assign(loop.target, self.state.items(self._evaluate(loop.iter), loop.iter), None)
+            for condition in loop.ifs:
+                self._evaluate(condition)
+        if isinstance(node, ast.DictComp):
+            key = self._evaluate(node.key)
+            return self.state.make_mapping(node, [(None, self._evaluate(node.value))], key)
+        return self.state.make(node, [(None, self._evaluate(node.elt))])
+
+    _EXPRESSIONS: dict[type[ast.expr], Callable[["Interpreter", Any], Value]] = {  # noqa: RUF012 - never changed
+        ast.Attribute: lambda self, node: self._attribute(node, self._evaluate(node.value)),
+        ast.Await: lambda self, node: self._evaluate(node.value),
+        ast.BinOp: _binary,
+        ast.BoolOp: _boolean,
+        ast.Call: _call,
+        ast.Compare: _comparison,
+        ast.Constant: _constant,
+        ast.Dict: _mapping,
+        ast.DictComp: _comprehension,
+        ast.GeneratorExp: _comprehension,
+        ast.IfExp: _if_else,
+        ast.JoinedStr: _formatted,
+        ast.Lambda: _lambda,
+        ast.List: _sequence,
+        ast.ListComp: _comprehension,
+        ast.Name: _read,
+        ast.NamedExpr: _walrus,
+        ast.Set: _sequence,
+        ast.SetComp: _comprehension,
+        ast.Subscript: _subscript,
+        ast.Tuple: _sequence,
+        ast.UnaryOp: _unary,
+        ast.Yield: _yield,
+        ast.YieldFrom: _yield,
+    }
+
+    # Statements
+
+    def _block(self, body: Sequence[ast.stmt]) -> None:
+        for statement in body:
+            self._statement(statement)
+
+    def _statement(self, node: ast.stmt, *, last: bool = False) -> None:
+        if self._env is None:
+            return  # never reached
+        self.state.step()
+        match node:
+            case ast.Expr():
+                value = self._evaluate(node.value)
+                if last:
+                    self.state.escape(value, node, "the value of the script")
+            case ast.Assign():
+                value = self._evaluate(node.value)
+                for target in node.targets:
+                    self._assign(target, value, node.value)
+            case ast.AnnAssign():
+                if node.value is not None:
+                    self._assign(node.target, self._evaluate(node.value), node.value)
+            case ast.AugAssign():
+                self._augment(node)
+            case ast.Delete():
+                for target in node.targets:
+                    self._delete(target)
+            case ast.Assert():
+                self._evaluate(node.test)
+                self._learn_from(node.test, truth=True)
+                if node.msg is not None:
+                    self.state.escape(self._evaluate(node.msg), node, "shown in an error")
+            case ast.Import():
+                self._import(node)
+            case ast.ImportFrom():
+                self._import_from(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._define(node)
+            case ast.ClassDef():
+                self._class(node)
+            case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+                self._jump(node)
+            case _:
+                self._compound(node)
+
+    def _compound(self, node: ast.stmt) -> None:
+        match node:
+            case ast.If():
+                self._if(node)
+            case ast.For() | ast.AsyncFor():
+                self._for(node)
+            case ast.While():
+                self._while(node)
+            case ast.Try() | ast.TryStar():
+                self._try(node)
+            case ast.With() | ast.AsyncWith():
+                self._with(node)
+            case ast.Match():
+                self._match(node)
+            case ast.Pass() | ast.Global() | ast.Nonlocal():
+                pass
+            case _ if type(node).__name__ != "TypeAlias":  # of Python 3.12
+                self.state.refuse(node, "this statement is not followed")
+
+    def _jump(self, node: ast.Return | ast.Raise | ast.Break | ast.Continue) -> None:
+        match node:
+            case ast.Return():
+                value = self._evaluate(node.value) if node.value is not None else JUST_NONE
+                self._return(self.state.current.node, value, node)
+            case ast.Raise():
+                if node.exc is not None:
+                    self.state.escape(self._evaluate(node.exc), node, "raised")
+                if node.cause is not None:
+                    self._evaluate(node.cause)
+            case _ if self._loops and self._env is not None:
+                self._loops[-1][isinstance(node, ast.Continue)].append(self._env)
+        self._env = None
+
+    def _augment(self, node: ast.AugAssign) -> None:
+        state = self.state
+        added = self._evaluate(node.value)
+        if isinstance(node.target, ast.Name):
+            held = self._read(node.target)
+            sites = [atom for atom in held if isinstance(atom, Site)]
+            answers = frozenset(atom for atom in held if isinstance(atom, Answer))
+            for site in sites:
+                if isinstance(node.op, ast.BitOr) and site in state.keys:
+                    state.spread(site, added, node, new=False)
+                else:
+                    state.put(site, None, state.items(added, node))
+            if answers and not state.items(added, node) <= state.items(answers, node):
+                state.escape(answers | added, node, "mixed with other things")
+            state.keep(added)
+            if not sites and not answers:
+                state.escape(added, node, "added to something that is not followed")
+            self._bind(node.target, held | JUST_OTHER if not sites and not answers else held)
+            return
+        state.escape(added, node, "added to something that is not followed")
+        if isinstance(node.target, ast.Subscript):
+            key = self._key_of(node.target)
+            state.part(self._evaluate(node.target.value), key or NOTHING, node.target)
+        else:
+            self._evaluate(node.target)
+
+    def _delete(self, node: ast.expr) -> None:
+        match node:
+            case ast.Name():
+                variable = self._names.of.get(node)
+                if variable is not None and self._env is not None:
+                    self._env.pop(variable, None)
+            case ast.Tuple() | ast.List():
+                for element in node.elts:
+                    self._delete(element)
+            case ast.Subscript():
+                receiver, key = self._evaluate(node.value), self._key_of(node)
+                self.state.part(receiver, key or NOTHING, node)
+                self.state.take_out(receiver, key)
+            case ast.Attribute():
+                if any(isinstance(atom, Package | Tool) for atom in self._evaluate(node.value)):
+                    self.state.refuse(node, "a tool or its module is changed by `del`")
+
+    def _if(self, node: ast.If) -> None:
+        self._evaluate(node.test)
+        before = self._copy_env()
+        dead = self._learn_from(node.test, truth=True)
+        self._block(node.body)
+        after, self._env = None if dead else self._env, before
+        dead = self._learn_from(node.test, truth=False)
+        self._block(node.orelse)
+        self._env = _joined(after, None if dead else self._env)
+
+    def _for(self, node: ast.For | ast.AsyncFor) -> None:
+        items = self.state.items(self._evaluate(node.iter), node.iter)
+        self._env = _joined(self._env, self._back.get(node)) or {}
+        start = self._copy_env()
+        self._assign(node.target, items, None)
+        self._loop(node, start)
+
+    def _while(self, node: ast.While) -> None:
+        self._env = _joined(self._env, self._back.get(node)) or {}
+        self._evaluate(node.test)
+        self._loop(node, self._copy_env())
+
+    def _loop(self, node: _Loop, start: Env) -> None:
+        """Follow the body of a loop; `start` holds where it ends. What the body adds counts in the next round."""
+        self._loops.append(([], []))
+        self._block(node.body)
+        breaks, continues = self._loops.pop()
+        known = self._back.setdefault(node, {})
+        for env in (self._env, *continues):
+            for variable, value in (env or {}).items():
+                self.state.grow(known, variable, value)
+        self._env = _joined(start, known)
+        self._block(node.orelse)
+        for env in breaks:
+            self._env = _joined(self._env, env)
+
+    def _try(self, node: ast.Try | ast.TryStar) -> None:
+        self._raising.append(self._copy_env())
+        self._block(node.body)
+        thrown = self._raising.pop()
+        self._block(node.orelse)
+        ended = self._env
+        for handler in node.handlers:
+            self._env = dict(thrown)
+            if handler.type is not None:
+                self._evaluate(handler.type)
+            if handler.name is not None:
+                self._bind(handler, JUST_OTHER)
+            self._block(handler.body)
+            ended = _joined(ended, self._env)
+        self._env = ended
+        if node.finalbody:
+            self._env = _joined(ended, thrown)
+            self._block(node.finalbody)
+            if ended is None:
+                self._env = None
+
+    def _with(self, node: ast.With | ast.AsyncWith) -> None:
+        for item in node.items:
+            value = self._evaluate(item.context_expr)
+            instances = frozenset(atom for atom in value if isinstance(atom, Instance))
+            rest = value - instances
+            if rest:
+                self.state.escape(rest, item.context_expr, "used as a context")
+            if item.optional_vars is not None:
+                self._assign(item.optional_vars, instances | (JUST_OTHER if rest else NOTHING), None)
+        self._raising.append(self._copy_env())
+        self._block(node.body)
+        thrown = self._raising.pop()
+        self._env = _joined(self._env, thrown) if _may_swallow(node) else self._env
+
+    def _match(self, node: ast.Match) -> None:
+        self.state.escape(self._evaluate(node.subject), node.subject, "matched against patterns")
+        before = self._copy_env()
+        ended: Env | None = dict(before)
+        for case in node.cases:
+            self._env = dict(before)
+            self._pattern(case.pattern)
+            if case.guard is not None:
+                self._evaluate(case.guard)
+            self._block(case.body)
+            ended = _joined(ended, self._env)
+        self._env = ended
+
+    def _pattern(self, node: ast.pattern) -> None:
+        """Bind what a pattern captures to something unknown."""
+        if node in self._names.of:
+            self._bind(node, JUST_OTHER)
+        if isinstance(node, ast.MatchValue):
+            self.state.keep(self._evaluate(node.value))
+            return
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.pattern):
+                self._pattern(child)
+
+    def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        around = self._names.scopes[node].parent
+        outside = around is not None and around.kind == "class"
+        outside |= around is self._names.module and self._exported is not None and node.name in self._exported
+        value: Value = frozenset((Local(node),))
+        for decorator in node.decorator_list:
+            called = self._evaluate(decorator)
+            made_by = self._evaluate(decorator.func) if isinstance(decorator, ast.Call) else called
+            names = {atom.name for atom in made_by if isinstance(atom, Library)}
+            if not names or not names <= _TRANSPARENT:
+                self.state.escape(called, decorator, "used as a decorator")
+                outside, value = True, JUST_OTHER
+                self.state.notice_early()
+        self._learn(node, outside=outside)
+        if self._names.of[node].scope.kind == "class":
+            value = JUST_OTHER
+            self.state.early = True  # code that makes an instance may call it
+        self._bind(node, value)
+
+    def _learn(self, node: _Function, *, outside: bool) -> None:
+        """Remember a function, to be followed on its own."""
+        self._functions.setdefault(node)
+        if outside:
+            self.state.leave(node)
+        params = node.args
+        positional = [*params.posonlyargs, *params.args]
+        defaults = [*zip(reversed(positional), reversed(params.defaults), strict=False)][::-1]
+        for param, default in (*defaults, *zip(params.kwonlyargs, params.kw_defaults, strict=True)):
+            if default is not None:
+                self.state.grow(self.state.params, param, self._evaluate(default))
+
+    def _class(self, node: ast.ClassDef) -> None:
+        for base in (*node.bases, *(each.value for each in node.keywords)):
+            value = base.value if isinstance(base, ast.Starred) else base
+            self.state.escape(self._evaluate(value), base, "used to define a class")
+        for decorator in node.decorator_list:
+            self.state.escape(self._evaluate(decorator), decorator, "used as a decorator")
+        self._block(node.body)
+        self._bind(node, JUST_OTHER)
+
+    # Imports
+
+    def _import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            whole = self.state.imported(alias.name, alias, alias)
+            root = alias.name.partition(".")[0]
+            value = whole
+            if alias.asname is None:
+                value = frozenset((Package(("servers",)) if root == "servers" else Library(root),))
+            self.state.imports.append((node, alias, whole))
+            self._bind(alias, value)
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        module = node.module or "" if not node.level else "."
+        for alias in node.names:
+            if alias.name == "*":
+                self._import_star(node, module)
+                continue
+            value = self.state.imported(f"{module}.{alias.name}", alias, alias)
+            self.state.imports.append((node, alias, value))
+            self._bind(alias, value)
+
+    def _import_star(self, node: ast.ImportFrom, module: str) -> None:
+        parts = module.split(".")
+        reason = f"`from {module} import *` binds names that the text does not show. Name them"
+        own = parts[0] == "servers"
+        if own and (len(parts) == 1 or any(plan.before.module == parts[1] for plan in self.state.plans)):
+            self.state.refuse(node, reason)
+        elif not own:
+            self.state.reach(node, reason)
+
+
+def _joined(one: Env | None, other: Env | None) -> Env | None:
+    """The variables after either of two ways; None: a way that never gets there."""
+    if one is None or other is None:
+        return other if one is None else one
+    joined = dict(one)
+    for variable, value in other.items():
+        joined[variable] = joined.get(variable, NOTHING) | value
+    return joined
+
+
+def _may_swallow(node: ast.With | ast.AsyncWith) -> bool:
+    """True if a `with` may go on after an error in it, as `contextlib.suppress` does."""
+    names = set()
+    for item in node.items:
+        called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
+        names.add(called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", ""))
+    return not names <= _PASSING
