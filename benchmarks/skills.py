@@ -31,7 +31,7 @@ from sealyard.examples import customers, demo_upstreams, expenses, files, mail, 
 from sealyard.examples.toolbox import Toolbox
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server, text_of
-from sealyard.skills.requests import SaveSkill
+from sealyard.skills import SaveSkill
 from sealyard.store.database import connect, connect_reader
 from sealyard.values import Definition, ToolSpec
 from sealyard.yard import ExecuteRequest, Yard, open_yard

@@ -44,9 +44,11 @@ DOORS = (
     "sealyard.sandbox",
     "sealyard.serve.messages",
     "sealyard.serve.relay",
+    "sealyard.skills.sharing",
     "sealyard.store",
     "sealyard.store.audit",
     "sealyard.store.backup",
+    "sealyard.store.metrics",
     "sealyard.versioning",
     "sealyard.versioning.compare",
     "sealyard.versioning.migrate",
@@ -80,6 +82,17 @@ def test_vault_and_tokens_are_imported_without_the_detectors() -> None:
     loaded = set(done.stdout.split())
     assert "sealyard.privacy.vault.seal" in loaded
     assert {"sealyard.privacy.guard", "sealyard.privacy.detect", "sealyard.privacy.reading"} & loaded == set()
+
+
+def test_helper_that_reads_a_skill_imports_no_service() -> None:
+    """The door of skills imports its names on first use: a helper process does not wait for the gateway's parts."""
+    code = "import sys; import sealyard.skills.offloaded; print(*sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+
+    loaded = set(done.stdout.split())
+    assert "sealyard.skills.reading" in loaded
+    assert {"sealyard.skills.service", "sealyard.skills.rehearsal", "sealyard.sandbox"} & loaded == set()
 
 
 @pytest.mark.behaviour("cli.help")

@@ -25,7 +25,7 @@ from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.stubs import stub_files
 from sealyard.catalog.text import unwrapped
 from sealyard.errors import SealyardError, ToolFailed
-from sealyard.skills.replay import Replay, equal
+from sealyard.skills.rehearsal import Replay, equal
 from sealyard.values import ToolSpec, Trace, TraceCall
 
 _GUEST = Path(sandbox.__file__).with_name("guest")

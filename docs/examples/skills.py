@@ -2,7 +2,7 @@ import asyncio
 from pathlib import Path
 
 from sealyard.config import Config, StoreConfig
-from sealyard.skills.requests import SaveExample, SaveSkill
+from sealyard.skills import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, open_yard
 

@@ -129,7 +129,7 @@ async def test_a_mistake_is_named(sealyard: Command, tmp_path: Path) -> None:
         )
 
     assert (rule.returncode, all(name in rule.stderr for name in RULES)) == (2, True)
-    assert none.stderr == "error: 'soon' is no length of time. Write it as 30days, 12h or '2 weeks'.\n"
+    assert none.stderr == "error: 'soon' is not a duration. Write it as 30days, 12h or '2 weeks'.\n"
     assert long.stderr == "error: A silence cannot last 8.64e+07 s. Give more than 0 and at most 2,592,000.\n"
 
 

@@ -17,9 +17,7 @@ from typing import Any
 import pytest
 from tests import warm
 
-from sealyard.skills.archive import write_archive
-from sealyard.skills.folder import to_folder
-from sealyard.skills.signing import SigningKey
+from sealyard.skills.sharing import SigningKey, to_folder, write_archive
 from sealyard.values import Skill
 
 Done = subprocess.CompletedProcess[str]
@@ -589,7 +587,7 @@ def test_what_nobody_uses_is_cleaned_up_when_a_person_says_so(copied: Project) -
     assert (young.returncode, young.stdout) == (0, "Every skill was used, or saved, since then.\n")
     assert (wrong.returncode, wrong.stderr) == (
         2,
-        "error: 'soon' is no length of time. Write it as 30days, 12h or '2 weeks'.\n",
+        "error: 'soon' is not a duration. Write it as 30days, 12h or '2 weeks'.\n",
     )
     assert (asked.returncode, asked.stderr) == (1, "Delete 4 skills? [y/N]: ")
     assert len(asked.stdout.splitlines()) == 5

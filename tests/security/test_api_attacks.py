@@ -17,7 +17,7 @@ from sealyard.config.settings import HttpConfig
 from sealyard.serve.api import ENDPOINTS
 from sealyard.serve.api.declare import Endpoint, Events, to_cursor
 from sealyard.serve.gate import COOKIE
-from sealyard.skills.requests import SaveSkill
+from sealyard.skills import SaveSkill
 from sealyard.testing import FakeUpstream
 
 JSON = {"content-type": "application/json"}

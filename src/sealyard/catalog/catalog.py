@@ -20,7 +20,7 @@ from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.text import one_line
 from sealyard.errors import StoreError
 from sealyard.store import Release, Store
-from sealyard.store.releases import LastRelease
+from sealyard.store.tools import LastRelease
 from sealyard.values import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 

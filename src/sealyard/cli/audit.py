@@ -33,9 +33,9 @@ from sealyard.store.audit import (
     verify_file,
     verify_store,
 )
-from sealyard.store.audit.export import AuditExport
 from sealyard.store.audit.key import key_path, load_key, sync_folder
 from sealyard.store.audit.log import AuditSegment, open_log, read_entries, read_head, read_segments
+from sealyard.store.audit.verification import AuditExport
 from sealyard.store.database import take_over
 
 _POLL_SECONDS = 0.5
@@ -88,7 +88,7 @@ def tail(
     store = find_store()
     with open_log(store) as connection:
         last = _last_number(connection)
-        rows = read_entries(connection, count, None, principal, kind)[::-1]
+        rows = read_entries(connection, limit=count, principal=principal, kind=kind)[::-1]
     while True:
         for row in rows:
             if as_json:
@@ -100,7 +100,7 @@ def tail(
         if len(rows) < _PAGE:
             time.sleep(_POLL_SECONDS)
         with open_log(store) as connection:
-            rows = read_entries(connection, _PAGE, None, principal, kind, after=last)
+            rows = read_entries(connection, limit=_PAGE, principal=principal, kind=kind, after=last)
             last = rows[-1].number if len(rows) == _PAGE else _last_number(connection)
 
 
@@ -111,10 +111,12 @@ def tail(
 def show(find_store: Callable[[], Path], *, wanted: str, as_json: bool) -> None:
     """Print all about one execution, with its code, or one entry by its number."""
     with open_log(find_store()) as connection:
-        rows = read_entries(connection, sys.maxsize, execution_id=wanted, after=0)
+        rows = read_entries(connection, limit=sys.maxsize, execution_id=wanted, after=0)
         is_execution = bool(rows)
         if not rows and wanted.isascii() and wanted.isdecimal() and len(wanted) < _DIGITS:
-            rows = [row for row in read_entries(connection, 1, int(wanted) + 1) if row.number == int(wanted)]
+            rows = [
+                row for row in read_entries(connection, limit=1, before=int(wanted) + 1) if row.number == int(wanted)
+            ]
         code, warning = _find_code(connection, rows)
     if not rows:
         raise InvalidRequest(f"The audit log has nothing about {wanted!r}. See `sealyard audit tail`.")
@@ -320,7 +322,7 @@ def _choose(
 
 
 def _last_number(connection: sqlite3.Connection) -> int:
-    newest = read_entries(connection, 1)
+    newest = read_entries(connection, limit=1)
     return newest[0].number if newest else 0
 
 

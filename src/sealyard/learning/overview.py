@@ -12,8 +12,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.learning.learner import PARTS, Learner, Model
 from sealyard.learning.part import MAX_ITEMS, Insight, PartInsights, Viewer, merged
 from sealyard.learning.precedents import LEVELS
-from sealyard.skills.difficulty import KindRecord, by_kind, is_right
-from sealyard.skills.record import EXEMPLARY, WEAK, combined, effectiveness, judge
+from sealyard.skills.record import EXEMPLARY, WEAK, KindRecord, by_kind, combined, effectiveness, is_right, judge
 from sealyard.skills.shelf import namespaces_for
 from sealyard.store import Store
 from sealyard.store.skills import MigrationRecord, SkillRecord

@@ -26,7 +26,7 @@ from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
 from sealyard.learning.code import CodePrint, similarity, syntax_tree
 from sealyard.learning.disclosure import IDENTIFIER, is_nameable
 from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last
-from sealyard.skills.loader import SkillLoading
+from sealyard.skills.loader import SkillLoader
 from sealyard.skills.record import combined, counted, effectiveness, judge
 from sealyard.store import Store
 from sealyard.store.skills import SkillRecord
@@ -748,7 +748,7 @@ _Key = tuple[str, str, int, int]
 class SkillIndexing:
     """Makes indexes, and makes none again while nothing has changed."""
 
-    def __init__(self, store: Store, tools: Tools, loading: SkillLoading) -> None:
+    def __init__(self, store: Store, tools: Tools, loading: SkillLoader) -> None:
         self._store = store
         self._tools = tools
         self._loading = loading
@@ -829,7 +829,7 @@ class SkillIndexing:
 class KnownSkills:
     """The skills of each principal that asked lately. Who asks gets what is there and waits for no more."""
 
-    def __init__(self, store: Store, tools: Tools, loading: SkillLoading) -> None:
+    def __init__(self, store: Store, tools: Tools, loading: SkillLoader) -> None:
         self._indexing = SkillIndexing(store, tools, loading)
         self._ready: OrderedDict[str, SkillIndex] = OrderedDict()
         self._looked_at: dict[str, float] = {}

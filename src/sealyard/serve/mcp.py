@@ -20,7 +20,7 @@ from sealyard.serve.dialogue import Asking, Call, Context, open_asking, principa
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
-from sealyard.skills.requests import SaveSkill
+from sealyard.skills import SaveSkill
 from sealyard.values import Result, ToolSpec
 from sealyard.values.naming import glob, spellings
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard

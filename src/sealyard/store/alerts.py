@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from sealyard.errors import StoreError
+from sealyard.store.database import Reader
 from sealyard.store.gateways import is_alive
-from sealyard.store.reader import Reader
 from sealyard.store.writer import Writer
 
 AlertState = Literal["pending", "firing", "resolved"]

@@ -23,7 +23,7 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Place
 from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
-from sealyard.skills.session import SkillSession
+from sealyard.skills import SkillSession
 from sealyard.values import Failure, Grant, Limits, Outcome, Result, SearchAnswer, ToolSpec, Usage
 from sealyard.versioning import Plan
 from sealyard.yard.analyzing import told, written

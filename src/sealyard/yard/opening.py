@@ -51,7 +51,7 @@ from sealyard.sandbox.packages import find_packages
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
-from sealyard.skills.service import Skills
+from sealyard.skills import Skills
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
 from sealyard.wording import suggest

@@ -8,7 +8,7 @@ from sealyard.access.tools import Tools
 from sealyard.learning import Guidance
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
-from sealyard.skills.service import Skills
+from sealyard.skills import Skills
 from sealyard.store import Store
 from sealyard.yard.operations import Operations
 

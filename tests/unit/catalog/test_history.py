@@ -11,7 +11,7 @@ import pytest
 from sealyard.catalog import Catalog, Change
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
-from sealyard.store.releases import Release
+from sealyard.store.tools import Release
 from sealyard.values import Definition, ToolSpec
 from sealyard.versioning.compare.changes import Change as FieldChange
 from sealyard.versioning.compare.changes import Comparison
@@ -322,7 +322,7 @@ async def test_history_of_a_tool_is_bounded(tmp_path: Path) -> None:
 
 async def test_history_of_an_upstream_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that renames all its tools all the time keeps those it has, and the newest of what it had."""
-    monkeypatch.setattr("sealyard.store.releases.RELEASES_KEPT", 40)
+    monkeypatch.setattr("sealyard.store.tools.RELEASES_KEPT", 40)
     async with open_store(tmp_path / "store.db") as store:
         catalog = Catalog(store)
         for number in range(30):
@@ -337,7 +337,7 @@ async def test_history_of_an_upstream_is_bounded(tmp_path: Path, monkeypatch: py
 
 async def test_large_definitions_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of an upstream is bounded in bytes as well."""
-    monkeypatch.setattr("sealyard.store.releases._UPSTREAM_BYTES", 300_000)
+    monkeypatch.setattr("sealyard.store.tools._UPSTREAM_BYTES", 300_000)
     async with open_store(tmp_path / "store.db") as store:
         catalog = Catalog(store)
         for number in range(20):

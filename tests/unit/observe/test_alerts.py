@@ -41,7 +41,7 @@ from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.store import Store, open_store
 from sealyard.store.alerts import Alert
 from sealyard.store.audit import log as audit
-from sealyard.store.audit.monitor import AuditWatch, AuditWatched
+from sealyard.store.audit.verification import AuditWatch, AuditWatched
 from sealyard.values import AuditEntry, UpstreamStatus
 from sealyard.values.facts import Executed, Hidden, Searched, Used
 

@@ -35,8 +35,7 @@ from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning.overview import DAY, learner_of
 from sealyard.learning.part import Viewer
-from sealyard.skills.figures import SkillCandidate, analyze_skills
-from sealyard.skills.record import parse_duration
+from sealyard.skills.record import SkillCandidate, parse_duration
 from sealyard.skills.requests import TestedSkill
 from sealyard.skills.shelf import principal_of
 from sealyard.values import SHARED, Skill
@@ -196,7 +195,7 @@ def history(*, name: str, namespace: str | None, config: Path | None, as_json: b
 
     async def work(yard: Yard) -> Any:
         newest = await find_skill(yard, name, namespace)
-        versions = await yard.skills.shelf.history(newest.namespace, newest.name)
+        versions = await yard.skills.shelf.table.versions(newest.namespace, newest.name)
         records = await yard.store.skills.uses()
         return versions, [each for each in records if (each.namespace, each.name) == (newest.namespace, newest.name)]
 
@@ -210,7 +209,7 @@ def history(*, name: str, namespace: str | None, config: Path | None, as_json: b
 
 def _analyze(config: Config, *, is_full: bool, as_json: bool) -> int:
     async def work(yard: Yard) -> Any:
-        return await analyze_skills(yard.skills, await _candidates(yard, config))
+        return await yard.skills.analyze(await _candidates(yard, config))
 
     analysis = with_yard(config, work)
     if as_json:

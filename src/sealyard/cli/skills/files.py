@@ -17,13 +17,21 @@ from sealyard.cli.terminal import plain, say, screen, warn, write_json
 from sealyard.config import Config
 from sealyard.discovery import Index
 from sealyard.errors import InvalidRequest, InvalidSkill
-from sealyard.skills.archive import read_archive, write_archive
-from sealyard.skills.files import SkillFolder, files_digest, load_folder, write_folder
-from sealyard.skills.folder import ImportedSkill, read_folder, to_folder
-from sealyard.skills.market import Market, MarketEntry
-from sealyard.skills.reading import signature_of
-from sealyard.skills.requests import SavedSkill, SaveSkill, SkillSource
-from sealyard.skills.signing import SigningKey
+from sealyard.skills import SaveSkill, SkillSource, signature_of
+from sealyard.skills.requests import SavedSkill
+from sealyard.skills.sharing import (
+    Market,
+    SigningKey,
+    load_folder,
+    read_archive,
+    read_folder,
+    to_folder,
+    write_archive,
+    write_folder,
+)
+from sealyard.skills.sharing.files import SkillFolder, files_digest
+from sealyard.skills.sharing.folder import ImportedSkill
+from sealyard.skills.sharing.market import MarketEntry
 from sealyard.values import AuditEntry, Skill, ToolSpec
 from sealyard.yard import Yard
 
@@ -201,7 +209,7 @@ async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, name
     try:
         for each in _in_order(found):
             name = each.name
-            known = [old.version for old in await yard.skills.shelf.history(namespace, each.name)]
+            known = [old.version for old in await yard.skills.shelf.table.versions(namespace, each.name)]
             request = SaveSkill(
                 name=each.name,
                 code=each.code,

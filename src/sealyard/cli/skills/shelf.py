@@ -188,7 +188,7 @@ def delete(*, name: str, namespace: str | None, yes: bool, config: Path | None, 
 
     async def look(yard: Yard) -> tuple[Skill, int, list[str]]:
         skill = await find_skill(yard, name, namespace)
-        versions = await yard.skills.shelf.history(skill.namespace, skill.name)
+        versions = await yard.skills.shelf.table.versions(skill.namespace, skill.name)
         chosen = [each for each in versions if not version or matches(version, each.version)]
         needing = [
             f"{each.namespace}/{each.name}"

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from sealyard.cli.terminal import columns, count, day, minute, plain, screen, write
-from sealyard.skills.compatibility import NeedCheck
-from sealyard.skills.figures import SkillAnalysis, SkillFigures, SkillSummary
+from sealyard.skills.loader import NeedCheck
 from sealyard.skills.reading import signature_of
+from sealyard.skills.record import SkillAnalysis, SkillFigures, SkillSummary
 from sealyard.skills.requests import FoundSkill, TestedSkill
 from sealyard.store import SkillRecord
 from sealyard.values import Skill

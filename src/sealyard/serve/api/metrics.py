@@ -9,7 +9,7 @@ from msgspec import Meta
 from sealyard.metrics.exposition import render
 from sealyard.metrics.report import Point, Report
 from sealyard.serve.api.declare import Call, Text, endpoint
-from sealyard.store.metrics.usage import Usage
+from sealyard.store.metrics import Usage
 
 Window = Annotated[Literal["1h", "24h", "7d", "30d", "all"], Meta(description="The time up to now that is told of.")]
 Step = Literal["minute", "hour", "day"]

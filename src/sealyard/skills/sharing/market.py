@@ -1,7 +1,7 @@
-"""A directory, or a checkout of a repository, as a marketplace of skills: folders with a `SKILL.md`, and an index.
+"""A directory, or a checkout of a repository, as a market of skills: folders with a `SKILL.md`, and an index.
 
-`index.json` pins each skill to the digest of its files; what has changed since is refused. A folder that is broken
-costs only itself.
+`index.json` pins each skill to the digest of its files; a changed skill is refused. A broken folder affects only
+itself.
 """
 
 import os
@@ -12,33 +12,37 @@ import msgspec
 
 from sealyard.catalog.text import one_line
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.skills.files import files_digest, load_folder, read_file, replace_file, shown
-from sealyard.skills.folder import read_folder
+from sealyard.skills.sharing.files import files_digest, load_folder, read_file, replace_file, shown
+from sealyard.skills.sharing.folder import read_folder
 
 FOLDERS_MOST = 10_000
+"""Folders that one listing looks at."""
 _DEPTH = 3
+"""Of folders below the market."""
 _INDEX = "index.json"
 _INDEX_BYTES = 16 * 2**20
+"""About a KiB for each of the most folders."""
 _IGNORED = frozenset({".git"})
 _REASON = 500
+"""Characters of a problem."""
 
 
 class MarketEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One skill of the market."""
 
     name: str
-    """Of the skill as Agent Skills has it; of its folder if that cannot be read."""
+    """The Agent Skills name; the name of the folder if that cannot be read."""
     path: str
-    """Of its folder inside of the market, with slashes; `.` is the market itself."""
+    """The folder inside of the market, with slashes; `.` is the market itself."""
     version: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     """As declared: `name@version`."""
     digest: str = ""
-    """Of its files as they are now."""
+    """Of its present files."""
     problem: str = ""
-    """Why it cannot be had."""
+    """The reason why it cannot be used."""
 
 
 class _Pin(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +60,13 @@ class _Index(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Market:
-    """The skills below a directory, at most three folders deep. Links are not followed; no other program is run."""
+    """The skills below a directory, at most three folders deep. It follows no links and runs no program."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def entries(self) -> list[MarketEntry]:
-        """All skills, by path. Reads every file, so that what is listed is what is there.
+        """All skills, by path. Reads every file, so the list matches the disk.
 
         Raises:
             InvalidSkill: The directory or its index cannot be read, or holds too many folders.
@@ -76,10 +80,10 @@ class Market:
         return [found[path] for path in sorted(found)]
 
     def get(self, name: str, *, digest: str | None = None) -> dict[str, bytes]:
-        """The files of a skill, by its name with hyphens or underscores. `digest` is what they must have.
+        """The files of a skill, by its name with hyphens or underscores. `digest` pins them.
 
         Raises:
-            UnknownSkill: There is none of that name.
+            UnknownSkill: There is no skill of that name.
             InvalidSkill: It is broken, or has changed since it was indexed or pinned.
         """
         entries = [entry for entry in self.entries() if entry.name == name.replace("_", "-")]
@@ -87,7 +91,7 @@ class Market:
             raise UnknownSkill(f"No skill named {shown(name)} is in the market {str(self.path)!r}. List what is there.")
         entry = min(entries, key=lambda entry: bool(entry.problem))
         if entry.problem:
-            raise InvalidSkill(f"The skill {entry.name!r} in {shown(entry.path)} cannot be had. {entry.problem}")
+            raise InvalidSkill(f"The skill {entry.name!r} in {shown(entry.path)} cannot be used. {entry.problem}")
         files = load_folder(self.path / entry.path)
         actual = files_digest(files)
         if actual != entry.digest or digest not in (None, actual):
@@ -98,7 +102,7 @@ class Market:
         return files
 
     def write_index(self) -> Path:
-        """Pin every sound skill to what it is now, in `index.json`; those with a problem are left out.
+        """Pin every sound skill to its present files in `index.json`; skills with a problem are left out.
 
         Raises:
             InvalidSkill: The directory cannot be read or written, or is a skill folder itself.
@@ -116,13 +120,13 @@ class Market:
         return target
 
     def _found(self) -> list[MarketEntry]:
-        """The skills that are there, by path; those that share a name are no choice."""
+        """The skills on disk, by path; those that share a name have a problem."""
         entries = sorted((self._entry(path) for path in self._folders()), key=lambda entry: entry.path)
         same = _same_name([entry for entry in entries if not entry.problem])
         return [msgspec.structs.replace(entry, problem=entry.problem or same.get(entry.path, "")) for entry in entries]
 
     def _entry(self, path: str) -> MarketEntry:
-        """What the folder at `path` holds."""
+        """The skill in the folder at `path`."""
         name = Path(path).name or self.path.name
         try:
             files = load_folder(self.path / path)
@@ -140,7 +144,7 @@ class Market:
         )
 
     def _folders(self) -> Iterator[str]:
-        """The paths of all folders with a `SKILL.md`; what is below one belongs to it."""
+        """The paths of all folders with a `SKILL.md`; folders below one belong to it."""
         waiting = [(".", 0)]
         seen = 1
         while waiting:
@@ -152,7 +156,7 @@ class Market:
                     raise InvalidSkill(
                         f"The market {str(self.path)!r} cannot be read: {error.strerror}. Give a directory of skills."
                     ) from None
-                is_skill, inside = True, []  # what cannot be read is listed with the reason
+                is_skill, inside = True, []  # list an unreadable folder with the reason
             if is_skill:
                 yield path
             elif depth < _DEPTH:
@@ -164,7 +168,7 @@ class Market:
                 )
 
     def _pins(self) -> dict[str, _Pin]:
-        """What the index says, by path; nothing if there is none."""
+        """The pins of the index, by path; empty without an index."""
         path = self.path / _INDEX
         if not os.path.lexists(path):
             return {}
@@ -174,15 +178,15 @@ class Market:
             pins = msgspec.json.decode(content, type=_Index).skills
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             reason = one_line(str(error), limit=_REASON)
-            raise InvalidSkill(f"{what} cannot be used: {reason}. Write it anew, or remove it.") from None
+            raise InvalidSkill(f"{what} cannot be used: {reason}. Write it again, or remove it.") from None
         by_path = {pin.path: pin for pin in pins}
         if len(by_path) != len(pins):
-            raise InvalidSkill(f"{what} names a path twice. Write it anew, or remove it.")
+            raise InvalidSkill(f"{what} names a path twice. Write it again, or remove it.")
         return by_path
 
 
 def _look(path: Path) -> tuple[bool, list[str]]:
-    """Whether the folder is a skill's, and the folders in it. Names that cannot be shown are none of a skill."""
+    """True if the folder is a skill's, and else the folders in it that can be shown."""
     inside = []
     with os.scandir(path) as found:
         for entry in found:
@@ -194,15 +198,15 @@ def _look(path: Path) -> tuple[bool, list[str]]:
 
 
 def _checked(entry: MarketEntry, pin: _Pin | None) -> MarketEntry:
-    """The entry, with a problem if its files are not those of the index."""
+    """The entry, with a problem if its files differ from the index."""
     if entry.problem or pin is None or pin.digest == entry.digest:
         return entry
-    problem = "It has changed since it was indexed. Read it again, then write the index anew."
+    problem = "It has changed since it was indexed. Read it again, then write the index again."
     return msgspec.structs.replace(entry, problem=problem)
 
 
 def _same_name(entries: list[MarketEntry]) -> dict[str, str]:
-    """Paths of entries whose name another one has, with the problem that is."""
+    """The problem of each entry whose name another one has, by path."""
     paths: dict[str, list[str]] = {}
     for entry in entries:
         paths.setdefault(entry.name, []).append(entry.path)

@@ -14,10 +14,17 @@ from pathlib import Path
 import pytest
 
 from sealyard.errors import InvalidSkill
-from sealyard.skills.archive import Archive, read_archive, write_archive
-from sealyard.skills.files import BYTES_MOST, SkillFolder, load_folder, write_folder
-from sealyard.skills.folder import read_folder, to_folder
-from sealyard.skills.signing import SigningKey
+from sealyard.skills.sharing import (
+    SigningKey,
+    load_folder,
+    read_archive,
+    read_folder,
+    to_folder,
+    write_archive,
+    write_folder,
+)
+from sealyard.skills.sharing.archive import Archive
+from sealyard.skills.sharing.files import BYTES_MOST, SkillFolder
 from sealyard.values import Skill, SkillExample
 
 
@@ -281,6 +288,7 @@ def test_a_file_that_is_no_key_is_kept_and_refused(tmp_path: Path, content: byte
         SigningKey.load_or_make(path)
 
     assert (
-        str(caught.value) == f"The signing key {str(path)!r} is no Ed25519 key. Restore it from a copy, or remove it."
+        str(caught.value)
+        == f"The signing key {str(path)!r} is not an Ed25519 key. Restore it from a copy, or remove it."
     )
     assert path.read_bytes() == content

@@ -24,15 +24,14 @@ import pytest
 
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.vault import KeyPlace
-from sealyard.store import open_store
-from sealyard.store import replacement as replacing
+from sealyard.store import gateways, open_store
 from sealyard.store.audit.key import key_path
 from sealyard.store.audit.verification import verify_store
 from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
-from sealyard.store.schema import MIGRATIONS
+from sealyard.store.database import MIGRATIONS
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 Members = dict[str, tuple[tarfile.TarInfo, bytes]]
 
@@ -295,7 +294,7 @@ def test_changed_member_is_refused(file: Path, store: Path, name: str, where: in
     content[where] ^= 1
     changed = rewrite(file, {**found, name: (header, bytes(content))}, with_digests=False)
 
-    expected = f"{str(changed)!r} is no whole backup: the content of {name!r} is not what the manifest says."
+    expected = f"{str(changed)!r} is not a whole backup: the content of {name!r} is not what the manifest says."
     assert refused(changed, store) == f"{expected} Use another one."
 
 
@@ -336,14 +335,14 @@ def _named(name: str, **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
     [
         (_named("../escaped"), "a member '../escaped', which no backup has"),
         (_named("/etc/cron.d/escaped"), "a member '/etc/cron.d/escaped', which no backup has"),
-        (_named("vault.key", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.LNKTYPE, linkname="store.db"), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.FIFOTYPE), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.DIRTYPE), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.CHRTYPE), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.GNUTYPE_SPARSE), "'vault.key' is no regular file"),
-        (_named("vault.key", type=tarfile.XHDTYPE), "is no regular file"),
-        (_named("n" * 300), "is no regular file"),
+        (_named("vault.key", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.LNKTYPE, linkname="store.db"), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.FIFOTYPE), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.DIRTYPE), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.CHRTYPE), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.GNUTYPE_SPARSE), "'vault.key' is not a regular file"),
+        (_named("vault.key", type=tarfile.XHDTYPE), "is not a regular file"),
+        (_named("n" * 300), "is not a regular file"),
         (_named("store.db"), "it has 'store.db' of 1 bytes where 'store.db' of"),
     ],
 )
@@ -400,7 +399,7 @@ def test_compressed_file_is_refused(file: Path, store: Path, kind: str) -> None:
     with tarfile.open(packed, f"w:{kind}") as archive:
         archive.add(file, "backup.tar")
 
-    assert "is no whole backup" in refused(packed, store)
+    assert "is not a whole backup" in refused(packed, store)
 
 
 @pytest.mark.behaviour("store.backup")
@@ -417,8 +416,11 @@ def test_what_is_no_file_is_refused(place: Path, store: Path, tmp_path: Path) ->
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
-    assert refused(tmp_path, store) == f"{str(tmp_path)!r} is no whole backup: it is no regular file. Use another one."
-    assert "it is no regular file" in refused(pipe, store)
+    assert (
+        refused(tmp_path, store)
+        == f"{str(tmp_path)!r} is not a whole backup: it is not a regular file. Use another one."
+    )
+    assert "it is not a regular file" in refused(pipe, store)
     assert "it cannot be read (No such file or directory)" in refused(tmp_path / "none", store)
 
 
@@ -618,7 +620,7 @@ def _fail_at(number: int, how: Callable[[], None], patch: pytest.MonkeyPatch) ->
 
     for name in ("rename", "unlink"):
         patch.setattr(Path, name, counted(name, getattr(Path, name)))
-    patch.setattr(replacing, "sync_folder", counted("sync", replacing.sync_folder))
+    patch.setattr(gateways, "sync_folder", counted("sync", gateways.sync_folder))
     return done
 
 
@@ -655,7 +657,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import pytest
-from tests.unit.test_backup import _fail_at
+from tests.unit.store.test_backup import _fail_at
 from sealyard.store.backup.copies import restore_backup
 _fail_at(int(sys.argv[3]), lambda: os.kill(os.getpid(), signal.SIGKILL), pytest.MonkeyPatch())
 restore_backup(Path(sys.argv[1]), Path(sys.argv[2]))

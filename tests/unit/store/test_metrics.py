@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics.sums import CallRow, Sums
 from sealyard.store import Store, open_store
+from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 from sealyard.store.metrics import ledger as metrics
 from sealyard.store.metrics.fold import FOLD_ROWS
+from sealyard.store.metrics.ledger import Pruned
 from sealyard.store.metrics.rebuild import Rebuilt
-from sealyard.store.metrics.retention import Pruned
-from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 from sealyard.values import (
     CallRecord,
     Executed,

@@ -3,7 +3,7 @@
 import pytest
 
 from sealyard.errors import NotRecorded, PolicyRefused, ToolFailed
-from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
+from sealyard.skills.rehearsal import Recordings, Replay, equal, replayed_error
 from sealyard.values import CallRecord, Trace, TraceCall
 
 

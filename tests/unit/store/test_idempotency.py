@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sealyard.store import idempotency, open_store
-from sealyard.store.idempotency import Claim
+from sealyard.store import journal, open_store
+from sealyard.store.journal import Claim
 
 
 async def test_a_key_stands_for_what_it_was_claimed_for_first(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_a_key_is_forgotten_after_a_day(tmp_path: Path, monkeypatch: pytes
     found = []
     async with open_store(tmp_path / "sealyard.db") as store:
         for seconds, execution_id in ((0, "1"), (86_340, "2"), (86_460, "3")):
-            monkeypatch.setattr(idempotency.time, "time", lambda at=now + seconds: at)
+            monkeypatch.setattr(journal.time, "time", lambda at=now + seconds: at)
             claim = await store.idempotency.claim("ann", "k", request_sha256="a", execution_id=execution_id)
             found.append(claim.execution_id)
 

@@ -20,9 +20,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sealyard.errors import StoreError
-from sealyard.store import Store, database, open_store, rows, writer
-from sealyard.store.rows import SeenDefinition
-from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
+from sealyard.store import Store, database, open_store, rows, tools, writer
+from sealyard.store.database import APPLICATION_ID, MIGRATIONS
+from sealyard.store.tools import SeenDefinition
 from sealyard.values import AuditEntry, CallRecord, Executed, ExecutionRecord, Failure, Outcome, ToolSpec, Usage
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -366,6 +366,12 @@ async def test_tools_are_loaded_as_they_were_saved(path: Path) -> None:
         }
 
 
+async def seen(store: Store, upstream: str, name: str) -> list[SeenDefinition]:
+    """Every definition that a tool had, the one seen last first."""
+    found = (await store.releases.definitions(upstream)).get(name, [])
+    return sorted(found, key=lambda each: each.last_seen, reverse=True)
+
+
 async def test_dropped_tools_stay_in_the_history(path: Path) -> None:
     """An upstream that is gone and comes back with another definition is noticed."""
     async with open_store(path) as store:
@@ -374,7 +380,7 @@ async def test_dropped_tools_stay_in_the_history(path: Path) -> None:
         await store.drop_tools(["bank", "unknown"])
 
         assert await store.load_tools() == {"air": [tool("fly", upstream="air")]}
-        assert [each.spec for each in await store.definitions("bank", "pay")] == [tool("pay")]
+        assert [each.spec for each in await seen(store, "bank", "pay")] == [tool("pay")]
 
 
 async def test_history_tells_when_a_definition_was_seen(path: Path) -> None:
@@ -383,7 +389,7 @@ async def test_history_tells_when_a_definition_was_seen(path: Path) -> None:
     for specs in ([honest], [evil], [honest, tool("ask")]):
         async with open_store(path) as store:
             await store.save_tools("bank", specs)
-            history = await store.definitions("bank", "pay")
+            history = await seen(store, "bank", "pay")
 
     (first, second) = history
     assert history == [
@@ -397,19 +403,19 @@ async def test_upstream_that_changes_without_end_does_not_fill_the_disk(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The definitions seen last are kept, those in use in any case, and other upstreams lose nothing."""
-    monkeypatch.setattr(rows, "DEFINITIONS_KEPT", 3)
+    monkeypatch.setattr(tools, "DEFINITIONS_KEPT", 3)
     async with open_store(path) as store:
         await store.save_tools("air", [tool("fly", upstream="air")])
         for number in range(5):
             await store.save_tools("bank", [tool("pay", digest=f"d{number}")])
-        few = [each.spec.digest for each in await store.definitions("bank", "pay")]
+        few = [each.spec.digest for each in await seen(store, "bank", "pay")]
         many = [tool(name) for name in ("a", "b", "c", "d")]
         await store.save_tools("bank", many)
 
         assert few == ["d4", "d3", "d2"]
-        assert [len(await store.definitions("bank", each.name)) for each in many] == [1, 1, 1, 1]
-        assert len(await store.definitions("bank", "pay")) == 0
-        assert len(await store.definitions("air", "fly")) == 1
+        assert [len(await seen(store, "bank", each.name)) for each in many] == [1, 1, 1, 1]
+        assert len(await seen(store, "bank", "pay")) == 0
+        assert len(await seen(store, "air", "fly")) == 1
 
 
 async def test_definition_that_cannot_be_stored_is_named(path: Path) -> None:
@@ -421,7 +427,7 @@ async def test_definition_that_cannot_be_stored_is_named(path: Path) -> None:
 
         assert await store.load_tools() == {"bank": [tool("pay")]}
     assert str(caught.value) == (
-        "The definition of 'mcp__bank__ask' cannot be stored: it is no JSON, or nested too deeply."
+        "The definition of 'mcp__bank__ask' cannot be stored: it is not JSON, or nested too deeply."
     )
 
 
@@ -974,7 +980,7 @@ async def test_reader_cannot_write(path: Path) -> None:
     """A mistake in a query harms nothing."""
     async with recorded(path, execution()) as store:
         with pytest.raises(StoreError) as caught:
-            await store._reader.read(rows.delete_tools, ["bank"])
+            await store._reader.read(tools.delete_tools, ["bank"])
 
     assert str(caught.value) == (
         f"The store {str(path)!r} cannot be read: attempt to write a readonly database."
@@ -992,12 +998,10 @@ PAGES = [
 ]
 OTHERS = [
     pytest.param(partial(rows.read_execution, execution_id="e1"), "sqlite_autoindex_executions_1", id="execution"),
-    pytest.param(
-        partial(rows.read_definitions, upstream="bank", name="pay"), "sqlite_autoindex_tool_definitions_1", id="history"
-    ),
+    pytest.param(partial(tools.read_definitions, upstream="bank"), "tool_definitions_by_time", id="history"),
     pytest.param(partial(rows.read_vectors, model="m", digests=["d1"]), "sqlite_autoindex_vectors_1", id="vectors"),
     pytest.param(
-        partial(rows.write_tools, upstream="bank", tools=[], now=1.0), "tool_definitions_by_time", id="save tools"
+        partial(tools.write_tools, upstream="bank", tools=[], now=1.0), "tool_definitions_by_time", id="save tools"
     ),
 ]
 

@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from sealyard.skills.difficulty import KindRecord, by_kind, change_of, foreseen
-from sealyard.skills.record import EXEMPLARY, WEAK, combined, counted, effectiveness, judge
+from sealyard.skills.record import (
+    EXEMPLARY,
+    WEAK,
+    KindRecord,
+    by_kind,
+    change_of,
+    combined,
+    counted,
+    effectiveness,
+    foreseen,
+    judge,
+)
 from sealyard.store import open_store
 from sealyard.store import skills as store_skills
 from sealyard.store.skills import MigrationRecord, SkillRecord, UseShare

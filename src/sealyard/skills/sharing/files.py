@@ -1,6 +1,7 @@
-"""The files of a skill folder: which names and sizes are taken, how they are pinned, read from disk and written to it.
+"""The files of a skill folder: allowed names and sizes, digests, reading from disk and writing to it.
 
-Folders come from strangers. Nothing outside of them is read, no link is followed, and what is odd is refused whole.
+Folders come from strangers. Nothing outside of them is read, no link is followed, and an odd folder is refused as a
+whole.
 """
 
 import hashlib
@@ -19,13 +20,19 @@ from sealyard.errors import InvalidSkill
 from sealyard.store.audit.key import sync_folder
 
 FILES_MOST = 512
+"""More files than any skill needs."""
 BYTES_MOST = 16 * 2**20
+"""All files of a folder: they are read into memory."""
 NAME_MOST = 64
+"""Of the name of a folder, from the Agent Skills format."""
 _ENTRIES_MOST = 2 * FILES_MOST
-"""Files and folders: a tree of empty folders must have an end too."""
+"""Files and folders together: a tree of empty folders has an end too."""
 _PATH_BYTES = 512
+"""Of a path: file systems take 255 for each part."""
 _DEPTH = 8
+"""Of nested folders."""
 _SHOWN = 120
+"""Of a name in a message."""
 _IGNORED = frozenset({".git"})
 _KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,7 +41,7 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One file, as a manifest names it."""
+    """One file in a manifest."""
 
     path: str
     """Relative, with slashes."""
@@ -43,18 +50,18 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill as Agent Skills has it: a folder's name and its files. One that breaks the rules cannot be made."""
+    """A skill in the Agent Skills format: the name of a folder and its files, checked on construction."""
 
     name: str
-    """Of the folder: lower case, digits and single hyphens."""
+    """Lower-case letters, digits and single hyphens."""
     files: Mapping[str, bytes]
     """Content by relative path with slashes."""
 
     def __post_init__(self) -> None:
         if not is_folder_name(self.name):
             raise InvalidSkill(
-                f"{shown(self.name)} is no name for a skill folder. Use 1 to {NAME_MOST} of a-z, 0-9 and single hyphens"
-                " between them."
+                f"{shown(self.name)} is not a name for a skill folder. Use 1 to {NAME_MOST} of a-z, 0-9 and single"
+                " hyphens between them."
             )
         if "SKILL.md" not in self.files:
             raise InvalidSkill(f"The skill folder {self.name!r} has no SKILL.md. Add one, or leave the folder out.")
@@ -62,17 +69,12 @@ class SkillFolder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its manifest: equal digests are equal files."""
+        """SHA-256 of the manifest: equal digests mean equal files."""
         return files_digest(self.files)
 
 
-def manifest(folder: SkillFolder) -> list[FileEntry]:
-    """Every file of the folder, sorted by path."""
-    return files_manifest(folder.files)
-
-
 def files_manifest(files: Mapping[str, bytes]) -> list[FileEntry]:
-    """Every one of these files, sorted by path."""
+    """Every file, sorted by path."""
     return [
         FileEntry(path=path, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
         for path, content in sorted(files.items())
@@ -85,15 +87,15 @@ def files_digest(files: Mapping[str, bytes]) -> str:
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether the Agent Skills format takes this name."""
+    """True if the Agent Skills format allows this name."""
     return len(name) <= NAME_MOST and all(part and _NAME_CHARACTERS.issuperset(part) for part in name.split("-"))
 
 
 def check_files(files: Mapping[str, bytes], *, what: str) -> None:
-    """Check names, number and size.
+    """Check the names, the number and the size of files.
 
     Raises:
-        InvalidSkill: Something about them is not taken.
+        InvalidSkill: One of them is not allowed.
     """
     if len(files) > FILES_MOST:
         raise _too_many(what)
@@ -103,12 +105,12 @@ def check_files(files: Mapping[str, bytes], *, what: str) -> None:
 
 
 def check_paths(files: Iterable[str], *, what: str, folders: Iterable[str] = (), below: int = 0) -> None:
-    """Check that these name different files inside of one folder, on every file system.
+    """Check that paths name different files inside of one folder, on every file system.
 
-    With `below`, that many names of skill folders stand before the paths.
+    With `below`, that many names of skill folders precede the paths.
 
     Raises:
-        InvalidSkill: One leads elsewhere or cannot be shown, or two are the same where case does not count.
+        InvalidSkill: A path leads elsewhere or cannot be shown, or two are equal where case does not count.
     """
     seen: dict[str, tuple[str, bool]] = {}
     for path, is_file in (*((file, True) for file in files), *((folder, False) for folder in folders)):
@@ -127,15 +129,15 @@ def check_paths(files: Iterable[str], *, what: str, folders: Iterable[str] = (),
 
 
 def shown(text: str) -> str:
-    """`text` as a message may hold it, whatever it is and however long."""
+    """A bounded literal of `text` for a message."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
 def load_folder(path: Path) -> dict[str, bytes]:
-    """The files of a folder by relative path; `.git` is not looked at.
+    """The files of a folder by relative path, without `.git`.
 
     Raises:
-        InvalidSkill: There is none, it holds anything but folders and files, or too much.
+        InvalidSkill: It does not exist, holds anything but folders and files, or too much.
     """
     what = f"The skill folder {str(path)!r}"
     loading = _Loading(what)
@@ -146,7 +148,7 @@ def load_folder(path: Path) -> dict[str, bytes]:
         finally:
             os.close(descriptor)
     except NotADirectoryError:
-        raise InvalidSkill(f"{str(path)!r} is no folder, or a link. Give the folder itself.") from None
+        raise InvalidSkill(f"{str(path)!r} is not a folder, or is a link. Give the folder itself.") from None
     except FileNotFoundError as error:
         raise InvalidSkill(f"{what} cannot be read: {error.filename!r} is not there. Check the path.") from None
     except OSError as error:
@@ -156,13 +158,12 @@ def load_folder(path: Path) -> dict[str, bytes]:
 
 
 def write_folder(folder: SkillFolder, directory: Path, *, replace: bool = False) -> Path:
-    """Write a skill folder into `directory`, whole or not at all; returns where it is.
+    """Write a skill folder into `directory`, wholly or not at all, and return its path.
 
-    With `replace`, a skill folder of that name is replaced; between its removal and the new one there is an instant
-    with neither under that name.
+    With `replace`, a skill folder of that name is replaced; for an instant neither exists under that name.
 
     Raises:
-        InvalidSkill: There is something of that name that may not be replaced, or the disk does not take it.
+        InvalidSkill: Something of that name may not be replaced, or the disk does not take it.
     """
     target = directory / folder.name
     token = secrets.token_hex(8)
@@ -192,7 +193,7 @@ def write_folder(folder: SkillFolder, directory: Path, *, replace: bool = False)
 
 
 def read_file(path: Path, *, most: int, what: str) -> bytes:
-    """The content of a file that is one, and has at most `most` bytes.
+    """The content of a regular file of at most `most` bytes.
 
     Raises:
         InvalidSkill: It is something else, too large, or cannot be read.
@@ -200,10 +201,10 @@ def read_file(path: Path, *, most: int, what: str) -> bytes:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidSkill(f"{what} is no file. Give the path of one.")
+                raise InvalidSkill(f"{what} is not a file. Give the path of one.")
             content = _read(file, most, what)
     except IsADirectoryError:
-        raise InvalidSkill(f"{what} is no file. Give the path of one.") from None
+        raise InvalidSkill(f"{what} is not a file. Give the path of one.") from None
     except OSError as error:
         raise InvalidSkill(f"{what} cannot be read: {error.strerror}. Check the path and its rights.") from error
     if content is None:
@@ -212,7 +213,7 @@ def read_file(path: Path, *, most: int, what: str) -> bytes:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that there is the old one or the new one, never a part.
+    """Replace a file in one step: the old one or the new one exists, never a part.
 
     Raises:
         InvalidSkill: The disk does not take it.
@@ -237,7 +238,7 @@ def _check_path(path: str, *, what: str, below: int = 0) -> None:
 
 
 def _problem(path: str, below: int) -> str | None:
-    """Why this is no path of a skill's file."""
+    """The reason why a path is not allowed."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -248,14 +249,14 @@ def _problem(path: str, below: int) -> str | None:
     if not path.isprintable() or "\\" in path or ":" in path:
         return "whose name has a backslash, a colon or a character that cannot be seen"
     if any(part in ("", ".", "..") for part in parts):
-        return "which is no path inside of the folder"
+        return "which is not a path inside of the folder"
     if any(part.endswith((".", " ")) for part in parts):
         return "whose name ends with a dot or a space"
     return None
 
 
 class _Loading:
-    """One reading of a folder. Names are resolved in the open folder alone, so nobody can put a link in the way."""
+    """One reading of a folder. Names are resolved in the open folder alone, so nobody can swap in a link."""
 
     def __init__(self, what: str) -> None:
         self.files: dict[str, bytes] = {}
@@ -264,7 +265,7 @@ class _Loading:
         self._entries = 0
 
     def folder(self, descriptor: int, prefix: str) -> None:
-        """Read what the open folder holds."""
+        """Read the open folder."""
         names: list[str] = []
         with os.scandir(descriptor) as found:
             for entry in found:
@@ -307,7 +308,7 @@ class _Loading:
 
 
 def _read(file: BinaryIO, most: int, what: str) -> bytes | None:
-    """The open file; `None` if it has more than `most` bytes."""
+    """The content of an open file; `None` if it has more than `most` bytes."""
     size = os.fstat(file.fileno()).st_size
     if size > most:
         return None
@@ -318,14 +319,14 @@ def _read(file: BinaryIO, most: int, what: str) -> bytes | None:
 
 
 def _check_target(target: Path, *, replace: bool) -> None:
-    """Check that nothing is lost by writing there."""
+    """Check that writing there loses nothing."""
     if not os.path.lexists(target):
         return
     if not replace:
         raise InvalidSkill(f"{str(target)!r} exists. Choose another directory, or replace it on purpose.")
     if target.is_symlink() or not (target / "SKILL.md").is_file():
         raise InvalidSkill(
-            f"{str(target)!r} is no skill folder, so it is not replaced. Remove it yourself if it may go."
+            f"{str(target)!r} is not a skill folder, so it is not replaced. Remove it yourself if it may go."
         )
 
 

@@ -110,8 +110,8 @@ async def test_saved_skill_comes_back_whole(path: Path) -> None:
         saved = await shelf.save(full)
         later = await shelf.save(msgspec.structs.replace(full, description="Adds more."))
     async with open_shelf(path) as shelf:
-        found = await shelf.find_version("ada", "total", "1.0.0")
-        history = await shelf.history("ada", "total")
+        found = await shelf.table.get("ada", "total", "1.0.0")
+        history = await shelf.table.versions("ada", "total")
 
     expected = msgspec.structs.replace(full, version="1.0.0", digest=digest_of(full), created_at=1.0, modified_at=1.0)
     assert (saved, found) == (expected, expected)
@@ -160,7 +160,7 @@ async def test_concurrent_saves_of_one_name_become_versions(path: Path) -> None:
     async with open_shelf(path) as one, open_shelf(path) as two:
         work = [shelf.save(skill(code=f"{who} = {n}")) for n in range(15) for who, shelf in (("a", one), ("b", two))]
         saved = await asyncio.gather(*work)
-        history = await one.history("ada", "total")
+        history = await one.table.versions("ada", "total")
 
     assert sorted(each.version for each in saved) == sorted(f"1.0.{number}" for number in range(30))
     assert {each.version: each.code for each in history} == {each.version: each.code for each in saved}
@@ -172,7 +172,7 @@ async def test_concurrent_saves_of_the_same_skill_are_one_version(path: Path) ->
         saved = await asyncio.gather(*(shelf.save(skill()) for _ in range(5) for shelf in (one, two)))
 
         assert {each.version for each in saved} == {"1.0.0"}
-        assert len(await one.history("ada", "total")) == 1
+        assert len(await one.table.versions("ada", "total")) == 1
 
 
 async def test_deleted_numbers_are_never_given_again(path: Path) -> None:
@@ -183,8 +183,8 @@ async def test_deleted_numbers_are_never_given_again(path: Path) -> None:
         assert await shelf.delete("ada", "total", "1.0.1") == 1
         assert (await shelf.save(skill(code="3"))).version == "1.0.2"
         assert await shelf.delete("ada", "total") == 2
-        assert await shelf.history("ada", "total") == []
-        assert await shelf.list("ada") == []
+        assert await shelf.table.versions("ada", "total") == []
+        assert await shelf.list_all() == []
         anew = await shelf.save(skill())
         assert (anew.version, anew.created_at) == ("2.0.0", 6.0)
 
@@ -199,7 +199,7 @@ async def test_older_version_is_restored_as_the_newest(path: Path) -> None:
 
         assert (restored.version, restored.origin, restored.author) == ("3.0.0", "restored from 1.0.0", "bob")
         assert (restored.code, restored.examples) == (skill().code, (EXAMPLE,))
-        assert [each.version for each in await shelf.history("ada", "total")] == ["3.0.0", "2.0.0"]
+        assert [each.version for each in await shelf.table.versions("ada", "total")] == ["3.0.0", "2.0.0"]
         assert await said(UnknownSkill, shelf.restore("ada", "total", "9", author="bob")) == (
             "The skill 'total' has no version '9'. `sealyard skills history` lists them."
         )
@@ -210,12 +210,12 @@ async def test_status_changes_in_place(path: Path) -> None:
     passed = SkillExample(inputs={"a": 1}, passed=True)
     async with open_shelf(path) as shelf:
         await shelf.save(skill(status="quarantined", note="from elsewhere"))
-        await shelf.set_status("ada", "total", "1.0.0", "active", examples=[passed])
+        await shelf.update(skill(version="1.0.0", status="active", examples=(passed,)))
         found = await shelf.get("total", None, "ada")
 
         assert (found.version, found.status, found.note, found.examples) == ("1.0.0", "active", "", (passed,))
         await shelf.delete("ada", "total", "1.0.0")
-        await said(UnknownSkill, shelf.set_status("ada", "total", "1.0.0", "draft"))
+        await said(UnknownSkill, shelf.update(skill(version="1.0.0", status="draft")))
         await said(UnknownSkill, shelf.delete("ada", "total", "1.0.0"))
         await said(UnknownSkill, shelf.delete("ada", "other"))
 
@@ -228,7 +228,7 @@ async def test_stamp_changes_with_every_change_by_anybody(path: Path) -> None:
         for work in (
             shelf.save(skill()),
             shelf.save(skill("other")),
-            shelf.set_status("ada", "total", "1.0.0", "draft"),
+            shelf.update(skill(version="1.0.0", status="draft")),
             shelf.delete("ada", "total"),
         ):
             await work
@@ -238,8 +238,8 @@ async def test_stamp_changes_with_every_change_by_anybody(path: Path) -> None:
         assert (len(set(stamps)), await one.skills.stamp()) == (5, stamps[-1])
 
 
-async def test_list_has_the_newest_of_each_that_a_principal_sees(path: Path) -> None:
-    """Its own in front of the shared ones, none of others', drafts too unless a status is asked for."""
+async def test_list_has_the_newest_of_each_skill(path: Path) -> None:
+    """In every namespace, or in some of them; drafts too unless a status is asked for."""
     async with open_shelf(path) as shelf:
         for each in (
             skill("a", namespace=SHARED),
@@ -253,8 +253,8 @@ async def test_list_has_the_newest_of_each_that_a_principal_sees(path: Path) -> 
         def places(found: list[Skill]) -> list[tuple[str, str, str]]:
             return [(each.namespace, each.name, each.version) for each in found]
 
-        assert places(await shelf.list("ada")) == [(SHARED, "a", "1.0.0"), ("ada", "b", "1.0.1")]
-        assert places(await shelf.list("ada", status="active")) == [(SHARED, "a", "1.0.0"), ("ada", "b", "1.0.0")]
+        own = [places(await shelf.table.newest(["ada"], status=status)) for status in (None, "active")]
+        assert own == [[("ada", "b", "1.0.1")], [("ada", "b", "1.0.0")]]
         assert places(await shelf.list_all()) == [
             ("ada", "b", "1.0.1"),
             ("bob", "c", "1.0.0"),
@@ -322,11 +322,11 @@ BAD_PARTS: dict[str, tuple[dict[str, Any], str]] = {
     "null byte in code": ({"code": "1\0"}, "The code holds a null byte. Take it out."),
     "surrogate in code": (
         {"code": "'\ud800'"},
-        "The code holds half of a surrogate pair, which is no Unicode. Take it out.",
+        "The code holds half of a surrogate pair, which is not Unicode. Take it out.",
     ),
     "surrogate in the note": (
         {"note": "\udfff"},
-        "The note holds half of a surrogate pair, which is no Unicode. Take it out.",
+        "The note holds half of a surrogate pair, which is not Unicode. Take it out.",
     ),
     "null byte in the description": ({"description": "\0"}, "The description holds a null byte. Take it out."),
     "long description": (
@@ -334,9 +334,9 @@ BAD_PARTS: dict[str, tuple[dict[str, Any], str]] = {
         "The description has 1,025 characters, and 1,024 are allowed. Leave some out.",
     ),
     "many tags": ({"tags": ("t",) * 21}, "The skill has 21 tags, and 20 are allowed. Leave some out."),
-    "long tag": ({"tags": ("t" * 41,)}, f"'{'t' * 41}' is no tag. Use 1 to 40 characters that can be printed."),
-    "empty tag": ({"tags": ("",)}, "'' is no tag. Use 1 to 40 characters that can be printed."),
-    "tag that acts": ({"tags": ("\x1b[2J",)}, r"'\x1b[2J' is no tag. Use 1 to 40 characters that can be printed."),
+    "long tag": ({"tags": ("t" * 41,)}, f"'{'t' * 41}' is not a tag. Use 1 to 40 characters that can be printed."),
+    "empty tag": ({"tags": ("",)}, "'' is not a tag. Use 1 to 40 characters that can be printed."),
+    "tag that acts": ({"tags": ("\x1b[2J",)}, r"'\x1b[2J' is not a tag. Use 1 to 40 characters that can be printed."),
     "many examples": (
         {"examples": (SkillExample(),) * 11},
         "The skill has 11 examples, and 10 are allowed. Leave some out.",
@@ -450,7 +450,7 @@ async def test_save_that_fails_half_way_is_told_and_leaves_nothing(path: Path) -
             f"The store {str(path)!r} cannot be written: no room. Check that no other program changes the file.",
             [(1,)],
         )
-        assert [each.version for each in await shelf.history("ada", "total")] == ["1.0.0"]
+        assert [each.version for each in await shelf.table.versions("ada", "total")] == ["1.0.0"]
         assert (await shelf.save(skill(code="2", examples=(EXAMPLE,)))).version == "1.0.1"
 
 
@@ -587,7 +587,7 @@ async def test_skill_that_is_not_there_is_told_with_the_nearest(path: Path) -> N
         assert [await told("montly_total"), await told("monthly_total", "3.1"), await told("gone")] == [
             "No skill named 'montly_total'. Nearest: 'monthly_total'.",
             "The skill 'monthly_total' has no version '3.1'. It has 1.0.0: name one of these, or none for the newest.",
-            "The skill 'gone' was deleted. Restore it, or save it anew.",
+            "The skill 'gone' was deleted. Restore it, or save it again.",
         ]
         assert await told("secret_total") == (
             "No skill named 'secret_total'. Call find_skills to find one that exists."
@@ -619,7 +619,7 @@ def getter(*skills: Skill) -> Callable[[SkillNeed], Awaitable[Skill]]:
 
     async def get(need: SkillNeed) -> Skill:
         if need.name not in by_name:
-            raise UnknownSkill(f"The skill {need.name!r} was deleted. Restore it, or save it anew.")
+            raise UnknownSkill(f"The skill {need.name!r} was deleted. Restore it, or save it again.")
         return by_name[need.name]
 
     return get
@@ -648,7 +648,8 @@ async def test_circle_is_refused_by_its_names() -> None:
 async def test_missing_dependency_is_told_with_who_needs_it() -> None:
     """However far down it is."""
     assert await said(InvalidSkill, closure(needing("a", "b"), getter(needing("b", "gone")))) == (
-        "The skill 'b' needs 'gone', which is not to be had. The skill 'gone' was deleted. Restore it, or save it anew."
+        "The skill 'b' needs 'gone', which is not available. The skill 'gone' was deleted. Restore it, or save it"
+        " again."
     )
 
 
@@ -737,7 +738,7 @@ async def test_listing_thousands_reads_no_examples_and_uses_its_index(path: Path
     """The query for the newest of each is answered from the index of what is not deleted."""
     async with open_shelf(path) as shelf:
         await shelf.save(skill(examples=(EXAMPLE,)))
-        (found,) = await shelf.list("ada")
+        (found,) = await shelf.list_all()
     with closing(sqlite3.connect(path)) as connection:
         plan = connection.execute(
             "EXPLAIN QUERY PLAN SELECT max(number) FROM skills WHERE deleted_at IS NULL AND namespace IN (?, ?)"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.skills import market as market_module
-from sealyard.skills.files import SkillFolder, write_folder
-from sealyard.skills.folder import to_folder
-from sealyard.skills.market import Market, MarketEntry
+from sealyard.skills.sharing import Market, to_folder, write_folder
+from sealyard.skills.sharing import market as market_module
+from sealyard.skills.sharing.files import SkillFolder
+from sealyard.skills.sharing.market import MarketEntry
 from sealyard.values import Skill, ToolNeed
 
 
@@ -125,7 +125,7 @@ def test_a_broken_folder_costs_only_itself(market: Market) -> None:
     with pytest.raises(InvalidSkill) as caught:
         market.get("bad")
     assert str(caught.value) == (
-        "The skill 'bad' in 'bad' cannot be had. 'SKILL.md' is not UTF-8: byte 0 is none. Save it as UTF-8."
+        "The skill 'bad' in 'bad' cannot be used. 'SKILL.md' is not UTF-8: byte 0 is none. Save it as UTF-8."
     )
     assert market.get("one") == a_folder("one").files
 
@@ -187,8 +187,8 @@ def test_what_has_changed_since_it_was_indexed_is_refused(market: Market, change
         market.get("one")
 
     assert str(caught.value) == (
-        "The skill 'one' in 'one' cannot be had. It has changed since it was indexed. Read it again, then write the"
-        " index anew."
+        "The skill 'one' in 'one' cannot be used. It has changed since it was indexed. Read it again, then write the"
+        " index again."
     )
     assert [entry.problem for entry in market.entries()][1:] == [""]
     market.write_index()
@@ -267,7 +267,7 @@ def test_an_index_that_cannot_be_read_stops_the_market(market: Market, content: 
         with pytest.raises(InvalidSkill) as caught:
             use()
         assert str(caught.value).startswith(f"The index {str(market.path / 'index.json')!r} cannot be used: ")
-        assert str(caught.value).endswith(". Write it anew, or remove it.")
+        assert str(caught.value).endswith(". Write it again, or remove it.")
     market.write_index()
     assert market.get("one") == a_folder("one").files
 
@@ -281,7 +281,7 @@ def test_an_index_that_names_a_path_twice_is_refused(market: Market) -> None:
         market.entries()
 
     assert str(caught.value) == (
-        f"The index {str(market.path / 'index.json')!r} names a path twice. Write it anew, or remove it."
+        f"The index {str(market.path / 'index.json')!r} names a path twice. Write it again, or remove it."
     )
 
 
@@ -292,7 +292,7 @@ def test_a_pipe_in_the_place_of_the_index_does_not_hold_the_market_up(market: Ma
     with pytest.raises(InvalidSkill) as caught:
         market.entries()
 
-    assert str(caught.value) == f"The index {str(market.path / 'index.json')!r} is no file. Give the path of one."
+    assert str(caught.value) == f"The index {str(market.path / 'index.json')!r} is not a file. Give the path of one."
 
 
 # Bounds

@@ -16,10 +16,16 @@ from hypothesis import strategies as st
 from skills_ref import read_properties, validate
 
 from sealyard.errors import InvalidSkill
-from sealyard.skills import files as files_module
-from sealyard.skills.files import FILES_MOST, SkillFolder, files_digest, load_folder, manifest, write_folder
-from sealyard.skills.folder import ImportedSkill, folder_name, read_folder, to_folder
-from sealyard.skills.skill_md import FRONTMATTER_BYTES, read_frontmatter, read_skill_md
+from sealyard.skills.sharing import files as files_module
+from sealyard.skills.sharing import load_folder, read_folder, to_folder, write_folder
+from sealyard.skills.sharing.files import FILES_MOST, SkillFolder, files_digest, files_manifest
+from sealyard.skills.sharing.folder import (
+    FRONTMATTER_BYTES,
+    ImportedSkill,
+    folder_name,
+    read_frontmatter,
+    read_skill_md,
+)
 from sealyard.values import Skill, SkillExample, SkillNeed, ToolNeed, Trace, TraceCall
 
 CODE = "from servers.expenses import list_expenses\r\n\ndef monthly_total(user):\n    return 'é'\n"
@@ -377,7 +383,7 @@ def test_the_digest_depends_on_every_path_and_every_byte() -> None:
         for path, content in (("SKILL.md", b"z"), ("b/c.txt", b"xy"))
     ]
 
-    assert msgspec.to_builtins(manifest(folder)) == entries
+    assert msgspec.to_builtins(files_manifest(folder.files)) == entries
     text = json.dumps(entries, separators=(",", ":"))
     assert folder.digest == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
     others = [
@@ -517,7 +523,7 @@ def record_with(**changes: Any) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({}, "The folder has no 'SKILL.md', so it is no skill. Give a folder that has one."),
+        ({}, "The folder has no 'SKILL.md', so it is not a skill. Give a folder that has one."),
         ({"SKILL.md": b"\xff"}, "'SKILL.md' is not UTF-8: byte 0 is none. Save it as UTF-8."),
         (
             {"SKILL.md": SKILL_MD, "scripts/a.py": b"x = '\xe9'"},
@@ -533,7 +539,7 @@ def record_with(**changes: Any) -> dict[str, bytes]:
         ),
         (
             {"SKILL.md": b"---\n- a\n---\n"},
-            "'SKILL.md' has a frontmatter that is no mapping. Write `name:` and `description:` in it.",
+            "'SKILL.md' has a frontmatter that is not a mapping. Write `name:` and `description:` in it.",
         ),
         (
             {"SKILL.md": b"---\ndescription: d\n---\n"},
@@ -549,7 +555,7 @@ def record_with(**changes: Any) -> dict[str, bytes]:
         ),
         (
             {"SKILL.md": b"---\nname: x\ndescription: d\nmetadata: [1]\n---\n"},
-            "'SKILL.md' has metadata that are no mapping. Write one `key: value` in each line below it.",
+            "'SKILL.md' has metadata that is not a mapping. Write one `key: value` in each line below it.",
         ),
         (
             record_with(name="weekly_total"),
@@ -569,7 +575,7 @@ def record_with(**changes: Any) -> dict[str, bytes]:
         ),
         (
             {"SKILL.md": SKILL_MD, "../x": b""},
-            "The skill folder holds '../x', which is no path inside of the folder. Rename or remove it.",
+            "The skill folder holds '../x', which is not a path inside of the folder. Rename or remove it.",
         ),
     ],
 )
@@ -640,7 +646,7 @@ def test_yaml_that_is_more_than_texts_is_refused(source: str, reason: str) -> No
     with pytest.raises(InvalidSkill) as caught:
         read_skill_md(f"---\n{source}\n---\n".encode())
 
-    assert str(caught.value) == f"'SKILL.md' has a frontmatter that is no plain YAML: {reason}. Correct it."
+    assert str(caught.value) == f"'SKILL.md' has a frontmatter that is not plain YAML: {reason}. Correct it."
 
 
 def test_a_frontmatter_is_read_up_to_its_limit() -> None:
@@ -728,7 +734,7 @@ def test_what_is_no_skill_folder_is_never_replaced(tmp_path: Path) -> None:
         with pytest.raises(InvalidSkill) as caught:
             write_folder(to_folder(a_skill()), tmp_path / name, replace=True)
         assert str(caught.value) == (
-            f"{str(target)!r} is no skill folder, so it is not replaced. Remove it yourself if it may go."
+            f"{str(target)!r} is not a skill folder, so it is not replaced. Remove it yourself if it may go."
         )
         assert os.listdir(tmp_path / name) == ["total"]
     assert (tmp_path / "file" / "total").read_bytes() == b"mine"

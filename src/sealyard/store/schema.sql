@@ -1,15 +1,7 @@
-"""The tables, as numbered migrations: the one at index n leads from schema n to n + 1.
+-- The tables, as numbered migrations: the section `schema N` leads from schema N - 1 to N. Each keeps its indentation,
+-- since SQLite stores the text of a table and the audit log is checked against it.
 
-A released migration is never changed. Types and statements are kept to what PostgreSQL understands too, except `BLOB`.
-"""
-
-from sealyard.former import RENAME_ROWS
-
-APPLICATION_ID = 0x79617264
-"""Marks a database file as ours: `yard`."""
-
-MIGRATIONS: tuple[str, ...] = (
-    """
+-- schema 1
     CREATE TABLE codes (
         sha256 TEXT PRIMARY KEY,
         code BLOB NOT NULL
@@ -76,14 +68,14 @@ MIGRATIONS: tuple[str, ...] = (
         vector BLOB NOT NULL,
         PRIMARY KEY (model, digest)
     );
-    """,
-    """
+
+-- schema 2
     CREATE TABLE upstreams (
         upstream TEXT PRIMARY KEY,
         fingerprint TEXT NOT NULL
     );
-    """,
-    """
+
+-- schema 3
     -- `id` is random: a scope that was erased and made anew is another one, and what waits for the old one is dropped.
     CREATE TABLE vault_scopes (
         scope TEXT PRIMARY KEY,
@@ -167,8 +159,8 @@ MIGRATIONS: tuple[str, ...] = (
         approval TEXT NOT NULL,
         PRIMARY KEY (principal, tool, arguments_sha256)
     );
-    """,
-    """
+
+-- schema 4
     -- One row for each version of a skill; a deleted one stays, marked, so that its number is never given again.
     -- `changed` grows with every change to any row: who has seen the highest has seen them all.
     CREATE TABLE skills (
@@ -279,8 +271,8 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (upstream, name, major)
     );
     CREATE INDEX tool_shapes_by_time ON tool_shapes (upstream, seen_at);
-    """,
-    """
+
+-- schema 5
     -- What metrics are made of: one row for each thing that happened, in the order in which it was written.
     CREATE TABLE facts (
         number INTEGER PRIMARY KEY,
@@ -347,8 +339,8 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (principal, key)
     );
     CREATE INDEX idempotency_keys_by_time ON idempotency_keys (at);
-    """,
-    """
+
+-- schema 6
     -- What was learned from the journal up to a fact, as it is in memory: it can be made anew at any time.
     CREATE TABLE learning_models (
         form TEXT PRIMARY KEY,
@@ -387,15 +379,12 @@ MIGRATIONS: tuple[str, ...] = (
 
     -- What kind of change a skill was migrated for; empty for migrations from before that was recorded.
     ALTER TABLE skill_migrations ADD COLUMN change TEXT NOT NULL DEFAULT '';
-    """,
-    """
+
+-- schema 7
     -- Of an answer that is too large to be kept: what it is made of, with a few of its rows, as JSON.
     ALTER TABLE calls ADD COLUMN answer_sample TEXT;
-    """,
-    RENAME_ROWS,
-    """
+
+-- schema 9
     -- An ask whose arguments are cut in `ask`, with all of them: whoever approves a call can read what it sends.
     ALTER TABLE approvals ADD COLUMN whole TEXT;
     ALTER TABLE approvals_remembered ADD COLUMN whole TEXT;
-    """,
-)

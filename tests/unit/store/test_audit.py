@@ -24,11 +24,9 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store.audit import log as audit
 from sealyard.store.audit.body import BODY_BYTES, encode_body
-from sealyard.store.audit.chain import AuditVerification
-from sealyard.store.audit.export import export_audit
 from sealyard.store.audit.key import key_path
 from sealyard.store.audit.log import AUDIT_KINDS, AuditRow
-from sealyard.store.audit.verification import verify_file, verify_store
+from sealyard.store.audit.verification import AuditVerification, export_audit, verify_file, verify_store
 from sealyard.store.rows import _has_long_number, is_longer
 from sealyard.values import AuditEntry, ExecutionRecord
 
@@ -161,7 +159,7 @@ async def test_entries_are_found_by_principal_kind_and_execution(path: Path) -> 
 async def test_store_without_entries_has_no_head_and_no_key(path: Path) -> None:
     """Who does not audit pays nothing, and there is nothing to be wrong."""
     async with recorded(path) as store:
-        assert await store.audit_head() is None
+        assert await store._reader.read(audit.read_head) is None
     assert not key_path(path).exists()
     assert verify_store(path) == AuditVerification()
 
@@ -277,7 +275,7 @@ def test_numbers_that_are_none_become_null() -> None:
 async def test_head_is_signed_by_the_key_beside_the_store(path: Path) -> None:
     """Checked with the public key alone, over the documented form."""
     async with recorded(path, entry(), entry()) as store:
-        head = await store.audit_head()
+        head = await store._reader.read(audit.read_head)
         newest = await store.audit_entries(limit=1)
 
     assert head is not None
@@ -290,7 +288,7 @@ async def test_head_is_signed_by_the_key_beside_the_store(path: Path) -> None:
 async def test_key_is_made_once_for_its_owner_only(path: Path) -> None:
     """The next gateway, and another one at the same time, sign with the same."""
     async with recorded(path, entry()) as one, recorded(path, entry()) as other:
-        heads = [await one.audit_head(), await other.audit_head()]
+        heads = [await one._reader.read(audit.read_head), await other._reader.read(audit.read_head)]
     key = key_path(path)
     content = key.read_bytes()
     async with recorded(path, entry()):
@@ -357,17 +355,17 @@ async def test_file_that_is_no_key_is_refused(path: Path, content: bytes) -> Non
             await store.flush()
         assert key.read_bytes() == content
         key.write_bytes(right)
-    assert str(caught.value) == f"The audit key {str(key)!r} is no key. Restore it from a copy."
+    assert str(caught.value) == f"The audit key {str(key)!r} is not a key. Restore it from a copy."
 
 
 @pytest.mark.usefixtures("short_segments")
 async def test_new_key_signs_all_that_the_old_one_signed(path: Path) -> None:
     """Closed segments too; the log says which key came after which."""
     async with recorded(path, *[entry()] * 7) as store:
-        before = await store.audit_head()
+        before = await store._reader.read(audit.read_head)
         await store.prune_audit([1], principal="local")
         await store.rekey_audit(principal="local")
-        after = await store.audit_head()
+        after = await store._reader.read(audit.read_head)
         newest = await store.audit_entries(limit=1)
 
     assert before is not None
@@ -376,7 +374,7 @@ async def test_new_key_signs_all_that_the_old_one_signed(path: Path) -> None:
     assert before.public_key != after.public_key
     assert verify_store(path).problem == ""
     assert verify_store(path, heads=[before]).problem == (
-        "The head document of entry 7 was signed by another key than this log: the log was made anew, or"
+        "The head document of entry 7 was signed by another key than this log: the log was rewritten, or"
         " `sealyard audit rekey` changed its key."
     )
 
@@ -486,7 +484,7 @@ async def test_kept_heads_are_found_in_the_log_and_in_files(path: Path, tmp_path
         for _ in range(5):
             store.audit(entry())
             await store.flush()
-            heads.append(await store.audit_head())
+            heads.append(await store._reader.read(audit.read_head))
         with (tmp_path / "one.jsonl").open("wb") as stream:
             export_audit(path, stream, segment=1)
         with (tmp_path / "two.jsonl").open("wb") as stream:
