@@ -1,10 +1,10 @@
-"""Connections of HTTP clients: how many are open, and how long each may take to send a request and read its answer.
+"""Connections of HTTP clients: bounds their number, and the time to send a request and to read its answer.
 
 The gateway accepts connections itself. The loop of asyncio keeps accepting when no descriptor is left: it logs every
 failure, retries thousands of times a second, and leaves no descriptor for upstreams, workers and the store.
 
-A client has to prove itself quickly: whoever opens a connection and sends no whole request is cut off after some
-seconds, and sooner when others need the room.
+A client has to prove itself quickly: a connection without a whole request is closed after some seconds, and sooner
+when others need the room.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ _log = logging.getLogger(__name__)
 _USUAL_CONNECTIONS = 2_048  # several times what a team's clients open; idle, they take some 50 MB together
 _OPEN_FILES = 8_192  # room for those, and three times as much for upstreams, workers and the store
 _BYTES_PER_SECOND = 16 << 10  # what the slowest client moves once its fixed seconds are over: a poor mobile link
-_ACCEPTED_AT_ONCE = 64  # then whoever is connected gets a turn on the event loop
+_ACCEPTED_AT_ONCE = 64  # then open connections get a turn on the event loop
 _DROPPED_SHARE = 32  # looking for the oldest reads all connections, so several go at once: one in this many
 _PAUSE_SECONDS = 1.0  # between attempts to accept where none succeeds
 _SWEEP_SECONDS = 1.0  # between looks at all connections, or less if a limit is shorter
-_LOG_SECONDS = 60.0
+_LOG_SECONDS = 60.0  # between two lines about dropped connections: an attack must not fill the log
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_JOINED_BYTES = 64 << 10  # a longer body is written by itself: joining it to its head would copy it
+_JOINED_BYTES = 64 << 10  # a longer body is written separately: joining it to its head would copy it
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 LEFT = "sealyard.left"
-"""Where a request's scope holds what is called when its client goes away; None once that has happened."""
+"""The key in a request's scope of the function called when its client disconnects; None after that."""
 
 Phase = Literal["quiet", "headers", "body", "answer", "rest"]
-"""What a connection waits for: a request, the end of its headers or body, its answer, or a body nobody reads."""
+"""A connection waits for: a request, the end of its headers or body, its answer, or the rest of an unread body."""
 
 
 def raise_open_files() -> None:
@@ -54,7 +54,7 @@ def raise_open_files() -> None:
 
 
 def most_connections(settings: HttpConfig) -> int:
-    """How many connections may be open at once: at most half of the descriptors, since all else needs some too."""
+    """Limit of open connections: at most half of the descriptors, since everything else needs some too."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.connections or _USUAL_CONNECTIONS
     return wanted if soft == resource.RLIM_INFINITY else min(wanted, soft // 2)
@@ -69,13 +69,13 @@ class HttpConnection(H11Protocol):
         self._settings = settings
         self.phase: Phase = "quiet"
         self.since = self.loop.time()
-        """When the phase began."""
+        """Start of the phase."""
         self._body_bytes = 0
         self._unread_since: float | None = None
         self._unread_bytes = self._taken_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin; what is written goes out with as few packets as it can."""
+        """Start, with writes joined into as few packets as possible."""
         super().connection_made(_Joined(transport, self.loop))
 
     def data_received(self, data: bytes) -> None:
@@ -91,7 +91,7 @@ class HttpConnection(H11Protocol):
         self._note_phase()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever works for its client, and make room for another one."""
+        """Notify the work under way for its client, and make room for another connection."""
         super().connection_lost(exc)
         if self.scope:
             scope = cast("dict[str, Any]", self.scope)
@@ -101,7 +101,7 @@ class HttpConnection(H11Protocol):
         self._entrance.resume()
 
     def _should_upgrade(self) -> bool:
-        return False  # to nothing, and without two lines in the log for everybody who tries
+        return False  # no protocol is supported; uvicorn would log two lines for each attempt
 
     def _note_phase(self) -> None:
         theirs = self.conn.their_state
@@ -113,16 +113,16 @@ class HttpConnection(H11Protocol):
         if phase != self.phase:
             self.phase, self.since, self._body_bytes = phase, self.loop.time(), 0
 
-    # What the entrance asks
+    # For the entrance
 
     @property
     def is_known(self) -> bool:
-        """Whether the gate let in its last request, and knew from whom it was."""
+        """True if the gate identified the principal of its last request."""
         return bool(self.scope) and PRINCIPAL in self.scope
 
     @property
     def can_go(self) -> bool:
-        """Whether it may be dropped when there is no room: no request of somebody known is being answered on it."""
+        """True if it may be dropped to make room: it answers no request of an identified principal."""
         return self.phase != "answer" or (self.flow.write_paused and not self.is_known)
 
     def end_if_late(self, now: float) -> None:
@@ -201,7 +201,7 @@ class _Joined(asyncio.Transport):
         self._below.abort()
 
     def is_closing(self) -> bool:
-        """Whether it has ended or is about to."""
+        """True if it has ended or is about to."""
         return self._below.is_closing()
 
     def get_write_buffer_size(self) -> int:
@@ -235,9 +235,9 @@ class Entrance:
         limits = (settings.header_seconds, settings.body_seconds, settings.answer_seconds, settings.idle_seconds)
         self._sweep_seconds = min(_SWEEP_SECONDS, *limits)
         self._dropped = 0
-        """Since it was logged last."""
+        """Since the last log line."""
         self._failure = ""
-        """Why none could be accepted since it was logged last."""
+        """The reason why none could be accepted, since the last log line."""
         self._logged_at = -math.inf
 
     def open(self, make: Callable[..., HttpConnection]) -> None:
@@ -257,7 +257,7 @@ class Entrance:
         self._sweeping = self._loop.call_later(self._sweep_seconds, self._sweep)
 
     def close(self) -> None:
-        """Accept nobody any more. Those who are connected stay."""
+        """Stop accepting. Open connections stay."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._loop.remove_reader(self._listener)
@@ -275,8 +275,8 @@ class Entrance:
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
             if len(self._connections) + len(self._arriving) >= self._most:
-                # Those who arrive just now are strangers, and can be chosen from in the next round of the loop. What
-                # is dropped is gone then, too.
+                # New arrivals are unidentified, and can be dropped in the next round of the loop; connections
+                # dropped before are gone by then.
                 if not self._arriving and not self._drop_oldest():
                     self._pause()  # clients wait in the backlog of the socket
                 return
@@ -307,7 +307,7 @@ class Entrance:
             self._paused = self._loop.call_later(_PAUSE_SECONDS, self.resume)
 
     def _drop_oldest(self) -> bool:
-        """End connections on which nothing is answered, those of strangers first; whether there were any."""
+        """End connections on which nothing is answered, unidentified ones first. True if there were any."""
         can_go = [each for each in self._own() if each.can_go and not each.transport.is_closing()]
         count = max(1, self._most // _DROPPED_SHARE)
         for each in heapq.nsmallest(count, can_go, key=lambda one: (one.is_known, one.since)):
@@ -316,7 +316,7 @@ class Entrance:
         return bool(can_go)
 
     def _sweep(self) -> None:
-        """End what is late, and look again after a while."""
+        """End late connections, and schedule the next sweep."""
         self._sweeping = self._loop.call_later(self._sweep_seconds, self._sweep)
         now = self._loop.time()
         for each in self._own():
@@ -326,7 +326,7 @@ class Entrance:
             self._logged_at = now
 
     def _log_shortage(self) -> None:
-        """Say once for all of them that connections were dropped, or could not be accepted."""
+        """Log once for all of them that connections were dropped or could not be accepted."""
         if self._failure:
             _log.warning("Connections could not be accepted: %s. Raise the limit (ulimit -n).", self._failure)
         if self._dropped:

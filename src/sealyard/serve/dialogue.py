@@ -1,7 +1,8 @@
 """Asks the person at the MCP client about calls that wait for approval, in both eras of the protocol.
 
 With a handshake, a question is a request to the client while its call goes on. In the newer era the call is answered
-with the questions and goes on by itself; the client repeats it with the answers and finds it again by a sealed state.
+with the questions and goes on in the background; the client repeats it with the answers, and a sealed state identifies
+it.
 """
 
 import asyncio
@@ -27,18 +28,18 @@ from sealyard.values import Answered, Approval, Ask
 Context = ServerRequestContext[Any, Any]
 
 PRINCIPAL = "sealyard.principal"
-"""Where `serve.http` notes in a request's scope who it is from."""
+"""The key in a request's scope under which the gate stores its principal."""
 
 _COMPANY_SECONDS = 0.05  # for asks that are made at the same time to be shown together
 _KEPT_SECONDS = 300.0  # in which a client that lost the connection can still come for the result
 _KEPT = 256  # held calls: more than wait for people at once
 _KEPT_CHARACTERS = 4_000  # of output that a slow client has not taken: a screenful
-_REASON_CHARACTERS = 1_000
+_REASON_CHARACTERS = 1_000  # the same limit as over HTTP
 _STATE_SECONDS = 60.0  # beyond the ask's own time, for the way
 
 
 def principal_of(ctx: Context) -> str:
-    """Who the request is from."""
+    """Return the principal of the request."""
     request = ctx.request
     return "local" if request is None else str(request.scope.get(PRINCIPAL, "local"))
 
@@ -55,23 +56,23 @@ class Call:
     """One tool call of a client while it is carried out."""
 
     def __init__(self, approvals: Approvals, principal: str, ctx: Context | None = None) -> None:
-        """Its questions are requests to the client of `ctx`; without it they wait for the client's next round."""
+        """Questions go as requests to the client of `ctx`; without it they wait for the client's next round."""
         self.principal = principal
         self._approvals = approvals
         self._ctx = ctx
         self.stream = Stream()
         self.asks: dict[str, Ask] = {}
-        """What the client's user is being asked."""
+        """Open questions to the client's user."""
         self.changed = asyncio.Event()
         """Set when there is something to ask, or nothing more to wait for."""
         self._answers: dict[str, asyncio.Future[Approval]] = {}
 
     def channel(self, execution_id: str) -> AbstractContextManager[None]:
-        """While open, this client's user is asked what an execution asks."""
+        """While open, the questions of an execution go to this client's user."""
         return self._approvals.channel(execution_id, self._ask)
 
     async def _ask(self, ask: Ask) -> Approval | None:
-        """What the user says; None if it is none of this client's business, or if the client cannot say."""
+        """Return the user's answer; None if the question is for another principal, or if the client cannot ask."""
         if ask.principal != self.principal:
             return None
         self.stream.add(f"[{waiting_line(ask)}]\n")
@@ -92,7 +93,7 @@ class Call:
             self.asks.pop(ask.id, None)
 
     def answer(self, responses: Mapping[str, Any]) -> None:
-        """Hand over what the client brings; what it left out is asked again."""
+        """Take the client's answers; questions without one are asked again."""
         for ask_id in self.asks.keys() & responses.keys():
             del self.asks[ask_id]
             self._answers[ask_id].set_result(_approval(responses[ask_id], self.principal))
@@ -121,7 +122,7 @@ class Asking:
         self._tasks: set[asyncio.Future[types.CallToolResult]] = set()
 
     def is_held(self, ctx: Context) -> bool:
-        """Whether a call of this client goes on between its requests, so that its user can be asked: see `round`."""
+        """True if a call of this client goes on between its requests, so that its user can be asked: see `round`."""
         return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _can_ask(ctx)
 
     @contextlib.asynccontextmanager
@@ -145,7 +146,7 @@ class Asking:
     async def round(
         self, ctx: Context, params: types.CallToolRequestParams, work: Work
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """The result of `work`, or what it asks; then the client repeats the call to go on.
+        """Return the result of `work`, or its questions; the client then repeats the call to go on.
 
         Raises:
             MCPError: No call of this client waits under the state that it brings.
@@ -221,11 +222,11 @@ class _HeldCall:
     def _end(self, task: "asyncio.Future[types.CallToolResult]") -> None:
         self.call.changed.set()
         if not task.cancelled():
-            task.exception()  # a client that never comes back leaves it to nobody
+            task.exception()  # marks it as retrieved: the client may never come back for it
 
 
 async def _elicit(ctx: Context, call: Call, ask: Ask) -> Approval | None:
-    """What the user says to a request to the client; None if the client cannot say."""
+    """Return the user's answer to a request to the client; None if the client cannot ask."""
     form = _form(ask, ctx.protocol_version)
     call.asks[ask.id] = ask
     try:
@@ -238,7 +239,7 @@ async def _elicit(ctx: Context, call: Call, ask: Ask) -> Approval | None:
 
 
 def _can_ask(ctx: Context) -> bool:
-    """Whether the client shows forms to its user. One that names no mode means forms."""
+    """True if the client shows forms to its user. One that names no mode means forms."""
     capabilities = ctx.session.client_capabilities
     declared = None if capabilities is None else capabilities.elicitation
     return declared is not None and (declared.form is not None or declared.url is None)
@@ -261,7 +262,7 @@ def _form(ask: Ask, version: str) -> types.ElicitRequestFormParams:
 
 
 def _approval(answer: object, principal: str) -> Approval:
-    """What the client's user decided. Whatever is not clearly a yes is a no."""
+    """Return the decision of the client's user. Anything but a clear yes is a no."""
     decision: Answered = "refuse"
     content: Mapping[str, Any] = {}
     if not isinstance(answer, types.ElicitResult):
@@ -303,14 +304,14 @@ class Stream:
         self.abandon()
 
     def abandon(self) -> None:
-        """Stop sending: the request is answered, or nobody waits for it any more."""
+        """Stop sending: the request is answered or abandoned."""
         self._ctx = None
         if self._sending is not None:
             self._sending.cancel()
             self._sending = None
 
     def add(self, text: str) -> None:
-        """Take more output; of what the client is too slow for, the end is kept."""
+        """Take more output; if the client is too slow for all of it, the end is kept."""
         self._waiting = (self._waiting + text)[-_KEPT_CHARACTERS:]
         self._start()
 

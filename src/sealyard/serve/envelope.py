@@ -1,4 +1,4 @@
-"""What a refusal looks like on the wire: one envelope, whoever refuses and why."""
+"""The wire format of refusals: one envelope for all of them."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args
@@ -56,7 +56,7 @@ CODES: dict[Code, tuple[int, str]] = {
     ),
     "internal": (500, "The gateway has a fault. Its log says more under the same request_id."),
 }
-"""The usual status of each code, and what it means."""
+"""The usual status of each code, and its meaning."""
 
 _KINDS: tuple[tuple[type[SealyardError], Code], ...] = (
     (UnknownApproval, "not_found"),
@@ -81,7 +81,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong."""
+    """The error."""
 
     code: Code
     message: str
@@ -91,13 +91,13 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of every answer that is none."""
+    """The body of every error response."""
 
     error: ErrorBody
 
 
 class Refusal(Exception):
-    """A request is not carried out; the message is for who made it."""
+    """A request is not carried out; the message is for the client."""
 
     def __init__(
         self, code: Code, message: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
@@ -116,7 +116,7 @@ def envelope(refusal: Refusal, request_id: str) -> Response:
 
 
 def code_of(error: SealyardError) -> Code:
-    """What one of our own exceptions is on the wire."""
+    """Return the code of one of our own exceptions."""
     for kind, code in _KINDS:
         if isinstance(error, kind):
             return code

@@ -1,8 +1,8 @@
-"""The gate in front of all HTTP: an expected Host, an expected Origin, somebody who is known, and not too often.
+"""The gate in front of all HTTP: it checks Host, Origin, the principal and the request rate.
 
-Who asks is the principal of a bearer token, of a cookie that `POST /api/v1/login` gave for one, or `local` where the
-configuration names no token. A cookie is not good for `/mcp`. Since a browser sends it by itself, a
-request that changes something must then come from a page of this very gateway.
+A request's principal is that of a bearer token, of a cookie that `POST /api/v1/login` gave for one, or `local` where
+the configuration names no token. `/mcp` accepts no cookie. Since a browser sends a cookie unasked, a request that
+changes something with one must come from a page of this very gateway.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
 
 COOKIE = "sealyard_session"
-LOGIN_SECONDS = 12 * 3600
+LOGIN_SECONDS = 12 * 3600  # a working day
 KNOWN_BY = "sealyard.known_by"
-"""Where the gate notes in a request's scope how it knows who asks."""
+"""The key in a request's scope under which the gate stores how it identified the principal."""
 KnownBy = Literal["token", "login", "address"]
 """`address`: no token is asked for, since only this machine can reach the gateway."""
 
@@ -41,11 +41,11 @@ _REQUEST_ID = "sealyard.request_id"
 _LOGIN_PATH = "/api/v1/login"
 _READING = ("GET", "HEAD")
 _WATCHED = ("/healthz", "/readyz")
-_LOGINS_EACH = 100
+_LOGINS_EACH = 100  # cookies of one principal: bounds the memory that logins take
 _LOGIN_TRIES = 30  # in a minute, from one address
-_ADDRESSES = 10_000
-_STREAMS_EACH = 32
-_SPARE_SHARE = 8  # of the connections, one in so many is for saying that there are too many requests
+_ADDRESSES = 10_000  # with a bucket at once: bounds their memory, the least recent go first
+_STREAMS_EACH = 32  # of one principal: several open pages
+_SPARE_SHARE = 8  # one connection in 8 is kept for refusals because of too many requests
 _EACH_SHARE = 2  # of several principals, one may use this part of the others, streams of `/mcp` included
 
 
@@ -56,12 +56,12 @@ def gate_of(scope: Scope) -> "Gate":
 
 
 def request_id_of(scope: Scope) -> str:
-    """What a request is called in its answer and in the log."""
+    """The id of a request in its answer and in the log."""
     return str(scope[_REQUEST_ID])
 
 
 class Gate:
-    """Lets in who may come in, and notes who it is."""
+    """Admits or refuses requests, and stores the principal in their scope."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Gate:
         most: int,
         operator_key: str | None = None,
     ) -> None:
-        """`hosts` and `origins` are all that are served; `settings` says which origins somebody named on purpose.
+        """`hosts` and `origins` are all that are served; `settings` has the origins that the config names.
 
-        `most` is how many connections may be open, and so how many requests under way.
+        `most` limits open connections, and so the requests under way.
 
         Raises:
             InvalidConfig: A token that the config asks for is not set.
@@ -97,7 +97,7 @@ class Gate:
         self._most = most - most // _SPARE_SHARE
         self.max_request_bytes = settings.max_request_bytes
         self.closing = asyncio.Event()
-        """Set when the server ends: whoever streams stops then."""
+        """Set when the server ends: streams stop then."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -111,7 +111,7 @@ class Gate:
             except Refusal as refusal:
                 await envelope(refusal, request_id_of(scope))(scope, receive, send)
                 return
-            # What strangers are given needs no room of others: its connection goes when another one needs it.
+            # Requests without a principal are not counted: their connections are dropped when another needs the room.
             with _counted(self._under_way, principal) if principal else nullcontext():
                 await self._app(scope, receive, send)
         elif scope["type"] == "lifespan":
@@ -126,14 +126,14 @@ class Gate:
             return None
         now = time.monotonic()
         own = [digest for digest, (name, _) in self._logins.items() if name == principal]
-        for digest in own[: max(0, len(own) - _LOGINS_EACH + 1)]:  # the oldest; nobody pushes out another's
+        for digest in own[: max(0, len(own) - _LOGINS_EACH + 1)]:  # the oldest; another principal's cookies stay
             del self._logins[digest]
         cookie = secrets.token_urlsafe(32)
         self._logins[_digest(cookie)] = (principal, now + LOGIN_SECONDS)
         return principal, cookie
 
     def log_out(self, cookie: str) -> None:
-        """The cookie is good for nothing from now on."""
+        """Invalidate a cookie."""
         self._logins.pop(_digest(cookie), None)
 
     @contextmanager
@@ -161,7 +161,7 @@ class Gate:
             raise Refusal("unavailable", message, headers={"Retry-After": "5"})
 
     def _let_in(self, scope: Scope) -> str:
-        """Note who asks; the principal, or nothing for what needs none. Raises `Refusal`."""
+        """Identify and return the principal; empty for pages that need none. Raises `Refusal`."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
         path, method = scope["path"], scope["method"]
         if headers.get("host", "") not in self._hosts:
@@ -198,7 +198,7 @@ class Gate:
                 message = "A bearer token is needed: Authorization: Bearer TOKEN."
                 raise Refusal("unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
             principal, known_by = found, "token"
-            # The SDK then holds a session to whoever opened it.
+            # The SDK then accepts a session only from the principal that opened it.
             scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal, scopes=[]))  # noqa: S106
         scope[PRINCIPAL], scope[KNOWN_BY] = principal, known_by
         return principal
@@ -246,14 +246,14 @@ def _counted(counts: Counter[str], name: str) -> Iterator[None]:
 
 
 class _Buckets:
-    """A bucket for each name, from which so many requests can be taken at once and in every minute."""
+    """A token bucket for each name; `per_minute` is both its size and its rate."""
 
     def __init__(self, per_minute: int) -> None:
         self.per_minute = per_minute
         self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> float:
-        """Take one, or say in how many seconds there is one. 0: it was taken."""
+        """Take one and return 0, or return the seconds until one is available."""
         if not self.per_minute:
             return 0.0
         now = time.monotonic()
@@ -273,7 +273,7 @@ def _digest(text: str) -> bytes:
 def _find(known: Mapping[bytes, str], token: bytes) -> str | None:
     digest = hashlib.sha256(token).digest()
     found = None
-    for each, principal in known.items():  # all of them, so that the time tells nothing
+    for each, principal in known.items():  # all of them, so that timing reveals nothing
         if hmac.compare_digest(each, digest):
             found = principal
     return found
@@ -296,7 +296,7 @@ def _has_port(name: str, host: str) -> bool:
 
 
 async def check_body(body: bytes, offload: Offload | None, *, who: str) -> None:
-    """Raise `Refusal` for a body with too many values or levels. A helper counts those of one that may have them."""
+    """Raise `Refusal` for a body with too many values or levels. A helper counts them if the body is dense."""
     if offload is None or not is_dense(body):
         return
     try:
@@ -308,7 +308,7 @@ async def check_body(body: bytes, offload: Offload | None, *, who: str) -> None:
 
 
 class BoundedBodies:
-    """Stands before an application that decodes bodies itself."""
+    """Checks bodies in front of an application that decodes them itself."""
 
     def __init__(self, app: ASGIApp, offload: Offload | None, *, path: str, most_bytes: int) -> None:
         """Look at the bodies of requests to `path`; those over `most_bytes` the application refuses itself."""

@@ -1,6 +1,6 @@
-"""MCP over streamable HTTP at `/mcp`, `/api/v1` for programs and people, and two small answers for who watches it.
+"""MCP over streamable HTTP at `/mcp`, `/api/v1` for programs and people, and two health checks.
 
-Every request passes the gate first, which see.
+Every request passes the `Gate` first.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def default_preset(address: tuple[str, int] | None, settings: HttpConfig) -> Preset:
-    """What the policy is if the config names none: `open` where only this machine can reach the gateway.
+    """The policy if the config names none: `open` where only this machine can reach the gateway.
 
-    That is standard input and output, and loopback. Behind a proxy, whose name is then in `http.allowed_hosts`, a
-    gateway that listens on loopback can be reached from elsewhere all the same.
+    That means standard input and output, and loopback. Behind a proxy, whose name is in `http.allowed_hosts`, other
+    machines reach a gateway that listens on loopback.
     """
     hosts = [] if address is None else [address[0], *map(_bare_host, settings.allowed_hosts)]
     return policy.default_preset(is_local=all(map(_is_loopback, hosts)))
@@ -64,10 +64,10 @@ def build_app(
     operator_key: str | None = None,
     offload: Offload | None = None,
 ) -> Gate:
-    """The whole HTTP side over an MCP server that clients reach at `address`.
+    """Build the whole HTTP side over an MCP server that clients reach at `address`.
 
-    `offload` looks at large bodies before they are decoded. Whoever logs in with `operator_key` may see what all do,
-    and answer for them. Without `readiness` there is no `/readyz`.
+    `offload` checks large bodies before they are decoded. A login with `operator_key` may observe and approve for
+    everybody. Without `readiness` there is no `/readyz`.
 
     Raises:
         InvalidConfig: A token that the config asks for is not set.
@@ -135,8 +135,8 @@ async def open_http(
 ) -> AsyncIterator[tuple[str, "_Uvicorn"]]:
     """Listen at `address`; gives the URL of `/mcp` and the server to be awaited.
 
-    `routes` are those of `/api/v1` and the dashboard. None is for a server that tells no principals apart, as in proxy
-    mode: a config that gives one a scope is refused then.
+    `routes` are those of `/api/v1` and the dashboard. None is for a server without principals, as in proxy mode:
+    a config that gives one a scope is refused then.
 
     Raises:
         InvalidConfig: The address is not loopback and the config names no token, or it names a scope in proxy mode.
@@ -167,7 +167,7 @@ async def open_http(
         )
         config = uvicorn.Config(
             app,
-            log_config=None,  # what it says goes the way of all we say, where private values are replaced
+            log_config=None,  # its lines go through our own handlers, which conceal private values
             log_level="warning",
             lifespan="on",
             http="h11",  # the other one takes headers of any length
@@ -201,7 +201,7 @@ def _check(host: str, settings: HttpConfig, *, is_relay: bool) -> None:
 
 
 class _Uvicorn(uvicorn.Server):
-    """A server that leaves signals to whoever started it. `closing` is set when it begins to end."""
+    """A server that leaves signals to its starter. `closing` is set when it begins to end."""
 
     def __init__(
         self, config: uvicorn.Config, listener: socket.socket, settings: HttpConfig, closing: asyncio.Event
@@ -217,7 +217,7 @@ class _Uvicorn(uvicorn.Server):
         self._entrance.open(functools.partial(HttpConnection, **state))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let those who are connected finish."""
+        """Let open connections finish."""
         self._entrance.close()
         await super().shutdown(sockets=[])
 
@@ -227,7 +227,7 @@ class _Uvicorn(uvicorn.Server):
         try:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
-            self._closing.set()  # who streams would hold it up
+            self._closing.set()  # open streams would hold it up
             self.should_exit = True
             await asyncio.wait({serving})
             raise

@@ -1,13 +1,13 @@
-"""Filters of the log: nobody outside can fill it, and nothing private is in it."""
+"""Filters of the log: clients cannot fill it, and it holds nothing private."""
 
 import logging
 import time
 from collections.abc import Callable
 
 _LINES = 20  # from one place in one interval: more than an operator reads, and than different events need
-_SECONDS = 60.0
+_SECONDS = 60.0  # the interval: a minute without repeats is soon enough for an operator
 _MOST_CHARACTERS = 2_000
-"""Of a message: words of others may be long and made to be slow."""
+"""Of a message: foreign text may be long and slow to search."""
 _RAGGED_CHARACTERS = 200
 """Cut off the end of a longer one, where half of something private may stand."""
 
@@ -15,7 +15,7 @@ _RAGGED_CHARACTERS = 200
 class RepeatFilter(logging.Filter):
     """Lets through twenty lines a minute from each place in the code, and counts the others.
 
-    The words of a line do not matter: whoever sends requests may choose them.
+    The text of a line does not matter: a client may choose it.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

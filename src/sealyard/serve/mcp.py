@@ -27,7 +27,7 @@ from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState
 
 _META = "sealyard/execution"
-_LIST_TTL_MS = 300_000
+_LIST_TTL_MS = 300_000  # clients may keep the list of tools for 5 minutes
 
 _Answer = types.CallToolResult | types.InputRequiredResult
 _Handler = Callable[[types.CallToolRequestParams, Call], Coroutine[Any, Any, types.CallToolResult]]
@@ -89,7 +89,7 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="private")},
         on_list_tools=face.list_tools,
         on_call_tool=face.call_tool,
-        # Over HTTP the SDK lists all tools before each call to find the one, unless it is told that there is no need:
+        # Over HTTP the SDK lists all tools before each call to find the one, unless this returns None:
         # no tool of ours has an argument that is repeated in a header. One of an upstream may.
         get_tool_input_schema=None if mode == "hybrid" else lambda name: None,
         lifespan=lambda _: open_asking(yard.approvals),
@@ -120,7 +120,7 @@ class _Surface:
         return types.ListToolsResult(tools=[*self._own, *map(_as_tool, await self._direct_specs(principal_of(ctx)))])
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
-        """Carry out one call; what is wrong with it is a result, so that the model can read it."""
+        """Carry out one call; an error is a result, so that the model can read it."""
         handler = self._tools.get(params.name) or await self._find_direct(ctx, params.name)
         asking: Asking = ctx.lifespan_context
         try:
@@ -135,7 +135,7 @@ class _Surface:
             return _error(text)
 
     async def _find_direct(self, ctx: Context, name: str) -> _Handler:
-        """What answers a call of an upstream's tool that is advertised as it is. Raises `MCPError` for another name."""
+        """Return the handler of an upstream's tool that is advertised directly. Raises `MCPError` for another name."""
         if any(spec.full_name == name for spec in await self._direct_specs(principal_of(ctx))):
             return self._call_direct
         known = ", ".join(self._tools)
@@ -150,11 +150,11 @@ class _Surface:
         return sorted(filter(self.is_direct, specs), key=lambda spec: spec.full_name)
 
     def is_direct(self, spec: ToolSpec) -> bool:
-        """Whether a tool of an upstream is advertised as it is."""
+        """True if a tool of an upstream is advertised directly."""
         return any(map(self._is_direct, (*spellings(spec), spec.name)))
 
     def _note(self, principal: str, params: types.CallToolRequestParams, text: str) -> None:
-        """What was written and read beside the runs themselves."""
+        """Count the tokens written and read outside of runs."""
         self._yard.note_exchange(principal, "polling", wrote=_written(params), read=text)
 
     async def _search(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
@@ -200,11 +200,11 @@ class _Surface:
         return _result(result)
 
     async def _look(self, call: Call, execution_id: str, *, cancel: bool) -> types.CallToolResult:
-        """A background execution's state. While the client's user is asked about it, it is looked at."""
+        """Return a background execution's state, and wait while the client's user is asked about it."""
         executions, principal = self._yard.executions, call.principal
         if cancel:
             return self._state(await executions.cancel(execution_id, principal=principal))
-        executions.state(execution_id, principal=principal)  # nobody is asked about somebody else's
+        executions.state(execution_id, principal=principal)  # raises for an execution of another principal
         with call.channel(execution_id):
             state = await executions.look(execution_id, principal=principal)
             while call.asks and not state.is_over:
@@ -242,7 +242,7 @@ class _Surface:
 
     @asynccontextmanager
     async def _concealing(self, principal: str) -> AsyncIterator[None]:
-        """What is wrong with a request about a skill, without private values: it may quote what was asked."""
+        """Conceal private values in errors about a skill: they may quote the request."""
         try:
             yield
         except SealyardError as error:
@@ -287,7 +287,7 @@ class _Surface:
 
 
 def _written(params: types.CallToolRequestParams) -> str:
-    """What the agent wrote to call a tool."""
+    """The arguments as the agent wrote them."""
     return msgspec.json.encode(params.arguments or {}).decode()
 
 

@@ -26,7 +26,7 @@ _SETTINGS: Json = {"directoryRead": True}
 _LIST, _GET, _DIRECTORY = "skills/list", "skills/get", "resources/directory/read"
 _RESOURCES, _TEMPLATES, _READ = "resources/list", "resources/templates/list", "resources/read"
 
-_PAGE_ENTRIES = 50
+_PAGE_ENTRIES = 50  # an entry has the digests of all files of a skill, so pages stay short
 _SKILL_FILES = 512  # this limit and the next are the extension's own: no client need load a skill that is over them
 _SKILL_BYTES = 16 << 20
 
@@ -53,11 +53,11 @@ class ServedSkill(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it is among all that the principal sees, such as `shared/monthly-total`. It ends in its name."""
+        """Its path among all skills that the principal sees, such as `shared/monthly-total`. It ends in its name."""
 
     @property
     def frontmatter(self) -> Mapping[str, Any]:
-        """That of its file `SKILL.md`, unchanged; `name` and `description` are in it."""
+        """The frontmatter of its `SKILL.md`, unchanged; `name` and `description` are in it."""
 
     @property
     def files(self) -> Mapping[str, bytes]:
@@ -65,7 +65,7 @@ class ServedSkill(Protocol):
 
 
 class SkillSource(Protocol):
-    """Where skills come from: the yard, or a test's own."""
+    """A source of skills: the yard, or a test's own."""
 
     async def folders(self, principal: str) -> Sequence[ServedSkill]:
         """The active skills in the namespaces of the principal. No two have the same path."""
@@ -162,7 +162,7 @@ class _Served:
 
 
 class _Listing:
-    """What one principal is served, by URI."""
+    """The skills and files of one principal, by URI."""
 
     def __init__(self, skills: Iterable[ServedSkill]) -> None:
         self.skills: dict[str, ServedSkill] = {}
@@ -178,7 +178,7 @@ class _Listing:
             self.files.update((_uri(skill, name), (skill, name)) for name in skill.files)
 
     def directories(self) -> dict[str, set[str]]:
-        """What is directly in each: files, and directories down from the first part of a skill's path."""
+        """The direct entries of each directory, down from the first part of a skill's path."""
         found: dict[str, set[str]] = {}
         for uri in self.files:
             below = uri
@@ -201,7 +201,7 @@ class _Listing:
 
 
 def _problem(skill: ServedSkill) -> str | None:
-    """Why a skill cannot be served; clients would refuse it, or its URIs would lead out of it."""
+    """The reason why a skill cannot be served: clients would refuse it, or its URIs would lead out of it."""
     for path in (skill.path, *skill.files):
         if "\\" in path or not path.isprintable() or not {"", ".", ".."}.isdisjoint(path.split("/")):
             return f"{path!r} is no plain relative path"
@@ -249,7 +249,7 @@ def _page(uris: Iterable[str], scope: str, cursor: str | None) -> tuple[list[str
     """The URIs after the cursor, as many as a page holds, and the field with the cursor for the next.
 
     A cursor names the last URI of a page and the request that the page answered, so that it fits what has been added or
-    deleted meanwhile, and no other request. It lets nobody see more: it only leaves out.
+    deleted meanwhile, and no other request. It grants no access: it only leaves out.
     """
     after = "" if cursor is None else _last_seen(scope, cursor)
     rest = sorted(uri for uri in uris if uri > after)

@@ -1,4 +1,4 @@
-"""MCP over standard input and output, read without threads so that it ends at once when it is told to."""
+"""MCP over standard input and output, read without threads so that it can end at once."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ async def serve_stdio(server: Server[Any], offload: Offload | None = None) -> No
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         reading = asyncio.create_task(_read(reader, to_server, to_client, offload))
         writing = asyncio.create_task(_write(from_server, writer))
-        writing.add_done_callback(lambda _: reading.cancel())  # who cannot be answered is not listened to
+        writing.add_done_callback(lambda _: reading.cancel())  # without a way to answer, stop reading
         try:
             await server.run(from_client, to_client, server.create_initialization_options())
         finally:
@@ -55,7 +55,7 @@ async def _read(
             except asyncio.IncompleteReadError:
                 return
             except asyncio.LimitOverrunError:
-                # What comes next cannot be told apart from this message any more.
+                # The next message can no longer be separated from this one.
                 _log.error("The client sent a message of more than %d bytes, which ends the connection.", _LINE_BYTES)
                 return
             if not line.strip():
@@ -83,7 +83,7 @@ async def _refusal(line: bytes, offload: Offload | None) -> types.JSONRPCError |
 
 
 def _parse(line: bytes) -> tuple[types.JSONRPCMessage | None, types.JSONRPCError | None]:
-    """The message in a line, or the answer to what is none: whoever sent it waits for one."""
+    """The message in a line, or an error for an invalid one: its sender waits for an answer."""
     data: Any = None
     try:
         try:

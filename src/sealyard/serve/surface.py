@@ -1,4 +1,4 @@
-"""What the agent is shown: a few definitions whose cost in tokens does not depend on what is behind them.
+"""The surface that the agent sees: a few definitions whose cost in tokens does not depend on the tools behind them.
 
 Plain data, so that counting it needs no MCP SDK.
 """
@@ -153,7 +153,7 @@ def surface_tools(mode: str) -> list[dict[str, Any]]:
 
 
 def instructions(mode: str) -> str:
-    """What a client tells its model about this server: the same whatever is behind it, so its cost is fixed."""
+    """The instructions that a client gives its model: the same for all upstreams, so that their cost is fixed."""
     if mode == "search":
         how = "Find tools with search_tools, then call them with call_tool."
     else:

@@ -1,4 +1,4 @@
-"""The texts that answer a search, over MCP and over HTTP the same, and `save_skill`, `find_skills` and `load_skill`."""
+"""The texts that answer a search, the same over MCP and HTTP, and `save_skill`, `find_skills` and `load_skill`."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -15,11 +15,11 @@ from sealyard.yard import Yard
 _HIT_TOKENS = 60
 """For each hit that is asked for, unless in full: five hits, the default, cost at most 300 tokens on any catalog."""
 _DESCRIPTIONS = (80, 60, 40, 20)
-"""To how many characters descriptions are cut, one after the other, before any of them is left out."""
+"""Lengths in characters to which descriptions are cut, one after the other, before any is left out."""
 _NAMES = 10
 """Servers that are named beside hits. Searching for nothing names them all."""
 _MOST_VERSIONS = 10
-"""Of a skill that are named beside its source: the newest, which are those that code asks for."""
+"""Of a skill that are named beside its source: the newest, since code uses those."""
 
 
 async def search(yard: Yard, query: str, *, detail_level: str, server: str | None, limit: int, principal: str) -> str:
@@ -47,7 +47,7 @@ async def search(yard: Yard, query: str, *, detail_level: str, server: str | Non
 def search_text(answer: SearchAnswer, unlisted: list[str], budget: int, servers: Collection[str] | None = None) -> str:
     """The answer as JSON within the budget: descriptions get shorter, then the worst hits lose theirs, then go.
 
-    `unlisted` are servers whose tools nobody knows yet. `servers` are all there are, for a search without words.
+    `unlisted` are servers that have not listed their tools yet. `servers` are all servers, for a search without words.
     """
     found: dict[str, Any] = {"tools": list(answer.hits)}
     if answer.unmatched:
@@ -70,7 +70,7 @@ def search_text(answer: SearchAnswer, unlisted: list[str], budget: int, servers:
 
 
 def _shorter(found: dict[str, Any]) -> Iterator[bool]:
-    """Takes something away at each step, what is missed least first, until nothing can go any more."""
+    """Remove something at each step, the least useful first, until nothing is left to remove."""
     hits: list[Hit] = found["tools"]
     for characters in _DESCRIPTIONS:
         hits[:] = [_cut(hit, characters) for hit in hits]
@@ -96,7 +96,7 @@ def _shorter(found: dict[str, Any]) -> Iterator[bool]:
 
 def _cut(hit: Hit, characters: int) -> Hit:
     text = hit.description
-    if text is None or len(text) <= characters or hit.signature is not None:  # who asked for all gets the best whole
+    if text is None or len(text) <= characters or hit.signature is not None:  # a full answer keeps the best hits whole
         return hit
     return msgspec.structs.replace(hit, description=text[: characters - 1].rstrip() + "…")
 
@@ -110,7 +110,7 @@ def _encoded(found: dict[str, Any]) -> str:
 
 
 def saved_text(saved: SavedSkill) -> str:
-    """What became of a skill that was saved."""
+    """Return the answer to `save_skill`."""
     skill = saved.skill
     told: dict[str, Any] = {
         "skill": skill.name,
@@ -147,9 +147,9 @@ def found_text(found: list[FoundSkill], budget: int) -> str:
 
 
 def loaded_text(loaded: LoadedSkill, versions: list[str], budget: int) -> str:
-    """A skill's source and what is known of it, within four budgets: nobody can use half of a source.
+    """A skill's source and facts about it, within four budgets: half of a source is of no use.
 
-    It is plain text: source in JSON would be read with every line end escaped.
+    It is plain text: in JSON every line end of the source would be escaped.
     """
     skill = loaded.skill
     shared = ", shared" if skill.namespace == SHARED else ""

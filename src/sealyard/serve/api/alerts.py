@@ -19,7 +19,7 @@ _ADVICE = (
 
 
 class NewSilence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long alerts of the rule are not delivered, and why."""
+    """The time for which alerts of the rule are not delivered, and the reason."""
 
     seconds: Annotated[float, Meta(gt=0, le=30 * 86_400)]
     reason: Annotated[str, Meta(max_length=500)] = ""

@@ -1,6 +1,6 @@
-"""`/api/v1/approvals`: calls that wait for a person, for those whom the configuration lets answer them.
+"""`/api/v1/approvals`: calls that wait for a person, for principals that have `approve`.
 
-An agent's own token must not answer what the agent asks for, so none may unless the configuration says so.
+An agent's own token must not answer what the agent asks for, so no token may unless the configuration says so.
 """
 
 import time
@@ -14,21 +14,21 @@ from sealyard.values import Answered, Approval, Ask
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls that wait, the oldest first. Arguments are concealed; `cut` names those of which a part is shown."""
+    """Waiting calls, the oldest first. Arguments are concealed; `cut` names those that are shown in part."""
 
     approvals: list[Ask]
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person says to a call."""
+    """A person's answer to a call."""
 
     decision: Answered
     reason: Annotated[str, Meta(max_length=1_000)] = ""
-    """The agent is told it."""
+    """Shown to the agent."""
 
 
 class ApprovalAnswered(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds now."""
+    """The decision that holds now."""
 
     id: str
     decision: Answered
@@ -48,7 +48,7 @@ async def get_approval(call: Call[None, None]) -> Ask:
 
 @endpoint("POST", "approvals/{id}", needs="approve", errors=("not_found",))
 async def answer_approval(call: Call[None, ApprovalAnswer]) -> ApprovalAnswered:
-    """Answer one of them. The first answer holds; who comes later is told what it was."""
+    """Answer one of them. The first answer holds; a later one is refused."""
     approval = Approval(
         decision=call.body.decision,
         by=call.principal,

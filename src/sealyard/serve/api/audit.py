@@ -1,4 +1,4 @@
-"""`/api/v1/audit` and `/api/v1/privacy/reveal`: everybody's own trail, and private values for who may see them."""
+"""`/api/v1/audit` and `/api/v1/privacy/reveal`: a principal's own trail, and values behind tokens."""
 
 from typing import Annotated
 
@@ -10,12 +10,12 @@ from sealyard.serve.api.declare import Call, Cursor, endpoint, from_cursor, to_c
 from sealyard.serve.envelope import Refusal
 from sealyard.store.audit import AuditRow
 
-_LAST = 1 << 53
+_LAST = 1 << 53  # the largest whole number that JavaScript holds exactly
 _Number = Annotated[int, Meta(ge=0, le=_LAST, description="Older than the entry of this number.")]
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which entries."""
+    """Selects entries."""
 
     limit: Annotated[int, Meta(ge=1, le=1_000, description="How many at most.")] = 50
     cursor: Cursor | None = None
@@ -36,20 +36,20 @@ class Reveal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Revealed(msgspec.Struct, frozen=True, kw_only=True):
-    """What it stands for, in each scope that has it."""
+    """The values behind the token, one for each scope that has it."""
 
     values: list[RevealedValue]
 
 
 @endpoint("GET", "audit")
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
-    """Entries of the audit log: one's own, or all for who may observe, approve or reveal."""
+    """Entries of the audit log: one's own, or all with `observe`, `approve` or `reveal`."""
     asked, scope = call.query, call.scope
     after = from_cursor(asked.cursor, "audit", int)
     if after is not None and asked.before is not None:
         raise Refusal("invalid_request", "There is both a cursor and before. Give one of them.")
     before = asked.before if after is None else max(0, min(after, _LAST))
-    # Who is trusted with private values or with answers for others is an operator.
+    # A principal trusted with private values, or with answers for others, is an operator.
     whose = None if scope.observe or scope.reveal or scope.approve else call.principal
     await call.yard.store.flush()
     found = await call.yard.store.audit_entries(limit=asked.limit + 1, before=before, principal=whose)
@@ -60,7 +60,7 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
 
 @endpoint("POST", "privacy/reveal", needs="reveal", errors=("not_found",))
 async def reveal(call: Call[None, Reveal]) -> Revealed:
-    """What a token of the principal's own sessions stands for. The audit log says so before."""
+    """The value behind a token of the principal's own sessions. The audit log records it first."""
     values = await call.yard.reveal(call.body.token, principal=call.principal)
     if not values:
         message = f"{call.body.token[:80]!r} is no token of a session of {call.principal!r}. Give one as it was shown."

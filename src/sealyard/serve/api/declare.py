@@ -1,8 +1,8 @@
-"""Declarations of endpoints. A function is one: its types say what it takes and what it answers.
+"""Declarations of endpoints. Each is a function whose types state its input and its answer.
 
 `async def f(call: Call[Query, Body]) -> Answer` takes the query parameters that are the fields of `Query`, a JSON
-object that is a `Body`, and answers with an `Answer`; None stands for none. Routing, decoding, checking and the OpenAPI
-document all read the same declaration, so they cannot differ.
+object that is a `Body`, and answers with an `Answer`; None means there is none. Routing, decoding, checking and the
+OpenAPI document all read the same declaration, so they cannot differ.
 """
 
 import base64
@@ -66,7 +66,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True):
 
     blocks: AsyncIterator[str]
     is_over: bool = False
-    """True if no block comes at all."""
+    """True if the stream is empty."""
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ NUMBERING = Numbering()
 
 
 def block(event: LiveEvent, event_id: str | None) -> str:
-    """Return one event as it is sent. JSON holds no line end, so data cannot begin a line of its own."""
+    """Return one event in wire format. JSON holds no line end, so data cannot begin a line of its own."""
     body: dict[str, Any] = {
         "at": event.at,
         "execution_id": event.execution_id,

@@ -127,7 +127,7 @@ class _Handler:
         except Refusal as refusal:
             return envelope(refusal, request_id)
         except ClientDisconnect:
-            return Response(status_code=499)  # which nobody reads
+            return Response(status_code=499)  # the client is gone
         except SealyardError as error:
             code = code_of(error)
             if code != "internal":
@@ -230,7 +230,7 @@ async def _gone(receive: Receive) -> None:
 
 
 def _read_query(request: Request, kind: Any) -> Any:
-    """Decode the query as a `kind`, or None if that is None. Raises `Refusal`."""
+    """Decode the query as a `kind`; if `kind` is None, there must be no query. Raises `Refusal`."""
     if kind is None and not request.scope["query_string"]:
         return None
     text = request.scope["query_string"].decode("latin-1")
@@ -269,7 +269,7 @@ async def _read_body(request: Request, limit_bytes: int) -> bytes:
 
 
 def _to_body(body: bytes, content_type: str, kind: Any) -> Any:
-    """Decode the body as a `kind`; None if that is None, and then the body must be empty. Raises `Refusal`."""
+    """Decode the body as a `kind`; if `kind` is None, the body must be empty. Raises `Refusal`."""
     if kind is None and not body:
         return None
     media = content_type.partition(";")[0].strip().lower()

@@ -191,8 +191,8 @@ class PageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView]:
     """Run code in the sandbox.
 
-    Answers 202 when the journal has it, and with `wait` 200 when it is over. That the code failed is no error: the
-    status of the execution says so.
+    Answers 202 when the journal has it, and with `wait` 200 when it is over. Code that fails is not an
+    error of the request: the status of the execution says so.
     """
     asked = call.body
     request = ExecuteRequest(
@@ -224,8 +224,8 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
 async def analyze(call: Call[None, NewAnalysis]) -> ExecutionView:
     """Filter, aggregate, transform, validate or describe rows, without code.
 
-    Answers when it is over; it is cancelled when the client goes away. That the rows do not fit what was asked for is
-    no error: the status of the execution says so.
+    Answers when it is over; it is cancelled when the client goes away. Rows that do not fit the
+    request are not an error: the status of the execution says so.
     """
     request = AnalyzeRequest(**msgspec.structs.asdict(call.body))
     execution_id = secrets.token_hex(8)
@@ -242,7 +242,7 @@ async def list_executions(call: Call[ExecutionsQuery, None]) -> ExecutionPage:
         message = f"{call.principal!r} may see its own executions alone. Leave principal out."
         raise Refusal("forbidden", message)
     before = from_cursor(asked.cursor, "executions", str)
-    if before is not None and not await _is_seen(call, before):  # it shows nobody what others have
+    if before is not None and not await _is_seen(call, before):  # a cursor must not reveal others' executions
         raise Refusal("invalid_request", "This cursor leads nowhere any more. Begin again without it.")
     whose = asked.principal or call.whose
     found = await call.yard.store.list_executions(
@@ -391,7 +391,7 @@ async def _kept(call: Call[Any, Any], record: ExecutionRecord, after: int) -> li
     kept: list[LiveEvent] = []
     async with call.yard.live.follow(execution_id=record.execution_id, after=after - 1) as events:
         try:
-            async with asyncio.timeout(0):  # what is kept is there at once, and no more comes
+            async with asyncio.timeout(0):  # kept events arrive at once, and no others follow
                 kept += [each async for each in events]
         except TimeoutError:
             return []
@@ -400,7 +400,7 @@ async def _kept(call: Call[Any, Any], record: ExecutionRecord, after: int) -> li
 
 async def _from_journal(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> list[str]:
     """Return the events of the journal after the id `last`, if that is an event of the journal too."""
-    record = await _get(call, record.execution_id)  # as it is now
+    record = await _get(call, record.execution_id)  # its latest state
     calls = await call.yard.store.calls(record.execution_id, limit=_REPLAYED_CALLS)
     known = re.fullmatch(r"journal-([0-9]{1,9})", last or "")
     events = _replayed(record, calls)[int(known[1]) if known else 0 :]
@@ -417,7 +417,7 @@ def _stored(number: int) -> int:
     return max(0, min(number, 1 << 53))
 
 
-# From the journal to what is shown
+# From the journal to views
 
 
 def _summary_of(record: ExecutionRecord) -> ExecutionSummary:

@@ -1,4 +1,4 @@
-"""`/api/v1/learning`: what was learned, for who may observe; to have it forgotten is for who may approve."""
+"""`/api/v1/learning`: learned facts, with `observe`; forgetting them needs `approve`."""
 
 from typing import Annotated
 
@@ -33,7 +33,7 @@ class CodeToAssess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @endpoint("GET", "learning/insights", needs="observe")
 async def get_insights(call: Call[None, None]) -> Insights:
-    """What was learned, from how much, and how often it was right."""
+    """Learned facts, the evidence behind them, and how often they were right."""
     guidance = call.yard.guidance
     found = await guidance.insights()
     specs = call.yard.tools.catalog.snapshot.tools.values()
@@ -42,9 +42,9 @@ async def get_insights(call: Call[None, None]) -> Insights:
 
 @endpoint("POST", "learning/assess")
 async def assess_code(call: Call[None, CodeToAssess]) -> Assessment:
-    """How likely code is to fail, and why, without running it.
+    """Predict how likely code is to fail, and why, without running it.
 
-    Nothing of it is recorded. It is what `execute_code` would take into account, for the principal that asks.
+    Nothing is recorded. The answer is what `execute_code` would take into account for the same principal.
     """
     if not call.yard.guidance.is_on:
         raise InvalidRequest("Learning is switched off, so there is nothing to tell. Set learning.enabled to true.")

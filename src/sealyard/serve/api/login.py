@@ -1,4 +1,4 @@
-"""`/api/v1/me`, `login` and `logout`: who asks, and what it may do."""
+"""`/api/v1/me`, `login` and `logout`: the caller and its rights."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from sealyard.serve.gate import COOKIE, LOGIN_SECONDS, KnownBy, gate_of
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks."""
+    """The caller."""
 
     principal: str
     known_by: KnownBy
@@ -34,20 +34,20 @@ class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose cookie it is."""
+    """The principal of the cookie."""
 
     principal: str
 
 
 class LoggedOut(msgspec.Struct, frozen=True, kw_only=True):
-    """That the cookie is good for nothing any more."""
+    """The cookie is no longer valid."""
 
     logged_out: bool
 
 
 @endpoint("GET", "me")
 async def get_me(call: Call[None, None]) -> Me:
-    """Who asks, and what it may do."""
+    """The calling principal and its rights."""
     scope = call.scope
     return Me(
         principal=call.principal,

@@ -11,17 +11,17 @@ from sealyard.metrics.report import Point, Report
 from sealyard.serve.api.declare import Call, Text, endpoint
 from sealyard.store.metrics import Usage
 
-Window = Annotated[Literal["1h", "24h", "7d", "30d", "all"], Meta(description="The time up to now that is told of.")]
+Window = Annotated[Literal["1h", "24h", "7d", "30d", "all"], Meta(description="The time up to now that is covered.")]
 Step = Literal["minute", "hour", "day"]
 
 _HOUR = 3_600.0
 _SECONDS = {"1h": _HOUR, "24h": 24 * _HOUR, "7d": 168 * _HOUR, "30d": 720 * _HOUR}
 _STEPS: dict[str, Step] = {"1h": "minute", "24h": "hour", "7d": "hour", "30d": "day", "all": "day"}
-_LONGEST_SECONDS = 366 * 24 * _HOUR
+_LONGEST_SECONDS = 366 * 24 * _HOUR  # bounds the points of `all`
 
 
 class WindowQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which time."""
+    """Selects the time."""
 
     window: Window = "24h"
 
@@ -38,7 +38,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 @endpoint("GET", "metrics", needs="observe")
 async def get_metrics(call: Call[WindowQuery, None]) -> Report:
-    """What all principals did in that time, how well, and what it saved."""
+    """Activity, success and savings of all principals in that time."""
     window = call.query.window
     return await call.yard.report(None if window == "all" else time.time() - _SECONDS[window])
 
@@ -54,7 +54,7 @@ async def get_series(call: Call[WindowQuery, None]) -> Series:
 
 @endpoint("GET", "usage")
 async def get_usage(call: Call[WindowQuery, None]) -> Usage:
-    """Which tools, combinations of tools and skills were used: by oneself, or by all for who may observe."""
+    """The tools, combinations of tools and skills used: one's own, or everybody's with `observe`."""
     window, now = call.query.window, time.time()
     since = 0.0 if window == "all" else now - _SECONDS[window]
     await call.yard.store.flush()
@@ -63,7 +63,7 @@ async def get_usage(call: Call[WindowQuery, None]) -> Usage:
 
 @endpoint("GET", "/metrics", needs="observe")
 async def get_prometheus(call: Call[None, None]) -> Text:
-    """All figures in the text format of Prometheus, or of OpenMetrics for who asks for that."""
+    """All figures in the text format of Prometheus, or of OpenMetrics if the client accepts that."""
     yard = call.yard
     is_open = "application/openmetrics-text" in call.request.headers.get("accept", "")
     content, kind = render(await yard.operations.figures.sums(), await yard.operations.gauges(), openmetrics=is_open)

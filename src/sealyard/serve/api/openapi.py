@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the declarations: what they do not say it cannot claim."""
+"""The OpenAPI document, derived from the declarations, so that it cannot claim anything else."""
 
 import re
 from typing import Any, get_args
@@ -43,7 +43,7 @@ _EVENT = {
     },
 }
 _NAMES = {
-    "id": "What it is called in the list.",
+    "id": "Its id in the list.",
     "name": "Its name.",
     "rule": "The rule's name.",
 }
@@ -154,7 +154,7 @@ def _query_parameters(each: Endpoint) -> list[dict[str, Any]]:
     found = []
     for name, schema in whole["properties"].items():
         parameter: dict[str, Any] = {"name": name, "in": "query", "required": name in whole["required"]}
-        # None is what is not given, which a query says by saying nothing.
+        # None means not given; a query expresses that by leaving the parameter out.
         given = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
         bare = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
         bare |= given[0] if given else {}

@@ -15,11 +15,11 @@ from sealyard.skills.shelf import namespaces_for
 from sealyard.store import SkillRecord
 from sealyard.values import SHARED, Skill, SkillForm, SkillStatus
 
-_MOST_FOUND = 50
+_MOST_FOUND = 50  # the limit of a search for skills
 
 
 class SkillsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which skills."""
+    """Selects skills."""
 
     query: Annotated[str, Meta(max_length=2_000, description="Words; without them all are listed.")] = ""
     limit: Limit = 50
@@ -27,14 +27,14 @@ class SkillsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SkillQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which version, and whose."""
+    """Selects a version and a namespace."""
 
     version: Annotated[str, Meta(max_length=50, description="Such as 1.2; the newest by default.")] | None = None
-    namespace: Annotated[str, Meta(max_length=50, description="Of others, for who may observe.")] | None = None
+    namespace: Annotated[str, Meta(max_length=50, description="Of others; needs `observe`.")] | None = None
 
 
 class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One skill in a list: its newest version, and what was made of all of them."""
+    """One skill in a list: its newest version, and figures over all versions."""
 
     namespace: str
     name: str
@@ -52,7 +52,7 @@ class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     last_used_at: float | None
     effectiveness: float | None
-    """From 0 to 1; null if nobody has used it yet."""
+    """From 0 to 1; null if it has not been used yet."""
 
 
 class SkillPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,13 +83,13 @@ class SkillView(SkillSummary, frozen=True, kw_only=True):
     """Other skills that it imports."""
     versions: list[str]
     note: str
-    """Why it is no active one."""
+    """The reason why it is not active."""
     warnings: list[str]
 
 
 @endpoint("GET", "skills")
 async def list_skills(call: Call[SkillsQuery, None]) -> SkillPage:
-    """The skills that the principal's code can import, or all for who may observe."""
+    """The skills that the principal's code can import, or all with `observe`."""
     asked, yard = call.query, call.yard
     after = from_cursor(asked.cursor, "skills", str)
     view = await yard.snapshot(call.principal)
@@ -174,7 +174,7 @@ def _summary(skill: Skill, record: SkillRecord | None) -> SkillSummary:
 
 
 def _place(skill: Skill) -> str:
-    """By name, then whose it is: unique, and in the order of the list."""
+    """Sorts by name, then by namespace: unique, and in the order of the list."""
     return f"{skill.name} {skill.namespace}"
 
 

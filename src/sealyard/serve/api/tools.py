@@ -12,11 +12,11 @@ from sealyard.serve.api.declare import Call, Cursor, Limit, Reply, endpoint, fro
 from sealyard.serve.texts import search
 from sealyard.values import Hit, ToolAnnotations, ToolSpec, UpstreamState
 
-_RELEASES = 20
+_RELEASES = 20  # of a tool's history: the latest
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is looked for."""
+    """The search."""
 
     query: Annotated[str, Meta(max_length=2_000, description="Words, or a tool's name.")] = ""
     detail_level: Annotated[str, Meta(description="name_only, with_description or full.")] = "with_description"
@@ -25,7 +25,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class FoundTools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the MCP tool search_tools answers."""
+    """The answer of the MCP tool search_tools."""
 
     tools: list[Hit]
     unmatched: list[str] = []
@@ -34,11 +34,11 @@ class FoundTools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All there are, where nothing is searched for."""
     hint: str = ""
     not_available_yet: list[str] = []
-    """Servers whose tools nobody knows yet."""
+    """Servers that have not listed their tools yet."""
 
 
 class ToolsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tools."""
+    """Selects tools."""
 
     server: Annotated[str, Meta(description="Only tools of this upstream.")] | None = None
     limit: Limit = 50
@@ -88,7 +88,7 @@ class ToolView(ToolSummary, frozen=True, kw_only=True):
 
 
 class UpstreamView(msgspec.Struct, frozen=True, kw_only=True):
-    """How one upstream is. What went wrong is for who may observe."""
+    """The state of one upstream. Errors are shown to principals with `observe`."""
 
     name: str
     transport: str
@@ -101,7 +101,7 @@ class UpstreamView(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     failures: int
     circuit_open: bool
-    """Whether calls of one of its tools are refused for a while, since they failed."""
+    """True if calls of one of its tools are refused for a while after failures."""
     error: str | None
     warnings: list[str]
 
@@ -110,22 +110,22 @@ class UnmatchedName(msgspec.Struct, frozen=True, kw_only=True):
     """A name in the config that fits nothing."""
 
     at: str
-    """Where it stands, such as `policy.rules[2].tools`."""
+    """Its place in the config, such as `policy.rules[2].tools`."""
     pattern: str
     nearest: str | None
-    """What may be meant."""
+    """The closest name that exists."""
     message: str
 
 
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
-    """By which rules calls are allowed, asked for and denied."""
+    """The rules by which calls are allowed, asked for and denied."""
 
     preset: Preset
-    """What holds where no rule fits."""
+    """Applies where no rule matches."""
     rules: tuple[Rule, ...]
     limits: tuple[ToolLimits, ...]
     trusted: list[str]
-    """Upstreams whose annotations count."""
+    """Upstreams whose tool annotations are trusted."""
     unmatched: list[UnmatchedName]
     """Names in rules, limits, privacy rules and direct tools that fit nothing."""
 
@@ -201,7 +201,7 @@ async def get_tool(call: Call[None, None]) -> ToolView:
 
 @endpoint("GET", "upstreams")
 async def list_upstreams(call: Call[None, None]) -> Upstreams:
-    """How the MCP servers behind the gateway are."""
+    """The state of the MCP servers behind the gateway."""
     yard = call.yard
     names = yard.tools.views.servers(yard.tools.upstreams, yard.tools.catalog.snapshot, call.principal)
     log = await yard.guards.of("log")

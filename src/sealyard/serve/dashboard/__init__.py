@@ -1,4 +1,4 @@
-"""The page at `/`: static files that hold no data. All it shows it asks `/api/v1` for, as whoever is signed in.
+"""The page at `/`: static files that hold no data. It reads all data from `/api/v1`, as the signed-in principal.
 
 Nothing in it may come from another host, be written into the markup by a script, or be framed by another page.
 """

@@ -1,6 +1,6 @@
-"""Relayed messages read for what is private: the work itself, for the event loop and for helper processes alike.
+"""Conceals private values in relayed messages, on the event loop and in helper processes alike.
 
-Helper processes import this package. It stands beside `relay`, whose door needs the whole MCP SDK.
+Helper processes import this package. It is separate from `relay`, whose door needs the whole MCP SDK.
 """
 
 from sealyard.serve.messages.offloaded import Made, conceal, relay_here

@@ -1,4 +1,4 @@
-"""Relayed messages without private values: the work itself, for the event loop and for helper processes alike."""
+"""Conceals private values in relayed messages, on the event loop and in helper processes alike."""
 
 import base64
 import binascii
@@ -16,16 +16,16 @@ from sealyard.serve.messages.structure import Shape, shape_of
 from sealyard.values import ToolSpec
 
 _ORDER = {"structured": 0, "data": 1}
-"""Fields say what is private; then the texts beside them are searched for the same values."""
+"""Fields come first: they show which values are private, and the texts beside them are then searched for these."""
 _WORDS = frozenset({"structured", "data", "text"})
 _REPEATING = frozenset({"echo", "handle"})
 _SEARCHED = _WORDS | _REPEATING | {"blob"}
-"""A blob too: what is there need not be base64, or of no text."""
+"""A blob too: it may not be base64, or may encode text."""
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*:(?://)?)?(.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
 
 
 class Scribe:
-    """Writes what needs to know which values stand behind tokens, where those are real tokens already."""
+    """Writes parts that depend on the values behind tokens, where the tokens are final."""
 
     def kind_of(self, token: re.Match[str]) -> str:
         """The type of the value that a token stands for."""
@@ -81,7 +81,7 @@ def _replaced(guard: Guard, leaves: list[tuple[str, Any]], spec: ToolSpec, sent:
 
 
 def _without_echoes(guard: Guard, leaves: list[tuple[str, Any]], made: list[Any], sent: Sent) -> None:
-    """Take what was handed over out of what is not searched for anything else, and what is in pieces, one in each."""
+    """Conceal values that were sent: in leaves searched for nothing else, and where a value is split over leaves."""
     searched = [number for number, (kind, _) in enumerate(leaves) if kind in _SEARCHED]
     if not guard.is_repeated_to(sent) or (len(searched) == 1 and leaves[searched[0]][0] in _WORDS):
         return
@@ -91,7 +91,7 @@ def _without_echoes(guard: Guard, leaves: list[tuple[str, Any]], made: list[Any]
 
 
 def _unforged(guard: Guard, value: Any) -> Any:
-    """What only looks like a token is text: handed back, it is that text and no value."""
+    """Conceal text that only looks like a token, so that it comes back as that text and not as a value."""
     assert guard.scope is not None
     scope = guard.scope
     if isinstance(value, str):
@@ -106,13 +106,13 @@ def _unforged(guard: Guard, value: Any) -> Any:
 
 
 def _handle(guard: Guard, value: str, shown: str) -> str:
-    """What comes back to the upstream as it is: whole as a token if it may not be shown, or looks like one."""
+    """A string that comes back to the upstream: one token if it may not be shown or looks like a token."""
     assert guard.scope is not None
     return value if shown == value and TOKEN.search(value) is None else guard.scope.token("text", value)
 
 
 def _blob(guard: Guard, value: str, spec: ToolSpec, sent: Sent, scribe: Scribe) -> str:
-    """Base64 of a text without what is private in it; anything else as it is."""
+    """Base64 of a text with private values concealed; any other value unchanged."""
     try:
         content = base64.b64decode(value)
     except (binascii.Error, ValueError):
@@ -125,7 +125,7 @@ def _blob(guard: Guard, value: str, spec: ToolSpec, sent: Sent, scribe: Scribe) 
 
 
 def _form(guard: Guard, value: str, found: str, sent: Sent, scribe: Scribe) -> str:
-    """A text of a form. What only looks like a name stays: one of many choices cannot be told from a person's."""
+    """A text of a form. Mere names of persons stay: they look the same as one of many choices."""
     if any(scribe.kind_of(token) != "person" for token in TOKEN.finditer(found)):
         return found
     return str(guard.admit_echoes(value, sent=sent))
@@ -141,11 +141,11 @@ def _token_address(guard: Guard, value: str) -> str:
 
 remember = Mirror.remember
 
-_INTERNAL_ERROR = -32603
+_INTERNAL_ERROR = -32603  # of JSON-RPC; the SDK's constant would import the SDK
 
 
 class Made(msgspec.Struct, kw_only=True):
-    """What became of a document."""
+    """The outcome for a document."""
 
     changed: bool
     kind: str
@@ -162,15 +162,15 @@ class _Given(msgspec.Struct):
     spec: ToolSpec
     sent: dict[str, Any]
     is_message: bool = False
-    """Whether the document is a whole message as it came."""
+    """True if the document is a whole message as received."""
     version: str = ""
     """The protocol that the client speaks: a result in a whole message gets the form that this version gives it."""
     items: str = ""
-    """The field of a result in a whole message that is a list whose items are wanted one by one."""
+    """The list field of a result in a whole message whose items are returned one by one."""
 
 
 def relay(params: Any, body: bytes, mirror: Mirror | None, ask: Ask) -> tuple[Any, bytes]:
-    """A document as a client may see it. Without a mirror nothing is private."""
+    """Return a document as a client may see it. Without a mirror nothing is private."""
     given = msgspec.convert(params, _Given)
     value = _read(given, body)
     if mirror is None:
@@ -257,7 +257,7 @@ def _written(given: _Given, value: Any, *, is_changed: bool) -> tuple[Made, list
 
 
 class _LaterScribe(Scribe):
-    """The same in a helper process, where tokens are known at the end: until then a mark stands for each blob."""
+    """The same in a helper process, where tokens are final only at the end: a mark replaces each blob until then."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
@@ -274,7 +274,7 @@ class _LaterScribe(Scribe):
         return f"{self._mark}{len(self._blobs) - 1:08x}"
 
     def texts(self) -> list[bytes]:
-        """Those whose tokens are to be written."""
+        """The texts of blobs, which still need their tokens."""
         return [text.encode("utf-8", "surrogatepass") for text, _ in self._blobs]
 
     def done(self, documents: list[bytes], texts: list[bytes]) -> list[bytes]:

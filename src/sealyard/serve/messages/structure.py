@@ -1,16 +1,16 @@
-"""What stands where in the messages of the protocol, and how each piece is looked through. Nothing is passed over.
+"""The structure of the protocol's messages, and how each part is searched. No part is skipped.
 
-A shape walks a value and hands every string and number in it to a `Leaf`, with its kind, for what takes its place:
+A shape walks a value and hands every string and number in it to a `Leaf`, with its kind, and takes its replacement:
 
 - `text`, `uri`, `blob` (base64), `form` (a text in a form's schema), `structured` (a tool's structured answer) and
-  `data` (any JSON) are searched for all that is private. Everything that is not where the protocol puts it is `data`,
+  `data` (any JSON) are searched for all that is private. Everything that the protocol does not define is `data`,
   so that nothing an upstream invents is missed.
-- `echo` (any JSON) is what an upstream says of itself and of its messages, such as descriptions, icons, media types and
-  sizes. It is searched for what upstreams were handed, and for nothing else.
-- `handle` is a string that comes back to the upstream as it is: a cursor, a state, a name, a key. If what an upstream
-  was handed is in it, all of it becomes one token, which is revealed when it comes back (`Screen.handles`).
+- `echo` (any JSON) describes an upstream or its messages: descriptions, icons, media types, sizes. It is searched only
+  for values that were sent to upstreams.
+- `handle` is a string that comes back to the upstream unchanged: a cursor, a state, a name, a key. If it contains a
+  value that was sent to an upstream, all of it becomes one token, revealed when it comes back (`Screen.handles`).
 
-What stays untouched are the protocol's own words (`_word`), each only as one of the values that the protocol knows.
+Only the protocol's own words (`_word`) stay unchanged, and only with values that the protocol defines.
 
 This module imports nothing of the SDK: helper processes use it too.
 """
@@ -22,7 +22,7 @@ Leaf = Callable[[str, Any], Any]
 Shape = Callable[[Any, Leaf], Any]
 
 _OWN_META = "io.modelcontextprotocol/"
-"""Keys of `_meta` that begin so are the protocol's; an upstream's own are data."""
+"""Prefix of the protocol's own keys in `_meta`; an upstream's are data."""
 
 
 def _echo(value: Any, leaf: Leaf) -> Any:
@@ -83,7 +83,7 @@ def _meta(value: Any, leaf: Leaf) -> Any:
 
 
 def _form(value: Any, leaf: Leaf) -> Any:
-    """A form's schema: its structure stays, whatever the fields are called. What is entered comes back under these."""
+    """A form's schema: its structure stays, and its field names are handles, since the input comes back under them."""
     names = value.get("properties") if isinstance(value, dict) else None
     return _form_part(value, leaf, names if isinstance(names, dict) else {})
 
@@ -115,7 +115,7 @@ def _block(value: Any, leaf: Leaf) -> Any:
 
 
 def _questions(value: Any, leaf: Leaf) -> Any:
-    """What a modern result asks the client for, by the upstream's own keys."""
+    """The questions of a modern result to the client, by the upstream's own keys."""
     if not isinstance(value, dict):
         return leaf("data", value)
     return {leaf("handle", key): _question(item, leaf) for key, item in value.items()}
@@ -175,7 +175,7 @@ _COMPLETION = _fields({"values": _each(_text), "total": _echo, "hasMore": _echo}
 
 
 def _listing(key: str, **known: Shape) -> Shape:
-    """A list of what an upstream offers. What it says of itself is no data, but may repeat what it was handed."""
+    """A list of an upstream's offers. Its descriptions are not data, but may repeat values that were sent to it."""
     item = _fields(known, rest="echo")
     return _fields({**_IN_RESULT, key: _each(item)}, rest="echo")
 
@@ -191,7 +191,7 @@ _RESULTS: dict[str, Shape] = {
     "tools/list": _TOOLS,
     "prompts/list": _listing("prompts", name=_handle),
     "resources/templates/list": _listing("resourceTemplates", uriTemplate=_handle),
-    # Resources are data. They are looked through once the way back from their addresses is known: see "resources".
+    # Resources are data. They are searched once their addresses can be mapped back: see "resources".
     "resources/list": _fields({**_IN_RESULT, "resources": lambda value, _: value}, rest="echo"),
 }
 _REQUESTS: dict[str, Shape] = {
@@ -244,7 +244,7 @@ def _error(value: Any, leaf: Leaf) -> Any:
     return [_echo(code, leaf), leaf("text", message), None if data is None else _ERROR_DATA(data, leaf)]
 
 
-_SCHEMA_LEVELS = 64
+_SCHEMA_LEVELS = 64  # far deeper than real schemas: bounds the recursion
 _OF_TEXT = frozenset({"format", "pattern", "minLength", "maxLength", "contentEncoding", "contentMediaType"})
 _IN_SCHEMA = frozenset(
     "items prefixItems additionalProperties anyOf oneOf allOf not if then else contains unevaluatedProperties".split()
@@ -273,9 +273,9 @@ def _request_shape(method: str) -> Shape:
 
 
 def loosened(schema: Any, levels: int = _SCHEMA_LEVELS) -> Any:
-    """An output schema that a token fits too, wherever it stands for a text or a number.
+    """Return an output schema that also accepts a token in place of any text or number.
 
-    Clients check what they get against it. What is nested deeper than anybody nests is left as it is.
+    Clients validate answers against it. Levels deeper than `_SCHEMA_LEVELS` stay unchanged.
     """
     if isinstance(schema, list):
         return [loosened(each, levels) for each in schema]

@@ -1,7 +1,7 @@
 """The border of the relay: no real value passes it towards a client, no token towards an upstream.
 
-What an upstream says is concealed where it enters, in `links.Link`, before anything else sees it; what a client
-says is revealed before it is routed. Both happen once: what was revealed is never read for tokens again.
+Messages of an upstream are concealed where they enter, in `links.Link`, before any other code sees them; messages of a
+client are revealed before they are routed. Both happen once: revealed text is never searched for tokens again.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ logger = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 _OPAQUE = frozenset({"_meta", "name", "cursor", "requestState", "level", "ref"})
-"""Parameters of a client that are the protocol's own. What an upstream gave out comes back by `Screen.handles`."""
+"""Parameters of a client that are the protocol's own. `Screen.handles` reveals those that an upstream gave out."""
 _HANDLES = frozenset({"name", "cursor", "requestState"})
 _CONCEALED_ADDRESS = re.compile(rf"([a-z][a-z0-9+.-]*:(?://)?)?({TOKEN.pattern})/?", re.IGNORECASE | re.ASCII)
-"""As `Screen` makes them. Some clients put a slash behind what they take for a host."""
+"""Addresses as `Screen` makes them. Some clients append a slash to a presumed host."""
 
 _ADDRESS_PARTS = re.compile(r"[/?#&=:]")
-"""What separates the parts of an address."""
+"""Separators of the parts of an address."""
 
 
 LISTED = {
@@ -49,18 +49,18 @@ _ITEM_BYTES = 256 << 10
 """Of one item of a large list; a larger one is left out. Decoding takes 15 ms at worst."""
 _PARAMS_BYTES = 4 << 20
 _PARAMS_SIGNS = 20_000
-"""Of what an upstream asks a client, or tells it: decoding and writing that takes 20 ms at worst."""
+"""Of an upstream's request or notification to a client: decoding and writing it takes 20 ms at worst."""
 
 
 class Places(Protocol):
-    """Knows by which rules an answer is handled: `routes.Routes`."""
+    """Maps an answer to the rules that apply to it: `routes.Routes`."""
 
     def find_spec(self, upstream: str, tool: str) -> ToolSpec | None:
         """A tool as its upstream listed it."""
         ...
 
     def place(self, upstream: str) -> ToolSpec:
-        """What stands for everything of an upstream that is no tool it listed."""
+        """The stand-in for everything of an upstream but its listed tools."""
         ...
 
 
@@ -90,7 +90,7 @@ class Screen:
         self._places = places
         self._under_way = 0
         self._sent = Sent()
-        """What requests under way have handed over, to be found in whatever an upstream says to them."""
+        """Values that requests under way have sent, to be concealed in the upstream's messages to them."""
 
     @property
     def guard(self) -> Guard:
@@ -100,11 +100,11 @@ class Screen:
 
     @property
     def is_private(self) -> bool:
-        """Whether a request under way has handed over something private."""
+        """True if a request under way has sent something private."""
         return bool(self._sent)
 
     async def refresh(self) -> None:
-        """Take note of what was erased meanwhile.
+        """Load the principal's guard anew, without values erased meanwhile.
 
         Raises:
             MCPError: The vault cannot be read: then nothing may pass.
@@ -120,7 +120,7 @@ class Screen:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """While a request is under way, no upstream's word shows what was handed over with it, however little it is."""
+        """While a request is under way, conceal the values sent with it, however short, in all upstream messages."""
         self._under_way += 1
         try:
             yield
@@ -134,14 +134,14 @@ class Screen:
         return await self.guard.door.admit_error(error, sent=self._sent)
 
     async def arguments(self, spec: ToolSpec, arguments: Json) -> Json:
-        """A tool's arguments as it gets them. Raises `CallRefused`, such as for a token that is none."""
+        """A tool's arguments as it gets them. Raises `CallRefused`, such as for an unknown token."""
         return await self.guard.reveal_latest(spec, arguments, self._sent)
 
     async def params(self, method: str, params: Mapping[str, Any]) -> Json:
         """A client's parameters as an upstream gets them; not a tool's arguments, which go by its schema.
 
         Raises:
-            MCPError: A token in them is none of this principal.
+            MCPError: They contain a token that this principal does not have.
         """
         own = _OPAQUE | {"arguments"} if method == "tools/call" else _OPAQUE
         return {name: value if name in own else await self._revealed(name, value) for name, value in params.items()}
@@ -152,10 +152,10 @@ class Screen:
         return {name: value if name == "_meta" else await self._revealed(name, value) for name, value in answer.items()}
 
     async def handles(self, params: Json) -> Json:
-        """Parameters with what the upstream gave out to have it back, where `messages.structure` made a token of that.
+        """Parameters with the upstream's own handles, where `messages.structure` replaced them by tokens.
 
         Raises:
-            MCPError: A token in them is none of this principal.
+            MCPError: They contain a token that this principal does not have.
         """
         if self._guard is None or self.guard.is_off:
             return params
@@ -242,7 +242,7 @@ class Screen:
         return self.guard.admit_said(found, said=text, sent=self._sent)
 
     async def may_tell(self, upstream: str, *numbers: float | None) -> bool:
-        """Whether a progress report may be passed on: none of its numbers is one that was handed over."""
+        """True if a progress report may be passed on: none of its numbers was sent as a private value."""
         said = [int(each) if each is not None and each.is_integer() else each for each in numbers]
         shown: list[Any] = await self._conceal("echo", "", said, self._places.place(upstream))
         return shown == said
@@ -252,7 +252,7 @@ class Screen:
         return str(await self._conceal("uri", "", uri, self._places.place("")))
 
     async def leaving(self, value: Any) -> Any:
-        """What a client said, as a record may hold it."""
+        """A client's value as a record may hold it."""
         return await self.guard.door.conceal(value)
 
     # From an upstream, in a message that was not decoded
@@ -366,7 +366,7 @@ class Screen:
 
 
 def _own(result: Json, concealed: Json) -> Json:
-    """Tokens are one principal's: nobody may keep them for others."""
+    """Mark a concealed result as private: its tokens belong to one principal, so no shared cache may hold it."""
     if concealed is not result and "cacheScope" in concealed:
         return {**concealed, "cacheScope": "private"}
     return concealed

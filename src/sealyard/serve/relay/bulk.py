@@ -1,6 +1,6 @@
 """Large results on their way to a client: bytes that neither the gateway nor the SDK decodes.
 
-A helper process looks through the message and cuts the result into its fields. Small fields are data, large ones stay
+A helper process searches the message and cuts the result into its fields. Small fields are data, large ones stay
 JSON as `msgspec.Raw`. The SDK gets the result with empty fields in their place, and a key in its `_meta`; where the
 message is written, `written` puts the large ones back.
 """
@@ -20,20 +20,20 @@ Part = bytes | memoryview
 
 _KEY = "sealyard/large"
 _MARK = f'"{_KEY}"'.encode()
-_DECODED_BYTES = 256 << 10
+_DECODED_BYTES = 256 << 10  # a larger field stays bytes
 _DECODED_SIGNS = 20_000
 """Of structure in a field that is decoded: 4 ms at worst."""
 _PIECE_BYTES = 1 << 20
-"""Of what is written before others have a turn."""
+"""Written before other tasks get a turn."""
 _EMPTY: Json = {
     **dict.fromkeys(("content", "contents", "messages", "tools", "prompts", "resources", "resourceTemplates"), ()),
     "completion": {"values": []},
 }
-"""What the protocol demands of a result."""
+"""Fields that the protocol requires in a result, empty."""
 _LOST = {"code": INTERNAL_ERROR, "message": "The answer was lost on its way: the client took too long to read it."}
 
 _kept: Kept[Json] = Kept(seconds=600.0, most_bytes=256 << 20)
-"""For clients that read slowly. One that takes longer, or whose answer had to make room, is told so."""
+"""For clients that read slowly. A client that takes longer, or whose answer had to make room, gets `_LOST`."""
 
 
 def read_fields(fields: list[tuple[str, int]], document: bytes | bytearray) -> Json:
@@ -70,7 +70,7 @@ def small(result: Json) -> Json:
 
 
 def written(message: bytes) -> list[Part]:
-    """A message as it is sent, in pieces: with the large fields of its result, if it has such."""
+    """Return a message in wire format, in pieces: with the large fields of its result, if it has any."""
     if _MARK not in message:
         return [message]
     try:
@@ -78,7 +78,7 @@ def written(message: bytes) -> list[Part]:
         result = data.pop("result")
         key = result["_meta"].pop(_KEY)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return [message]  # a text that only speaks of it
+        return [message]  # a text that only mentions the key
     large = _kept.take(key)
     if large is None:
         return [msgspec.json.encode({**data, "error": _LOST})]
@@ -87,7 +87,7 @@ def written(message: bytes) -> list[Part]:
         name: [msgspec.json.encode(value)] for name, value in result.items() if name not in large
     }
     fields |= {name: _pieces(value) for name, value in large.items()}
-    if "_meta" in large and meta:  # the large one is not empty, and has none of the keys of the other
+    if "_meta" in large and meta:  # the large one is not empty, and their keys are disjoint
         fields["_meta"] = [msgspec.json.encode(meta)[:-1], b",", *_pieces(large["_meta"], start=1)]
     elif meta:
         fields["_meta"] = [msgspec.json.encode(meta)]
@@ -104,7 +104,7 @@ def _pieces(value: msgspec.Raw, *, start: int = 0) -> list[Part]:
 
 
 class LargeAnswers:
-    """Stands before an application that speaks MCP over HTTP, and writes large fields into what it sends."""
+    """Middleware of an MCP application over HTTP that writes large fields into its responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,6 +1,6 @@
 """Calls of tools through the relay: each is an execution of its own, which goes through the broker.
 
-What stops it is a result that the model can read; what the upstream says stays as it is.
+A refusal becomes a result that the model can read; the upstream's own errors pass through unchanged.
 """
 
 import secrets
@@ -24,7 +24,7 @@ from sealyard.serve.relay.clients import Context, is_modern
 from sealyard.values import Grant, ToolSpec
 from sealyard.yard.opening import Border
 
-_ROUNDS_KEPT = 1_000
+_ROUNDS_KEPT = 1_000  # bounds the memory for clients that never come back
 
 _Round = tuple[str, str, str, str | None]
 
@@ -37,13 +37,13 @@ class Calls:
         self._broker = border.broker
         self._asking = Asking(border.approvals)
         self._rounds: OrderedDict[_Round, OpenCall] = OrderedDict()
-        """Calls that wait for their client's next round. They are allowed already, with these very arguments."""
+        """Calls that wait for their client's next round. They are already allowed, with exactly these arguments."""
 
     @asynccontextmanager
     async def open(self, screen: Screen, params: Json) -> AsyncIterator["RelayedCall"]:
         """One call of a client, which is recorded, on disk, when this is left. The body sets its `result`.
 
-        What stops the call is its result then.
+        If the call is refused, the refusal is its result.
 
         Raises:
             MCPError: The upstream answered with an error, or the call could not be recorded.
@@ -72,7 +72,7 @@ class Calls:
             raise MCPError(types.INTERNAL_ERROR, f"{type(error).__name__}: {error}") from error
 
     def is_hidden(self, spec: ToolSpec, principal: str) -> bool:
-        """Whether the tool does not exist for the principal."""
+        """True if the tool does not exist for the principal."""
         return self._border.policy.is_hidden(spec, principal)
 
     @asynccontextmanager
@@ -89,7 +89,7 @@ class Calls:
         earlier = None
         if params.get("inputResponses") is not None:
             earlier = self._rounds.pop((*key, params.get("requestState")), None)
-        if is_modern(ctx):  # a round that ends in our question could not be told from one that ends in the upstream's
+        if is_modern(ctx):  # a round that ends in our question would look like one that ends in the upstream's
             await self._broker.decide(opened, real, is_private=call.screen.is_private, earlier=earlier)
         else:
             async with self._asking.dialogue(ctx) as dialogue:
@@ -108,7 +108,7 @@ class Calls:
 
 @contextmanager
 def attempting(attempt: Attempts, spec: ToolSpec) -> Iterator[None]:
-    """One attempt, in its time. An error that the upstream answered with says that its server is well."""
+    """One attempt, in its time. An error in the upstream's answer shows that its server works."""
     with attempt:
         try:
             with anyio.fail_after(attempt.seconds):
@@ -124,7 +124,7 @@ def attempting(attempt: Attempts, spec: ToolSpec) -> Iterator[None]:
 
 
 class _Answered(ToolFailed):
-    """The upstream answered with an error of the protocol, so its server is well."""
+    """The upstream answered with an error of the protocol, so its server works."""
 
     def __init__(self, error: MCPError) -> None:
         super().__init__(error.message)
@@ -137,24 +137,24 @@ class RelayedCall:
     def __init__(self, screen: Screen, passage: Passage, arguments: Any) -> None:
         self.screen = screen
         self.opened: OpenCall | None = None
-        """From the moment on that its tool is known."""
+        """Set once its tool is known."""
         self.result: Json = {}
-        """What the client gets."""
+        """The client's result."""
         self._passage = passage
         self._arguments = arguments
 
     def name(self, spec: ToolSpec, given: Json) -> None:
-        """Say which tool it is. `given` are the arguments as the client sent them."""
+        """Set the tool. `given` are the arguments as the client sent them."""
         self.opened = OpenCall(self._passage, spec, self._passage.number_next(), given)
         self.opened.arguments = self._arguments
 
     def get(self) -> OpenCall:
-        """The call, whose tool is known by now."""
+        """The call, once its tool is known."""
         assert self.opened is not None
         return self.opened
 
     def note_result(self) -> None:
-        """Take note of the result, which nothing private is in any more. Raises `UpstreamError` if it is no JSON."""
+        """Record the concealed result. Raises `UpstreamError` if it is not JSON."""
         opened, result = self.get(), self.result
         try:
             opened.answer_bytes = size_of(result)
@@ -170,11 +170,11 @@ class RelayedCall:
             opened.failure = f"ToolFailed: {next((text for text in texts if isinstance(text, str)), '')}"
 
     def note_failure(self, text: str) -> None:
-        """Take note of why there is no result."""
+        """Record the reason why there is no result."""
         if self.opened is not None:
             self.opened.failure = text
 
     def stop(self, text: str) -> None:
-        """Make what stops the call its result, so that the model can read it."""
+        """Make a refusal the result, so that the model can read it."""
         self.note_failure(text)
         self.result = {"content": [{"type": "text", "text": text}], "isError": True}

@@ -1,4 +1,4 @@
-"""Who a link belongs to. No two clients ever hear each other's requests, log or progress.
+"""The owners of links. No client ever receives another's requests, log or progress.
 
 A client of the handshake's era has a connection, and its `Session` holds links of its own that end with it. A modern
 client has none: its requests lease links from the `Pool`, which never shares one between principals, nor between kinds
@@ -43,16 +43,16 @@ Context = ServerRequestContext[Any, Any]
 
 _SESSION = "sealyard.relay"
 BACK_CHANNELS = {"sampling": "sampling/createMessage", "elicitation": "elicitation/create", "roots": "roots/list"}
-"""What a client can be asked for, and by which request."""
+"""The requests that a client can answer, by capability."""
 
-_LINKS_PER_UPSTREAM = 64
-_HOLD_SECONDS = 600.0
+_LINKS_PER_UPSTREAM = 64  # each may be a process of a stdio server
+_HOLD_SECONDS = 600.0  # for a person to answer; then the held call is cancelled
 
 
 class Reply:
     """The stream of the answer to one request, and what else rides on it.
 
-    The answer waits until the rest is out: the SDK's transports drop what is still under way then.
+    The answer waits until the rest is sent: the SDK's transports drop everything still under way after it.
     """
 
     def __init__(self, channel: DispatchContext[TransportContext]) -> None:
@@ -113,7 +113,7 @@ class Session:
         self._watches: dict[str, anyio.CancelScope] = {}
         self.hello = hello
         self.log_level = "info"
-        """What a modern upstream is asked to log; its era sends nothing unasked, the client's era does."""
+        """The level requested from a modern upstream: its era logs only on request, the client's era always."""
 
     async def link(self, name: str) -> Link:
         """This client's link to the upstream, opened anew if it is gone."""
@@ -190,7 +190,7 @@ class Session:
 
 
 class Exchange:
-    """One modern request: the upstream's log rides its stream if it asked for a log; there is no way to ask it back."""
+    """One modern request: its stream carries the upstream's log if it asked for one; it takes no requests."""
 
     def __init__(self, reply: Reply, meta: Json) -> None:
         self.reply: Reply | None = reply
@@ -206,7 +206,7 @@ class Exchange:
             await self.reply.notify(method, params)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Report on the request that waits now; between rounds nobody does."""
+        """Report progress to the open request; between rounds there is none."""
         if self.reply is not None:
             await self.reply.progress(progress, total, message)
 
@@ -238,7 +238,7 @@ class Pool:
                 link.sharers -= front is None
 
     def attach(self, config: UpstreamConfig, hello: Hello, principal: str) -> AbstractAsyncContextManager[Link]:
-        """Any link, whoever uses it: to look at what the upstream offers and to hear of its changes."""
+        """Any link, in use or not: to read the upstream's capabilities and to receive its changes."""
         return self._use(config, hello, principal, lambda _: True)
 
     @asynccontextmanager
@@ -258,7 +258,7 @@ class Pool:
             link.users -= 1
 
     async def is_modern(self, config: UpstreamConfig, hello: Hello, principal: str) -> bool:
-        """Whether the upstream speaks the client's era; asks it if it was never asked."""
+        """True if the upstream speaks the client's era; connects to it if that is unknown."""
         if config.name not in self._links.modern:
             await self._meet(config, hello, principal)
         return self._links.modern[config.name]
@@ -270,7 +270,7 @@ class Pool:
                 await self._open(config, hello, principal)
 
     def _bucket(self, name: str, hello: Hello, principal: str) -> "_Bucket":
-        # A modern upstream hears with every request who sends it; another is told once, in the greeting.
+        # A modern upstream learns the client with every request; an older one once, in the handshake.
         kind = "" if self._links.modern[name] else client_key(hello)
         return self._buckets.setdefault((name, principal, kind), _Bucket())
 
@@ -291,7 +291,7 @@ class Pool:
             await min(idle, key=lambda link: link.used_at).close()
 
     async def _expire(self, bucket: "_Bucket", link: Link) -> None:
-        """Close the link when nobody used it for its idle time, and forget it when it is closed."""
+        """Close the link after its idle time without use, and forget it when it is closed."""
         uses = -1
         while not link.over.is_set() and (link.users > 0 or link.uses != uses):
             uses = link.uses
@@ -402,7 +402,7 @@ class HeldCalls:
         reply: Reply,
         work: Callable[[HeldCall], AbstractAsyncContextManager[Json]],
     ) -> Json:
-        """One round of a call: its first, or the one that brings answers to what it asked.
+        """One round of a call: its first, or one that brings answers to its questions.
 
         Raises:
             MCPError: The state names no call of this client that waits.
@@ -434,7 +434,7 @@ class HeldCalls:
 
 
 def client_key(hello: Hello) -> str:
-    """What tells one kind of client from another: what it is and what it can do."""
+    """The identity of a kind of client: its info and its capabilities."""
     return json.dumps([hello.info, hello.capabilities], sort_keys=True)
 
 
@@ -534,7 +534,7 @@ class Carrier:
             yield link
 
     def screen(self, ctx: Context) -> Screen:
-        """What stands between the request's principal and the upstreams."""
+        """The screen between the request's principal and the upstreams."""
         return self._links.screens.of(self._principal(ctx))
 
     def session(self, ctx: Context) -> Session:
@@ -558,12 +558,12 @@ class Carrier:
 
 
 def is_modern(ctx: Context) -> bool:
-    """Whether the client speaks the era without a handshake."""
+    """True if the client speaks the era without a handshake."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def hello_of(ctx: Context) -> Hello:
-    """How a modern request introduces its client."""
+    """Return the introduction of a modern request's client."""
     meta = (ctx.params or {}).get("_meta") or {}
     capabilities, info = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(CLIENT_INFO_META_KEY)
     return Hello({"capabilities": capabilities, "clientInfo": info}, modern=True)
@@ -575,12 +575,12 @@ def connection_of(ctx: Context) -> Connection:
 
 
 def reply_to(ctx: Context) -> Reply:
-    """The stream of a request's answer. The SDK offers only typed access, which would drop what it does not know."""
+    """The stream of a request's answer. The SDK's own access is typed, which would drop unknown fields."""
     return Reply(ctx.session._request_outbound)  # noqa: SLF001
 
 
 async def _answers(session: Session, result: Json) -> Json:
-    """What a client of the handshake's era says to the questions of a modern result."""
+    """The answers of a handshake-era client to the questions of a modern result."""
     asked = result.get("inputRequests") or {}
     given = {key: await session.ask(one["method"], one.get("params") or {}, None) for key, one in asked.items()}
     state = result.get("requestState")

@@ -1,7 +1,7 @@
-"""One connection to an upstream, in either era of the protocol, with everything on it as the JSON it came as.
+"""One connection to an upstream, in either era of the protocol, with all messages as raw JSON.
 
-A `Link` knows how to greet an upstream on behalf of a client and how to carry requests both ways. Who owns it, and so
-hears what the upstream says, is its `front`: nobody, one client's session, or one request.
+A `Link` knows how to greet an upstream on behalf of a client and how to carry requests both ways. Its
+`front`, which receives the upstream's messages, is its owner: none, one client's session, or one request.
 """
 
 import logging
@@ -46,10 +46,10 @@ logger = logging.getLogger(__name__)
 ENVELOPE_KEYS = frozenset(
     {PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY}
 )
-_FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 60.0
-_PROBE_SECONDS = 10.0
-_CLOSE_SECONDS = 5.0
+_FIRST_PAUSE_SECONDS = 1.0  # after a failed connection; doubles with each further one
+_LONGEST_PAUSE_SECONDS = 60.0  # so that a server that is back is found within a minute
+_PROBE_SECONDS = 10.0  # for `server/discover`: an older server may never answer it
+_CLOSE_SECONDS = 5.0  # for a server to end in an orderly way
 
 
 class Gone(MCPError, UpstreamError):
@@ -69,7 +69,7 @@ class Front(Protocol):
 
 
 class Hello:
-    """How a client introduced itself, and so how it is introduced to an upstream."""
+    """A client's introduction of itself, passed on to an upstream."""
 
     def __init__(self, params: Json, *, modern: bool, initialized: anyio.Event | None = None) -> None:
         self.modern = modern
@@ -77,7 +77,7 @@ class Hello:
         self.capabilities: Json = params.get("capabilities") or {}
         self.info: Json = params.get("clientInfo") or {"name": "unknown", "version": ""}
         self.initialized = initialized
-        """Set once the client has said `initialized`: the upstream hears it no sooner."""
+        """Set once the client has sent `initialized`: the upstream gets it no sooner."""
 
     def envelope(self) -> Json:
         """The `_meta` of a modern request made for this client."""
@@ -94,38 +94,38 @@ class Hello:
 
 
 class Link:
-    """A connection that has been greeted. `Links.open` makes one."""
+    """A connection after the handshake. `Links.open` makes one."""
 
     def __init__(self, config: UpstreamConfig, front: Front | None, screen: Screen) -> None:
         self.config = config
         self.front = front
         self.screen = screen
-        """Whatever the upstream says passes it before anybody hears it."""
+        """Every message of the upstream passes it first."""
         self.modern = False
         self.version = LATEST_HANDSHAKE_VERSION
         self.greeting: Json = {}
-        """What the upstream said of itself: the result of `initialize` or of `server/discover`."""
+        """The upstream's description of itself: the result of `initialize` or of `server/discover`."""
         self.listeners: list[Callable[[str, Json], bool]] = []
         """Each sees every notification in the order of arrival; `True` keeps it from the front."""
         self.log_level: str | None = None
         self.watched: Counter[str] = Counter()
-        """How many streams follow each resource of a handshake-era upstream."""
+        """The number of streams that follow each resource of a handshake-era upstream."""
         self.users = 0
         self.sharers = 0
         self.uses = 0
         self.used_at = 0.0
         self.over = anyio.Event()
-        """Set as soon as it carries nothing any more."""
+        """Set as soon as it is no longer usable."""
         self._closed = anyio.Event()
         self._turn = anyio.Lock(fast_acquire=True)
-        """Held while something that nobody waits for is concealed, in the order of arrival: what came first is told
-        first, and no result overtakes its own log."""
+        """Held while a notification is concealed, in the order of arrival, so that they stay in order and no result
+        overtakes its own log."""
         self._scope: anyio.CancelScope | None = None
         self._dispatcher: JSONRPCDispatcher[TransportContext]
 
     @property
     def capabilities(self) -> Json:
-        """What the upstream offers; nothing, if what it says of that is no sense."""
+        """The upstream's capabilities; empty if they are malformed."""
         capabilities = self.greeting.get("capabilities")
         try:
             ServerCapabilities.model_validate(capabilities)
@@ -135,7 +135,7 @@ class Link:
 
     @property
     def instructions(self) -> str | None:
-        """What the upstream has to say about its use."""
+        """The upstream's instructions."""
         instructions = self.greeting.get("instructions")
         return instructions if isinstance(instructions, str) else None
 
@@ -270,7 +270,7 @@ class Link:
     async def _on_request(self, context: DispatchContext[TransportContext], method: str, params: Any) -> Json:
         if method == "ping":
             return {}
-        front = self.front  # whose it is now: it may be another's before the question may be shown
+        front = self.front  # the present owner: it may change before the question is concealed
         if front is None:
             raise MCPError(METHOD_NOT_FOUND, "No client can answer this request.", method)
         if (message := whole_message(params or {})) is not None:
@@ -316,7 +316,7 @@ class Links:
         self._opened: set[Link] = set()
         self._down: dict[str, tuple[float, float, str]] = {}
         self.modern: dict[str, bool] = {}
-        """Whether an upstream answered a modern client in its own era; absent until one came."""
+        """True for an upstream that answers a modern client in its era; absent until one has connected."""
 
     async def open(self, config: UpstreamConfig, hello: Hello, principal: str, front: Front | None) -> Link:
         """A new link to the upstream, greeted for the client, which is the principal's.

@@ -38,7 +38,7 @@ LISTS = {
 
 
 class Routes:
-    """What the upstreams listed. With one upstream there is nothing to route and every name is its own."""
+    """The lists of the upstreams. With one upstream there is nothing to route, and every name is its own."""
 
     def __init__(self, upstreams: Mapping[str, UpstreamConfig]) -> None:
         self._upstreams = upstreams
@@ -126,14 +126,14 @@ class Routes:
         return _spec(upstream, name, {"name": tool, "inputSchema": {}})
 
     def place(self, upstream: str) -> ToolSpec:
-        """What stands for everything of an upstream that is no tool: rules for all of its tools are for this too."""
+        """The stand-in for everything of an upstream but its tools: rules for all of its tools apply to it too."""
         if upstream not in self._places:
             name = full_name(self._prefixes.get(upstream, upstream), "")
             self._places[upstream] = _spec(upstream, name, {"name": "", "inputSchema": {}})
         return self._places[upstream]
 
     def is_configured(self, upstream: str, tool: str) -> bool:
-        """Whether the configuration lets this tool be seen and called."""
+        """True if the configuration exposes this tool."""
         config = self._upstreams[upstream]
         wanted = config.tools is None or any(glob(pattern)(tool) for pattern in config.tools)
         return wanted and not any(glob(pattern)(tool) for pattern in config.without_tools)
@@ -201,9 +201,9 @@ def _well_formed_some(method: str, version: str, key: str, items: list[Any], ups
 
 
 _NAMES_HERE = 1_000
-"""That are made on the event loop: about 4 ms."""
+"""Made on the event loop, which takes about 4 ms; more go to a thread."""
 _ITEMS_AT_ONCE = 20
-"""That are checked before others have a turn: about 5 ms."""
+"""Checked before other tasks get a turn: about 5 ms."""
 _COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
@@ -215,12 +215,12 @@ def _fits(template: str, uri: str) -> bool:
 
 
 def sealed_cursor(upstream: str, cursor: str) -> str:
-    """A cursor of one upstream that says whose it is."""
+    """A cursor of one upstream, with the upstream's name."""
     return base64.urlsafe_b64encode(json.dumps([upstream, cursor]).encode()).decode()
 
 
 def opened_cursor(sealed: str | None, upstreams: list[str]) -> tuple[str, str | None]:
-    """Where a list goes on: the upstream and its own cursor.
+    """The upstream where a list continues, and its own cursor.
 
     Raises:
         MCPError: No such cursor was given out.
@@ -237,7 +237,7 @@ def opened_cursor(sealed: str | None, upstreams: list[str]) -> tuple[str, str | 
 
 
 def merged_capabilities(offers: Iterable[Json]) -> Json:
-    """What several upstreams offer together; extensions are not among it, for their methods name no upstream."""
+    """The capabilities of several upstreams together, without extensions: their methods name no upstream."""
     merged: Json = {}
     for offer in offers:
         for kind in ("tools", "resources", "prompts", "completions", "logging"):
@@ -248,7 +248,7 @@ def merged_capabilities(offers: Iterable[Json]) -> Json:
 
 
 def hints(results: Iterable[Json]) -> Json:
-    """How long and for whom results may be kept once they are one: the shortest time, the narrowest circle."""
+    """Cache hints for merged results: the shortest time and the narrowest scope."""
     results = list(results)
     times = [time for result in results if isinstance(time := result.get("ttlMs"), int) and time >= 0]
     if len(times) < len(results):

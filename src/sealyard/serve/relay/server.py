@@ -45,10 +45,10 @@ from sealyard.yard.opening import Border
 
 logger = logging.getLogger(__name__)
 
-_GREETING_SECONDS = 5.0
-_MOST_PAGES = 100
+_GREETING_SECONDS = 5.0  # a slow upstream must not hold up the client's handshake
+_MOST_PAGES = 100  # of a list that the relay reads itself: an upstream's cursors could go on for ever
 _ITEMS_AT_ONCE = 20
-"""Of a list that are checked or written before others have a turn: about 5 ms."""
+"""Of a list, checked or written before other tasks get a turn: about 5 ms."""
 
 
 def build_relay(
@@ -62,8 +62,8 @@ def build_relay(
 ) -> Server[Any]:
     """A server that relays `upstreams`; its lifespan opens and closes the connections to them.
 
-    Everything crosses `border`. `connect` makes a transport of the SDK's kind. `principal` says for whom a request is
-    made: no two principals share a connection or a token.
+    Everything crosses `border`. `connect` makes a transport of the SDK's kind. `principal` returns a request's
+    principal: no two principals share a connection or a token.
     """
 
     @asynccontextmanager
@@ -88,7 +88,7 @@ def build_relay(
 
 
 class _Server(Server[Any]):
-    """A server whose large answers are written beside the SDK; over pipes `stdio.serve_stdio` does that."""
+    """A server that writes large answers without the SDK; over pipes `stdio.serve_stdio` does that."""
 
     def streamable_http_app(self, **options: Any) -> Starlette:
         """The SDK's application."""
@@ -121,7 +121,7 @@ async def _around(ctx: Context, call_next: CallNext) -> Any:
 
 
 class _Relay:
-    """What a running server answers, method by method."""
+    """The answers of a running server, method by method."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _Relay:
         await self._carrier.screen(ctx).refresh()
 
     async def answer(self, ctx: Context, relayed: Callable[["_Relay", Context], Awaitable[Json]]) -> Json:
-        """What `relayed` answers to the request with its tokens turned into values."""
+        """Return the answer of `relayed` to the request with its tokens revealed."""
         screen = self._carrier.screen(ctx)
         is_standing = ctx.method == "subscriptions/listen"
         with nullcontext() if is_standing else screen.sending():
@@ -168,7 +168,7 @@ class _Relay:
         return {**result, **self._offers(await self._reachable(ctx))}
 
     async def discover(self, ctx: Context) -> Json:
-        """What the upstreams offer to a modern client."""
+        """The upstreams' capabilities, for a modern client."""
         links = await self._reachable(ctx)
         own = self._server.get_capabilities(protocol_version=ctx.protocol_version)
         return {
@@ -202,7 +202,7 @@ class _Relay:
 
     def _offers(self, links: list[Link]) -> Json:
         if not links:
-            return {}  # nobody can be asked: what the relay itself could carry stands
+            return {}  # no upstream is reachable: the relay's own capabilities stay
         if self._only is not None:
             # The SDK's shapes know no tasks: one could be begun and its result not delivered.
             offers = {key: value for key, value in links[0].capabilities.items() if key != "tasks"}
@@ -316,7 +316,7 @@ class _Relay:
             raise MCPError(types.INVALID_PARAMS, f"No upstream lists the {kind} {name!r}.", data)
         return found
 
-    # What names an upstream
+    # Methods that name an upstream
 
     async def call_tool(self, ctx: Context) -> Json:
         """A tool's call."""
@@ -391,10 +391,10 @@ class _Relay:
         upstream, ref[field] = await self._find(ctx, method, ref[field])
         return await self._carrier.ask(ctx, upstream, ctx.method, params)
 
-    # What concerns all upstreams
+    # Methods for all upstreams
 
     async def set_level(self, ctx: Context) -> Json:
-        """The level of the log, told to every upstream that keeps one."""
+        """Set the level of the log at every upstream that has one."""
         session = self._carrier.session(ctx)
         session.log_level = (ctx.params or {})["level"]
         for link in await self._reachable(ctx):
@@ -421,7 +421,7 @@ class _Relay:
         return {"_meta": stamp}
 
     async def _parts(self, ctx: Context, wanted: Json) -> dict[str, Json]:
-        """What each upstream is to tell; an address that none lists is followed nowhere."""
+        """The part of the filter for each upstream; an address that none lists is not followed."""
         flags = {flag: True for flag in FLAGS if wanted.get(flag)}
         parts: dict[str, Json] = {name: dict(flags) for name in self._upstreams if flags}
         for uri in wanted.get("resourceSubscriptions") or ():
@@ -442,10 +442,10 @@ class _Relay:
                 if not link.modern:
                     await link.notify(ctx.method, untracked(ctx.params) or None)
 
-    # What only a single upstream can mean
+    # Methods for a single upstream only
 
     def is_foreign(self, ctx: Context) -> bool:
-        """Whether this is a method of an extension, which goes to the only upstream as it is."""
+        """True if this is a method of an extension, which goes to the only upstream unchanged."""
         known = ctx.method in wire.SPEC_CLIENT_METHODS or self._server.get_request_handler(ctx.method) is not None
         return not known and self._only is not None and connection_of(ctx).initialize_accepted
 

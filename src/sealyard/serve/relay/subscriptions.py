@@ -1,4 +1,4 @@
-"""Following an upstream's changes: `subscriptions/listen` of the modern era and what the handshake's era has for it."""
+"""Following an upstream's changes: `subscriptions/listen` of the modern era and its counterpart before."""
 
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,8 +16,8 @@ from sealyard.serve.relay.links import Link
 FLAGS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 """The parts of a filter that are a yes or no, and the capability each belongs to."""
 
-_WAITING_FRAMES = 1024
-_LEAVE_SECONDS = 5.0
+_WAITING_FRAMES = 1024  # for a slow client, before it loses the stream
+_LEAVE_SECONDS = 5.0  # for unsubscribing: a dead upstream must not hold up the end of the stream
 _numbers = itertools.count(1)
 
 
@@ -29,7 +29,7 @@ async def follow(
     opened: Callable[[Json], None],
     emit: Callable[[str, Json], Awaitable[None]],
 ) -> None:
-    """Emit the changes in `wanted` until the upstream ends the stream; `opened` hears what it agreed to.
+    """Emit the changes in `wanted` until the upstream ends the stream; `opened` gets the filter it agreed to.
 
     Raises:
         MCPError: The upstream refused, or the stream broke off.
@@ -74,7 +74,7 @@ class _Stream:
         """Undo what outlives the stream."""
 
     def hear(self, method: str, params: Json) -> bool:
-        """Take a notification that belongs to this stream; `True` if nobody else may have it."""
+        """Take a notification that belongs to this stream; True if no other listener may have it."""
         raise NotImplementedError
 
     def queue(self, method: str, params: Json) -> None:
@@ -93,7 +93,7 @@ class _Stream:
 
 
 class _ModernStream(_Stream):
-    """The upstream's own stream, told from others on the link by the id of its request."""
+    """The upstream's own stream, identified on the link by the id of its request."""
 
     def __init__(self, link: Link, wanted: Json, meta: Json, opened: Callable[[Json], None]) -> None:
         super().__init__(link, wanted, opened)
@@ -172,9 +172,9 @@ async def follow_all(
     opened: Callable[[Json], Awaitable[None]],
     emit: Callable[[str, Json], Awaitable[None]],
 ) -> list[Exception]:
-    """Follow several upstreams as one stream; returns why those that ended badly did.
+    """Follow several upstreams as one stream; returns the errors of those that failed.
 
-    `opened` hears once what they agreed to together, before anything is emitted.
+    `opened` gets the combined filter once, before anything is emitted.
     """
     waiting = set(parts)
     honored: Json = {}
