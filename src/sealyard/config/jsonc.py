@@ -133,7 +133,7 @@ class _Parser:
 
 
 def put(text: str, keys: tuple[str, ...], value: dict[str, Any]) -> str:
-    """The text with `value` at the path `keys`, in the indentation of the rest; all other text stays as it is.
+    """The text with `value` at the path `keys`, in the indentation of the rest; all other text stays unchanged.
 
     Raises:
         InvalidJson: The text cannot be read, or something on the path is not an object.

@@ -1,8 +1,8 @@
-"""References in a configuration, such as `${TOKEN}`, and secrets, which are shown to nobody.
+"""References in a configuration, such as `${TOKEN}`, and secrets, which are never shown.
 
 `${X}`, `${env:X}` and `${input:x}` stand for a variable, `${X:-text}` for `text` when it is unset or empty, and
 `${workspaceFolder}`, `${workspaceFolderBasename}`, `${userHome}` and `${pathSeparator}` for a place or a sign. `$X` is
-left as it is, and the value of a reference is not read again.
+left unchanged, and the value of a reference is not read again.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""Puts sealyard into a client's file in place of its servers, and takes it out again. All other text stays as it is.
+"""Puts sealyard into a client's file in place of its servers, and takes it out again. All other text stays unchanged.
 
 `take_over_files` does the same for configurations and clients' entries of the product's former name.
 """

@@ -316,7 +316,7 @@ class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     webhook: str | None = None
     """A URL that every change of an alert is posted to."""
     webhook_secret: str | None = None
-    """Signs what is posted: `Sealyard-Signature: sha256=…`, the HMAC of the body."""
+    """Signs the posted body: `Sealyard-Signature: sha256=…`, the HMAC of the body."""
 
     def __repr__(self) -> str:  # a webhook's address is often its password
         return f"AlertsConfig(enabled={self.enabled!r}, webhook={'set' if self.webhook else None!r})"
@@ -370,7 +370,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     learning: LearningConfig = LearningConfig()
     otel: OtelConfig = OtelConfig()
     trusted: frozenset[str] = frozenset()
-    """Upstreams whose annotations of tools count."""
+    """Upstreams whose tool annotations are trusted."""
     source: Path | None = None
     """The file it was read from."""
     warnings: tuple[str, ...] = ()

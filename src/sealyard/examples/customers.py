@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from sealyard.examples.toolbox import Refused, Toolbox
 
-_CUSTOMERS = 10_000
+_CUSTOMERS = 10_000  # too many for a prompt, so that code has to filter
 
 Plan = Literal["free", "basic", "pro"]
 

@@ -23,7 +23,7 @@ Category = Literal["travel", "lodging", "meals", "software", "hardware", "traini
 Status = Literal["pending", "approved"]
 Count = Annotated[int, Meta(ge=1)]
 
-# By category: who is paid, and between which amounts.
+# By category: the payees, and the range of amounts.
 _SPENDING: dict[Category, tuple[tuple[str, ...], int, int]] = {
     "travel": (("Northline Rail", "Blue Heron Air", "Citrus Cabs", "Harbor Ferries"), 12, 900),
     "lodging": (("Hotel Marlowe", "The Copper Inn", "Lakeview Suites"), 90, 620),

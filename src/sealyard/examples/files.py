@@ -13,10 +13,10 @@ from msgspec import Meta
 from sealyard.examples.folder import Folder
 from sealyard.examples.toolbox import Media, Refused, Toolbox
 
-_HITS = 200
-_HIT_CHARACTERS = 400
-_ARCHIVED = 50_000
-_ARCHIVED_TESTS = 50
+_HITS = 200  # of one search, at most
+_HIT_CHARACTERS = 400  # of a line in a hit
+_ARCHIVED = 50_000  # paths: far more than an answer should hold
+_ARCHIVED_TESTS = 50  # of them, to be found by filtering
 
 PathBelow = Annotated[str, Meta(max_length=1_000, description="Path inside the directory, such as notes/today.md.")]
 

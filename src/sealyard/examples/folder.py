@@ -1,8 +1,8 @@
-"""One directory and what is below it, for callers who may ask for anything.
+"""One directory and everything below it, for callers that are not trusted.
 
-A path is opened name by name, each in the directory that the last one gave, and no symbolic link is followed: there
-is no moment at which something else can be put in the place of what was checked. What is not a plain file or a
-directory is refused, and so is what is too large.
+A path is opened name by name, each in the directory that the last one gave, and no symbolic link is followed: at
+no moment can the checked file be replaced by another. Anything but plain files and directories is refused, and so is
+a file that is too large.
 """
 
 import errno
@@ -16,9 +16,9 @@ from typing import IO, NamedTuple
 
 from sealyard.examples.toolbox import Refused
 
-_LARGEST_BYTES = 4 << 20
-_DEEPEST = 16
-_ENTRIES = 10_000
+_LARGEST_BYTES = 4 << 20  # of one file: it is read whole
+_DEEPEST = 16  # names in a path, and levels of a walk
+_ENTRIES = 10_000  # of one answer
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -66,7 +66,7 @@ class Folder:
                 raise
 
     def entries(self, path: str, *, recursive: bool) -> list[Entry]:
-        """What is in a directory, by name; with everything below it if `recursive`. Links and devices are left out."""
+        """The entries of a directory, by name; with all below it if `recursive`. Links and devices are left out."""
         names = [] if path in ("", ".") else _names(path)
         with self._directory(path, names) as directory, _explained(path):
             found = []
@@ -109,7 +109,7 @@ def _is_text(path: str) -> bool:
 
 @contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Says what the system's refusal means, without the path of the directory itself."""
+    """Explain the system's refusal without the path of the directory itself."""
     try:
         yield
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Python functions as the tools of an MCP server: a function's signature is its schema and its docstring what it does.
+"""Python functions as the tools of an MCP server: a function's signature is its schema, its docstring the description.
 
-Arguments are checked against the signature before the function is called. What a tool cannot do is an answer marked
-as an error, in words that help; an exception that nobody meant is the SDK's to report.
+Arguments are checked against the signature before the function is called. A refusal is an answer marked as an error,
+with advice; the SDK reports an unexpected exception.
 """
 
 import base64

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from sealyard.examples.toolbox import Refused, Toolbox
 
-_ROUTE_SECONDS = 0.6
+_ROUTE_SECONDS = 0.6  # of a search for routes: long enough that code has to poll
 _FIRST_DAY = date(2025, 5, 1)
 
 State = Literal["AZ", "CA", "CO", "ID", "MT", "NM", "NV", "OR", "UT", "WA", "WY"]
@@ -22,7 +22,7 @@ SearchStatus = Literal["running", "done"]
 Place = tuple[float, float]
 """Latitude and longitude."""
 
-# Where each state lies, roughly, so that distances between parks make sense.
+# The rough position of each state, so that distances between parks make sense.
 _STATES: dict[State, Place] = {
     "AZ": (34.3, -111.7),
     "CA": (37.2, -119.5),
@@ -166,7 +166,7 @@ def weather_forecast(
 ) -> Forecast:
     """Get the weather forecast of a park, day by day."""
     park = get_park(park_id)
-    chance = random.Random(f"weather of {park_id}")  # noqa: S311 - sample data, the same for everyone who asks
+    chance = random.Random(f"weather of {park_id}")  # noqa: S311 - sample data, the same for every caller
     rows = []
     for number in range(days):
         high = 27 - park.elevation_m / 160 + chance.uniform(-4, 4)
@@ -325,7 +325,7 @@ def _make_campgrounds(chance: random.Random) -> Iterator[Campground]:
             )
 
 
-_SEARCHES_KEPT = 100
+_SEARCHES_KEPT = 100  # bounds the memory of a server that runs for long
 _chance = random.Random(66)  # noqa: S311 - sample data, the same at every start
 _parks = {park.id: park for park in _make_parks(_chance)}
 _campgrounds = {each.id: each for each in _make_campgrounds(_chance)}

@@ -1,7 +1,7 @@
 """A helper process: carries out one order after the other until the gateway hangs up.
 
 It is executed by its path, with nothing but a descriptor. Tasks are named in `TASKS` and nowhere else; each is a pure
-function over what it is sent and the memory that the gateway has it keep.
+function of its parameters, its document and the memory that the gateway sent.
 """
 
 import importlib
@@ -39,12 +39,12 @@ TASKS = {
     "read_skill": "sealyard.skills.offloaded:read",
     "rewrite": "sealyard.versioning.migrate.migration:rewrite",
 }
-"""Where each task is. Its module's `remember` takes in what the gateway sends of a memory, if it has any."""
+"""The function of each task. The `remember` of its module, if any, takes the gateway's additions to a memory."""
 
 _MEMORY_BYTES = 2 << 30
 """Of address space. A document of 32 MiB that is nothing but empty lists takes 1.2 GiB when it is read."""
 _NICER = 5
-"""Helpers give way to the gateway, whose event loop everybody waits for."""
+"""Helpers give way to the gateway, whose event loop serves everybody."""
 _GRACE_SECONDS = 2
 """After the deadline of an order, for a gateway that was killed itself."""
 
@@ -101,7 +101,7 @@ class _Helper:
             report = Report(is_done=True, result=result)
         except SealyardError as error:
             report = Report(error=type(error).__name__, result=str(error).encode("utf-8", "replace").decode())
-        except Exception as error:  # noqa: BLE001 - its words may quote what it was to hide
+        except Exception as error:  # noqa: BLE001 - its message may quote private values
             report = Report(error=type(error).__name__)
         signal.alarm(0)
         report.resident_bytes = _most_resident_bytes()

@@ -22,7 +22,7 @@ class Order(msgspec.Struct, kw_only=True):
     """Of the memory that is meant; empty for none."""
     params: Any = None
     seconds: float = 0.0
-    """For `run`: a helper that nobody kills ends itself soon after."""
+    """For `run`: a helper that is not killed then ends itself soon after."""
 
 
 class Report(msgspec.Struct, kw_only=True):

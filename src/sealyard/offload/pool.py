@@ -17,9 +17,9 @@ from sealyard.offload.process import Process, start
 _HELPERS = max(4, min(8, os.cpu_count() or 1))
 """At most; each is started when it is first needed and takes about 40 MB."""
 _SHARE = 4
-"""Of all helpers, one principal has at most one in four: what takes long for one must leave some for others."""
+"""One principal uses at most one helper in four: its long requests must leave some for others."""
 _IDLE_SECONDS = 300.0
-"""After which a helper that nobody needs is ended."""
+"""After which an unused helper is ended."""
 _RUN_SECONDS = 30.0
 """For one request, if it has no shorter deadline: no run has more by default."""
 _QUEUED = 256
@@ -29,11 +29,11 @@ _MEMORIES = 64
 _RESIDENT_BYTES = 512 << 20
 """A helper that grew larger over one request is replaced by a fresh one."""
 _PIECE_BYTES = 1 << 20
-"""Of a document that is written before others have a turn."""
+"""Of a document, written before other tasks get a turn."""
 
 
 class Memory(Protocol):
-    """Something that helpers keep between requests, such as what a session has seen."""
+    """Data that helpers keep between requests, such as the values that a session has seen."""
 
     key: str
     """Unique."""
@@ -71,7 +71,7 @@ class Offload:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()
         self._generation = 0
-        """Helpers of an earlier one remember what is to be forgotten."""
+        """Helpers of an earlier generation remember erased values."""
         self._is_closed = False
 
     async def run(
@@ -88,7 +88,7 @@ class Offload:
 
         Raises:
             HelperFailed: It took too long, or its helper ended; or there are too many requests already.
-            SealyardError: What the task raised.
+            SealyardError: The task raised it.
         """
         await self._wait_for_turn(who)
         helper: _Helper | None = None
@@ -123,7 +123,7 @@ class Offload:
             await self.run("warm", None, who="")
 
     def retire(self) -> None:
-        """End helpers that nobody waits for, with all that they remember; those at work end when they are done."""
+        """End idle helpers, with all that they remember; busy ones end when they are done."""
         for helper in self._idle:
             self._end(helper)
         self._idle.clear()
@@ -169,7 +169,7 @@ class Offload:
                 self._running[who] += 1
                 self._waiting.move_to_end(who)
                 waiting.popleft().set_result(None)
-        self._running += Counter()  # drops those who have none
+        self._running += Counter()  # drops zero counts
 
     # Helpers
 
@@ -269,7 +269,7 @@ class _Helper:
             await self._writer.wait_closed()
 
     async def _tell(self, task: str, memory: Memory) -> None:
-        """Bring what it remembers up to date."""
+        """Bring its memory up to date."""
         known = self._positions.get(memory.key)
         while True:
             params, body, position = memory.since(known)

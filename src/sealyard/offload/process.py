@@ -1,7 +1,7 @@
 """Starts helper processes: the only place that does.
 
 Marked for security review. The invariant: a helper gets an empty environment, an empty standard input, one descriptor
-and nothing else. It runs our own code only, and reads hostile data; it holds no key, and what it says is checked.
+and nothing else. It runs our own code only, and reads hostile data; it holds no key, and its messages are checked.
 """
 
 import socket
@@ -41,7 +41,7 @@ def start() -> Process:
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,  # a traceback could quote what it was to hide
+            stderr=subprocess.DEVNULL,  # a traceback could quote private values
             close_fds=True,
             pass_fds=[theirs.fileno()],
             start_new_session=True,  # no terminal: Ctrl-C is for the gateway, which closes its helpers itself

@@ -34,7 +34,7 @@ async def turn() -> None:
 
 
 def spend(started: float) -> None:
-    """Count what was done since `started`, a `time.perf_counter`."""
+    """Count the time since `started`, a `time.perf_counter`."""
     current = _pass()
     current.spent += time.perf_counter() - started
     if not current.is_counting:

@@ -44,7 +44,7 @@ class Door:
     """The way through one guard, and the memory that helpers keep of that guard."""
 
     def __init__(self, guard: "Guard", offload: Offload | None, described: Described | None, *, who: str) -> None:
-        """`who` is the principal whose turn it uses. Without helpers, or rules to send them, a thread does the work."""
+        """`who` is the principal that helpers work for. Without helpers, or rules for them, a thread does the work."""
         self.key = secrets.token_hex(8)
         self._guard = guard
         self._offload = offload if described is not None else None
@@ -56,7 +56,7 @@ class Door:
         return (await self.conceal_each([value]))[0]
 
     async def conceal_each(self, values: list[Any]) -> list[Any]:
-        """`Guard.conceal` for several values, each by itself. One that is changed and large comes as `msgspec.Raw`."""
+        """`Guard.conceal` for several values, each on its own. A large changed one is returned as `msgspec.Raw`."""
         guard = self._guard
         if guard.is_off or all(map(guard.shows_plain, values)):
             return values
@@ -128,7 +128,7 @@ class Door:
         return msgspec.json.decode(answered.document, type=list[Span])
 
     async def run(self, task: str, params: Any, document: bytes | bytearray) -> Answered:
-        """A task that works with this guard; what it counts is counted. Raises `HelperFailed` too."""
+        """Run a task that works with this guard, and add its counts. Raises `HelperFailed` too."""
         assert self._offload is not None
         answered = await self._offload.run(
             task, params, document, who=self._who, memory=self, on_ask=self._answer_helper
@@ -178,7 +178,7 @@ class Door:
         made = dict(zip(changed, map(_decoded, parts), strict=True))
         return [made.get(number, value) for number, value in enumerate(values)]
 
-    # What a helper asks for
+    # Requests of a helper
 
     async def _answer_helper(self, asked: Any) -> Any:
         if "wanted" in asked:
@@ -202,7 +202,7 @@ class Door:
 
 
 def _decoded(part: msgspec.Raw) -> Any:
-    """A value that a helper made: as it is if decoding it could take long."""
+    """A value from a helper: undecoded if decoding could take long."""
     data = bytes(part)
     is_text = data.startswith(b'"')
     is_small = len(data) <= _DECODED_BYTES and signs_of(data) <= _DECODED_SIGNS

@@ -35,7 +35,7 @@ Piece = tuple[str, str | None]
 """A part of a string that a tool is handed, and its type if it is private."""
 
 _SEED, _LATER_SEED = 4, 6
-"""Characters that are looked up: few in one call, more where what a session handed over is known."""
+"""Characters that are looked up: few in one call, more for all values that a session sent."""
 _STRIDE = 3
 """Only every third place of a text is looked up: each stretch of `_SEED + _STRIDE - 1` characters has such a place."""
 _BESIDE_READ = 32
@@ -46,13 +46,13 @@ _FRAGMENT = 8
 _DIGITS_FRAGMENT = 6
 """The same where two of them are digits, in a text of up to `_SHORT_TEXT` characters: of 12 such fragments of a card's
 number one is in 10,000 digits by chance once in ten times, and in 1,000 once in a hundred."""
-_SHORT_TEXT = 10_000
+_SHORT_TEXT = 10_000  # see `_DIGITS_FRAGMENT`
 _LATER_FRAGMENT = 12
 _LATER_DIGITS_FRAGMENT = 10
 """The same for answers to later calls, which are compared with all that the session handed over."""
 _OWN, _LATER_OWN = 3, 6
 """Characters of the value itself in an echo, or all it has; the rest may be what stands beside it."""
-_LONG = 256
+_LONG = 256  # see `_LONG_STRIDE`
 _LONG_STRIDE = 8
 """Between the seeds of a value of over `_LONG` characters: fragments of 29 characters are found, since 8 and `_STRIDE`
 meet every 24."""
@@ -83,7 +83,7 @@ class Echo(NamedTuple):
     """True if it is in a word that says it only when decoded."""
 
     def word(self, text: str) -> "Echo":
-        """The echo; of what is encoded, the whole word, which stands for itself unless it says the value alone."""
+        """The echo; if encoded, the whole word, as a value of its own unless it encodes exactly this value."""
         if not self.is_encoded:
             return self
         before = _CODED.match(text[max(0, self.start - _WORD_CHARACTERS) : self.start][::-1])
@@ -97,7 +97,7 @@ class Echo(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A string, or what is near the private parts of one, as texts are read."""
+    """A string, or the surroundings of its private parts, in the form in which texts are read."""
 
     text: str
     owners: Sequence[int]
@@ -117,8 +117,8 @@ class _Needle(NamedTuple):
 class Echoes:
     """Strings that tools were handed, to be found again.
 
-    Those of one call are found by short fragments too; those of a session (`is_later`) by what is long enough not to
-    be taken for something else in any answer that follows.
+    Those of one call are found by short fragments too; those of a session (`is_later`) only by fragments long
+    enough not to occur by chance in a later answer.
     """
 
     def __init__(self, *, is_later: bool = False, limit: int = 500_000) -> None:
@@ -175,7 +175,7 @@ class Echoes:
         for start, end, owner in self._short(reading, breaks) if reading.is_plain else ():
             yield self._echo(text, *reading.source(start, end), owner), None
 
-    # What was handed over
+    # Values that were sent
 
     def _add_lines(self, pieces: Sequence[Piece]) -> None:
         is_glued = _is_glued(pieces)
@@ -205,7 +205,7 @@ class Echoes:
         return number
 
     def _add_value(self, text: str, number: int, *, is_glued: bool) -> None:
-        """The value by itself, backwards, and as bytes would spell it that are not read as UTF-8."""
+        """Add the value alone, backwards, and as its bytes read in another encoding than UTF-8."""
         read = letters_of(text)
         for each in {read[::-1], letters_of(text.encode("ascii", "ignore").decode()), bytes_of(text)} - {read}:
             if len(each) >= _FRAGMENT:
@@ -244,12 +244,12 @@ class Echoes:
                 if len(places) < _PLACES:
                     places.append((number, at))
 
-    # What is said
+    # Texts to search
 
     def _scan(
         self, reading: Letters, breaks: Sequence[int], length: int
     ) -> Iterator[tuple[int, int, int, tuple[int, int] | None]]:
-        """Where a value or a part of one stands, and the value's number; with a part, where all stands that agrees."""
+        """The span of a value or of a part, and the value's number; for a part also the span of all that agrees."""
         text, seeds, size = reading.text, self._seeds, self._seed
         done = 0
         for at in [at for at in range(0, len(text) - size + 1, _STRIDE) if text[at : at + size] in seeds]:
@@ -319,9 +319,9 @@ class Echoes:
 
 
 class OwnWords:
-    """Parts of values that code wrote itself, in what it handed to tools, without case and signs.
+    """Parts of values that code wrote itself, in arguments of tools, without case and signs.
 
-    Where a tool says these again they stay as they are. If they became the token, code that lengthens a guess letter
+    They stay readable where a tool repeats them. If they became the token, code that lengthens a guess letter
     by letter would see each time which letter is right.
     """
 
@@ -364,7 +364,7 @@ def find_echoes(
 def _find(
     text: str, indexes: Sequence[Echoes], breaks: Sequence[int] = (), *, length: int = 0
 ) -> Iterator[tuple[Echo, str | None]]:
-    """Where echoes are, and what agrees where one is of a part. `length` is that of all that is looked through."""
+    """The echoes, and for an echo of a part the text that agrees. `length` is that of the whole searched text."""
     for reading in read_letters(text, with_others=any(index.has_others for index in indexes)):
         for index in indexes:
             yield from index.find_in(reading, text, breaks, length)
@@ -526,7 +526,7 @@ class Leaves:
 
 
 class Found:
-    """Where echoes are in JSON data."""
+    """The echoes in JSON data."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -575,7 +575,7 @@ def _whole(value: Any, echoes: list[Echo]) -> list[Echo]:
 
 
 def _spread(texts: Sequence[str], indexes: Sequence[Echoes], own: OwnWords, add: Callable[[int, Echo], None]) -> None:
-    """Search the texts as one, and note what is found in each."""
+    """Search the texts as one, and record the findings of each."""
     if not texts:
         return
     starts = [0]
@@ -592,7 +592,7 @@ def _spread(texts: Sequence[str], indexes: Sequence[Echoes], own: OwnWords, add:
             number += 1
 
 
-# What was handed over, and how far a text agrees with it
+# Values that were sent, and how far a text agrees with them
 
 
 def _near(text: str, number: int, count: int) -> str:

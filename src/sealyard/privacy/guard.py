@@ -37,7 +37,7 @@ _MANY_TOKENS = 50
 """As many are revealed and remembered in about 5 ms."""
 _NOTED_CHARACTERS = 256
 _MOST_NOTED = 10_000
-"""Strings that are remembered as handed over, and how long each is at most: a few megabytes."""
+"""Strings remembered as sent, and the length of each, at most: a few megabytes."""
 _SAID_CHARACTERS = 512
 """Of earlier messages of a call, to find a value that comes in pieces."""
 _BY_PLACE = frozenset(
@@ -112,11 +112,11 @@ class Guard:
 
     def conceals_quickly(self, value: Any) -> bool:
         """True if `conceal` of a value takes little time, of however many characters it is."""
-        # Where code may hold real values, what leaves is searched in every encoding there is.
+        # Where code may hold real values, its output is searched in every known encoding.
         return not self._privacy.is_relaxed and self._privacy.plain is not None and is_quick(value)
 
     def admits_quickly(self, value: Any, sent: Sent) -> bool:
-        """The same of `admit`. What was handed over takes longer to find than all the rest."""
+        """The same of `admit`. Finding sent values takes longer than all the rest."""
         return not sent and not self._echoes and self.conceals_quickly(value)
 
     @property
@@ -132,7 +132,7 @@ class Guard:
         return dict(hidden), failures
 
     def count(self, hidden: Mapping[str, int], failures: int) -> None:
-        """Count what was done elsewhere for this session."""
+        """Add counts of work done elsewhere for this session."""
         with self._counting:
             self._hidden.update(hidden)
             self._failures += failures
@@ -141,7 +141,7 @@ class Guard:
         """Something was withheld whole."""
         self.count({}, 1)
 
-    # What it has seen, for a guard of the same session in another process
+    # Its memory, for a guard of the same session in another process
 
     def learn(self, seen: Seen) -> None:
         """Know these values too. Raises `LimitReached`."""
@@ -209,7 +209,7 @@ class Guard:
                 for text, kind in pieces:
                     if kind is not None:
                         self._known.add(kind, text)
-                        if not is_strict:  # the answer may repeat it, and goes to the code as it is
+                        if not is_strict:  # the answer may repeat it, and goes to the code unchanged
                             self._held.add(kind, text)
                 self._note_handed(pieces)
                 self._guessed.add(pieces)
@@ -261,7 +261,7 @@ class Guard:
         remembered: to be concealed when it leaves, or never to be if the tool's mode is `off`.
 
         Raises:
-            UpstreamError: It cannot be looked through, so nobody gets it.
+            UpstreamError: It cannot be searched, so it is withheld.
             LimitReached: There are more private values than the session can have.
         """
         if self.scope is None:
@@ -275,7 +275,7 @@ class Guard:
             return value
         found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
         if handling.mode == "off":
-            # What another tool's mode hid stays hidden, whichever tool repeats it.
+            # A value hidden by another tool's mode stays hidden, whichever tool repeats it.
             value = self._conceal_entering(self._repeated, value, sent)
             self._publish(value, schema=spec.output_schema)
             return value
@@ -290,7 +290,7 @@ class Guard:
         return value
 
     def admits_plain(self, spec: ToolSpec, value: Any, sent: Sent) -> bool:
-        """True if `admit` returns an answer as it is, decided in microseconds; False where that takes a search."""
+        """True if `admit` returns an answer unchanged, decided in microseconds; False where that takes a search."""
         return self.scope is not None and self._is_plain_entering(spec, self._privacy.handling(spec), value, sent)
 
     def _is_plain_entering(self, spec: ToolSpec, handling: Handling, value: Any, sent: Sent | None) -> bool:
@@ -355,7 +355,7 @@ class Guard:
         sent.said = f"{sent.said}\n{said}"[-_SAID_CHARACTERS:]
 
     def admit_echoes(self, value: Any, *, sent: Sent | None = None) -> Any:
-        """`value` without what tools were handed and nothing else: for what was admitted in parts, or is not searched.
+        """`value` with only the values that tools were sent concealed: for text admitted in parts, or not searched.
 
         Raises:
             UpstreamError: It cannot be looked through.
@@ -408,7 +408,7 @@ class Guard:
         return self._exit.conceal(value, self._replace_leaving)
 
     def shows_plain(self, value: Any) -> bool:
-        """True if `conceal` returns a value as it is, decided in microseconds; False where that takes a search."""
+        """True if `conceal` returns a value unchanged, decided in microseconds; False where that takes a search."""
         plain = self._privacy.plain
         if plain is None or value not in plain:
             return False
@@ -428,7 +428,7 @@ class Guard:
         return ConcealedStream(self._exit.find, self._replace_leaving)
 
     def find(self, text: str) -> list[Span]:
-        """Where a text that leaves holds something private."""
+        """The private spans of an outgoing text."""
         return self._exit.find(text)
 
     @contextmanager
@@ -475,7 +475,7 @@ class Guard:
     def _conceal_said(self, text: str, sent: Sent | None, *, said: str) -> str:
         """A message without echoes, also of a value that comes in pieces, one in each message.
 
-        `said` is the message as the server sent it, and `text` what is left of it.
+        `said` is the message as the server sent it, and `text` its concealed form.
         """
         indexes = self._indexes(sent)
         if sent is None or not indexes:
@@ -505,7 +505,7 @@ class Guard:
 
     def _replace_entering(self, kind: str, value: str | float) -> str:
         assert self.scope is not None
-        # Where some tool shows what it has, all that others hide is remembered: it must not show that.
+        # If some tool shows its values, all values that others hide are remembered: it must not show those.
         if self._privacy.is_relaxed or kind in _BY_PLACE or kind not in TYPES:
             text = str(value)
             # A single word of an address is a city or a number: others speak of it without meaning the person.
@@ -518,7 +518,7 @@ class Guard:
         """The same where echoes are tokens already: the token of a whole field stands for what was there."""
         assert self.scope is not None
         if isinstance(value, str) and TOKEN.search(value):
-            with suppress(UnknownToken):  # what only begins like a token stays as it is
+            with suppress(UnknownToken):  # text that only begins like a token stays
                 value = str(self.scope.reveal(value))
         return self._replace_entering(kind, value)
 
@@ -528,7 +528,7 @@ class Guard:
         if text in self._public:
             return text
         self._count(kind)
-        # What code cannot hold is its own guess: the token must not show whether a tool has sent the same.
+        # A value that code cannot hold is its own guess: the token must not show whether a tool has sent the same.
         return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
 
     def _count(self, kind: str) -> None:
@@ -536,7 +536,7 @@ class Guard:
             self._hidden[kind if kind in TYPES else "custom"] += 1
 
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
-        """Let pass what the config declares to be no secret: what is found in `value`, without `but`."""
+        """Let values pass that the config declares public: the findings in `value`, without `but`."""
         found = {str(each) for _, each in self._privacy.scanner.find_values(value, schema=schema)}
         self._public.update(dict.fromkeys(sorted(found.difference(but))))
 
@@ -557,12 +557,12 @@ def _without_numbers(value: Any, sent: Mapping[str, str], replace: Callable[[str
 
 
 def _blame(error: Exception) -> str:
-    """Why something could not be looked through, without the error's words: they may quote it."""
+    """The reason why something could not be searched, without the error's message: it may quote the value."""
     return f"it could not be looked through for private values ({type(error).__name__})"
 
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_SAMPLE_BYTES = 4096
+_SAMPLE_BYTES = 4096  # the start of a file shows whether it is text
 _PLAIN_BYTES = re.compile(rb"[^\x00-\x1f]{4,}")
 """Text that is not UTF-16, in which every other byte of most letters is zero."""
 
@@ -591,7 +591,7 @@ def _text_encoding(content: bytes) -> str | None:
     return None
 
 
-_PIECES = 6
+_PIECES = 6  # items: fewer spell nothing of use
 
 
 def _has_pieces(value: Any) -> bool:

@@ -34,10 +34,10 @@ _GAP = 16
 _SPACE = 256
 """The longest gap between two words of one value: `_GAP` characters, or `_SPACE` if all of them are white space."""
 _WIDE_GAP = re.compile(rf"[\W_]{{{_GAP + 1},}}")
-_COMPACT = 7
-_COMPACT_LIMIT = 40
-_NEAR = 1000
-_CHUNK_CHARACTERS = 1 << 18
+_COMPACT = 7  # characters: shorter numbers are too common
+_COMPACT_LIMIT = 40  # a longer number is no account or card
+_NEAR = 1000  # characters of one line in which the words of a value belong together
+_CHUNK_CHARACTERS = 1 << 18  # searched at once: bounds the memory that a long text takes
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 """Scripts in which words are not set apart: each character counts as a word."""
@@ -59,7 +59,7 @@ _FRACTION = re.compile(r"\.(?!0(?!\d))\d")
 _PART = 1
 _PLACES = [(offset, count) for count in range(1, _PIECE + 1) for offset in range(count)]
 _PLACE_BITS = {place: 2 << bit for bit, place in enumerate(_PLACES)}
-"""At which place in how many words a word stands, as one bit each. `_PART` is the bit of a part of a name."""
+"""One bit for each position of a word in a value of some number of words. `_PART` is the bit of a part of a name."""
 
 _SHORT_COUNTRY_CODES = frozenset(
     "20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 "
@@ -124,7 +124,7 @@ class KnownValues:
     def may_hold(self, texts: Iterable[str]) -> bool:
         """Returns False only if `find` finds nothing in any of these short texts, nor in all of them set apart.
 
-        What is found has its longest word among the anchors, is a number of `_COMPACT` characters, or is all signs.
+        A finding has its longest word among the anchors, is a number of `_COMPACT` characters, or is all signs.
         """
         if not self:
             return False

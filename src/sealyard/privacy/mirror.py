@@ -51,7 +51,7 @@ class Mirror:
 
     @classmethod
     def remember(cls, mirror: "Mirror | None", params: Any, body: bytes) -> "Mirror":
-        """The mirror of a guard, with what that guard has seen since; a new one if there is none yet."""
+        """The mirror of a guard, updated with the values that guard has seen since; a new one if there is none yet."""
         if mirror is None:
             mirror = cls(msgspec.convert(params, Described).build())
         if body:
@@ -60,7 +60,7 @@ class Mirror:
         return mirror
 
     def replace(self, values: list[Any], show: Callable[[Any], Any], ask: Ask) -> tuple[Any, bytes]:
-        """The numbers of the values that `show` changes and what is to be counted, and those values with tokens."""
+        """The numbers of the values that `show` changes, the counts, and those values with tokens."""
         self.begin()
         changed: list[int] = []
         shown: list[Any] = []
@@ -79,7 +79,7 @@ class Mirror:
         self.guard.take_counts()
 
     def settle(self, documents: list[bytes], ask: Ask) -> tuple[dict[str, Any], list[bytes]]:
-        """Tell the gateway what was seen; return what is to be counted, and the documents with their tokens."""
+        """Report the seen values to the gateway; return the counts, and the documents with their tokens."""
         news = self.guard.take_news()
         for part in _batches(news.known, lambda each: len(each[1])):
             ask({"seen": {"known": part}})
@@ -127,7 +127,7 @@ class _StandIns:
         return f"__PII_{self._kind}_{number:012x}__"
 
     def reveal(self, value: str) -> str:
-        """A text with values in the place of stand-ins. Tokens stay: only the gateway knows what they are for."""
+        """A text with values in place of stand-ins. Tokens stay: only the gateway knows their values."""
         return re.sub(self.stand_in.pattern.decode(), lambda match: str(self.wanted[int(match[1], 16)][1]), value)
 
 

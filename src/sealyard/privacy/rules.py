@@ -34,7 +34,7 @@ class Handling(msgspec.Struct, frozen=True, kw_only=True):
     visible: tuple[str, ...] = ()
     """Fields that are left as they are."""
     reveal: Reveal | None = None
-    """Where in its arguments a token becomes the value; None: as `Privacy.reveal` says."""
+    """The places in its arguments where a token becomes the value; None: as `Privacy.reveal` says."""
 
 
 class Privacy:
@@ -60,7 +60,7 @@ class Privacy:
         """True if no tool's answers are concealed."""
         is_strict = mode == "strict" or any(handling.mode == "strict" for _, handling in self.rules)
         self._reveal: Reveal = "whole" if is_strict else "inside"
-        """Where code holds no real value, what stands beside one is not for code to choose."""
+        """Where code holds no real value, it must not choose the text beside one."""
         detectors = [
             EncodedValues(scanner.find, scanner.find_each),
             *([EncodedValues(scanner.find)] if self.is_relaxed else []),
@@ -91,7 +91,7 @@ class Privacy:
         return known[1]
 
     def reveal(self, spec: ToolSpec) -> Reveal:
-        """Where in a tool's arguments a token becomes the value."""
+        """The places in a tool's arguments where a token becomes the value."""
         return self.handling(spec).reveal or self._reveal
 
     @cached_property
@@ -121,7 +121,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 _MOST_VALUES = 64
 """In a plain value: the walk takes some ten microseconds at worst."""
 _BELOW = 100_000
-"""No number with fewer digits is private by itself: the shortest kinds have more, or a name that says so."""
+"""No number with fewer digits is private on its own: the shortest kinds have more, or need a telling name."""
 _MOST_NAMES = 4096
 """Names that are remembered: about a megabyte."""
 _LONGEST_NAME = 80
@@ -198,7 +198,7 @@ class PlainValues:
 
 _NOT_PLAIN, _PLAIN, _WORDY = range(3)
 _TELLING = NAMING | WRAPPING
-"""Fields whose text may say what another field holds, or that stand for the object around them."""
+"""Fields whose text may label another field, or that stand for the object around them."""
 
 
 def _is_word(text: str) -> bool:
@@ -230,11 +230,11 @@ _LIGHT = re.compile(r"[A-Za-z0-9]{1,15}+(?:[ .@-][A-Za-z0-9]{1,15}+){0,5}+").ful
 """A name, a date, an address of mail: no structure, no long word, nothing encoded."""
 _LIGHT_WEIGHT = 6
 """Of such a text, and one for every four characters: it takes a quarter of what others do at worst."""
-_NUMBER_WEIGHT = 4
+_NUMBER_WEIGHT = 4  # this and the next: relative to the weight of a text, by the time they take
 _CONTAINER_WEIGHT = 8
 _KEY_AGAIN_WEIGHT = 2
 """Records of a list share their names."""
-_LONG_NUMBER = 10**11
+_LONG_NUMBER = 10**11  # from here on a number is searched as a text
 
 
 def is_quick(value: Any) -> bool:

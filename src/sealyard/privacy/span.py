@@ -67,7 +67,7 @@ TYPES: dict[str, TypeInfo] = {
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
-    """The spans in order without overlap. Of two that overlap the longer one stays, and what is left of the other."""
+    """The spans in order without overlap. Of two that overlap the longer one stays, and the rest of the other."""
     kept = list(spans)
     if all(one.end <= other.start for one, other in pairwise(kept)):
         return kept

@@ -13,21 +13,21 @@ from sealyard.privacy.reading.view import united
 from sealyard.privacy.span import Span
 
 Search = Generator[str, list[Span], str]
-"""Yields a text to be searched, is sent what is private in it, and returns what may be sent on."""
+"""Yields a text to be searched, is sent its private spans, and returns the text that may be sent on."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
 _BOUNDARY = " \t,;|\"'"
-"""Where a line may be cut that is too long to wait for its end."""
+"""Characters at which an overlong line may be cut."""
 
 
 class ConcealedStream:
     """Takes pieces of text and gives back what may be sent of them, concealed.
 
-    Holds back `hold_characters` besides the last piece, or twice that for a value that is not at its end; what is
-    longer is sent in parts. A quarter of that is kept as context. Each call that sends something searches the context
-    anew: many lines in one piece cost less than a piece for each line. `adding`, `flushing` and `closing` are the same
-    for who searches elsewhere.
+    Holds back `hold_characters` besides the last piece, or twice that for a value that is not at its end; a
+    longer one is sent in parts. A quarter of that is kept as context. Each call that sends something searches the
+    context anew: many lines in one piece cost less than a piece for each line. `adding`, `flushing` and
+    `closing` are the same for callers that search elsewhere.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ConcealedStream:
             return str(end.value)
 
     def _cut(self) -> int:
-        """Where to part a line that is too long: at a boundary in the older half of what is held."""
+        """The place to cut an overlong line: at a boundary in the older half of the held text."""
         newest = len(self._held) - self._hold_characters // 2
         return max(self._held.rfind(sign, 0, newest) for sign in _BOUNDARY) + 1 or newest
 
@@ -111,7 +111,7 @@ class ConcealedStream:
                 begin = max(0, span.start)
                 line = max(self._held.rfind("\n", 0, begin), self._held.rfind("\r", 0, begin)) + 1
                 if len(self._held) - begin > 2 * self._hold_characters:
-                    return end  # Too much to hold: what is there of the finding is concealed by itself.
+                    return end  # Too much to hold: this part of the finding is concealed on its own.
                 end = line if len(self._held) - line <= self._hold_characters else begin
         return end
 
@@ -134,7 +134,7 @@ class ConcealedStream:
         begin = blank[-1] if blank else 0
         is_new = begin > 0
         if parted is not None:
-            # The beginning of what was parted, such as the first line of a key, decides what the rest is.
+            # The first part, such as the first line of a key, decides the type of the rest.
             begin = max(0, parted.start)
             is_new = parted.start >= 0
         if is_new:

@@ -47,7 +47,7 @@ _FAST_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 _TEXT = frozenset((str,))
 _ORDERED = frozenset((str, bool))
-_MOST_DIGITS = 308
+_MOST_DIGITS = 308  # the decimal exponent of the largest float
 _EXACT_DIGITS = 22  # up to here a power of ten is exact as a float
 _CLEAR = 1e9  # up to here a product is less than a millionth off
 _ALL_DIGITS = Context(prec=2 * _MOST_DIGITS + 2)

@@ -34,7 +34,7 @@ from .values import (
 
 MAX_BUCKETS = 100_000
 """Most rows of a series with its gaps filled, unless the input has more."""
-_WIDEST = 1_000_000_000
+_WIDEST = 1_000_000_000  # of a window in rows: more than any table has
 _NUMBERS_ONLY = frozenset(("sum", "mean", "median", "std", "variance", "percentile"))
 SORTED_WINDOW = 50_000
 """Most values in a window of which the median or a percentile is taken."""

@@ -33,8 +33,8 @@ CallTool = Callable[[str, dict[str, Any]], Any]
 MAX_BYTES = 128 * 1024 * 1024
 """Largest file that is read as a whole."""
 
-_SEARCHED_DEPTH = 4
-_SEARCHED_LISTS = 20
+_SEARCHED_DEPTH = 4  # levels in which lists of objects are looked for, to name them in a message
+_SEARCHED_LISTS = 20  # named at most
 _DELIMITERS = ",;\t|"
 # Only numbers with three digits in the exponent may be too large for a float.
 _LARGE_EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")

@@ -108,7 +108,7 @@ def where(step: Where, table: Table) -> Table:
 
 
 def never_compared(condition: Expression, table: Table) -> list[str]:
-    """Why a condition that no row met may have been meant otherwise: it compares text with numbers, say."""
+    """The likely mistake in a condition that no row met, such as a comparison of text with numbers."""
     notes = []
     for comparison in _comparisons(condition):
         match comparison:

@@ -31,9 +31,10 @@ MAX_MATRIX = 25
 """Most fields of a correlation or covariance matrix."""
 _NUMBERING = "Rows are numbered among those that meet conditions."
 _LIMITS = Limits()
-_TOP = 5
-_TOP_CHARACTERS = 80
+_TOP = 5  # most frequent values of a field
+_TOP_CHARACTERS = 80  # of each of them
 _PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+# Bounds of what one answer lists, so that it fits a model's context.
 _MOST_PERCENTILES = 100
 _MOST_FIELDS = 20
 _ROW_NUMBERS = 100

@@ -22,8 +22,8 @@ MAX_RULES = 200
 """Most rules of one validation."""
 # Bounds on what one violation adds to an answer.
 _ROW_NUMBERS = 20
-_MOST_SAMPLES = 50
-_SAMPLE_CHARACTERS = 200
+_MOST_SAMPLES = 50  # failing rows that an answer shows for a rule
+_SAMPLE_CHARACTERS = 200  # of each of them
 _FIELD_KEYS = tuple("field type required nullable min max min_length max_length pattern enum unique message".split())
 _RULE_KEYS = (*_FIELD_KEYS, "fields", "check")
 _MISSING = object()
@@ -210,7 +210,7 @@ def _check_field(report: _Report, asked: Parameters) -> None:
 
 
 def _repeated(column: list[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
-    """The rows whose value an earlier row has; nulls repeat nothing."""
+    """The rows that repeat the value of an earlier row; nulls are not compared."""
     first: dict[Any, int] = {}
     for row, key in enumerate(keys_of(column)):
         if column[row] is None:

@@ -30,7 +30,7 @@ UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 
 # Naive, like every time here: UTC is implied.
 _EPOCH = datetime(1970, 1, 1)
-_EPOCH_LIMIT = 1e11
+_EPOCH_LIMIT = 1e11  # larger epoch numbers are milliseconds or finer: in seconds this is the year 5138
 _LENGTHS = {
     "second": timedelta(seconds=1),
     "minute": timedelta(minutes=1),

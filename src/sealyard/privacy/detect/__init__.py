@@ -1,6 +1,6 @@
 """Detection of private values in any data or text: by their form, by their field and by what stands beside them.
 
-A `Scanner` applies `ScanRules` to any value. `check_detection` shows that a scanner, as it is configured, finds samples
+A `Scanner` applies `ScanRules` to any value. `check_detection` shows that a configured scanner finds samples
 of every type.
 """
 

@@ -187,9 +187,9 @@ def is_ipv6(value: str) -> bool:
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _RIPPLE58 = "rpshnaf39wBUDNEGHJKLM4PQRST7VWXYZ2bcdeCg65jkm8oFqi1tuvAxyz"
-_NO_PLACE = 255
+_NO_PLACE = 255  # of a character outside the alphabet: `find` gives -1
 _PLACES = tuple(bytes(each.find(chr(code)) % (_NO_PLACE + 1) for code in range(256)) for each in (_BASE58, _RIPPLE58))
-_MOST_BASE58 = 120
+_MOST_BASE58 = 120  # the longest keys have 111 characters; bounds the table of powers
 _POWERS = tuple(58**place for place in range(_MOST_BASE58))
 
 

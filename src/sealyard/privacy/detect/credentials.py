@@ -92,7 +92,7 @@ _STEMS = tuple(
     "pass pwd secret token key credential bearer authorization cookie session contrasena kennwort senha wachtwoord"
     " salasana heslo".split()
 )
-"""Where it is worth to look closer, in lower case."""
+"""Places worth a closer look, in lower case."""
 _STEMS_ABROAD = tuple(
     "contraseña Contraseña пароль Пароль 密码 密碼 パスワード 비밀번호 hasło Hasło şifre Şifre lösenord Lösenord"
     " סיסמה".split()

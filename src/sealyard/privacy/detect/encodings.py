@@ -27,10 +27,10 @@ from sealyard.privacy.detect.screens import WORD, Runs, encoded_runs, find_candi
 from sealyard.privacy.reading.view import ESCAPES, decoded_bytes, plain, rewritten, united, without_tokens
 from sealyard.privacy.span import TOKEN, Span
 
-_DEPTH = 2
+_DEPTH = 2  # layers that are decoded: base64 in a URL in JSON, at bounded cost
 _UNPACKED_BYTES = 1 << 20
 """Compressed data may unpack to this much in one call, and eight times the text. More is concealed unread."""
-_BLOCK_CHARACTERS = 4096
+_BLOCK_CHARACTERS = 4096  # of lines searched together
 _SHORTEST = 4
 """A shorter decoded text is chance, or too little to mean anything."""
 
@@ -41,10 +41,10 @@ _BASE64_LINES = re.compile(
 )
 _WORD = r"(?:[A-Z]?[a-z]+|[A-Z]+|[0-9]+)"
 _WORDS = re.compile(rf"[-_/+]*{_WORD}(?:[-_/+>\s]+{_WORD})*[-_/+]*")
-_WORDS_CHARACTERS = 256
+_WORDS_CHARACTERS = 256  # a longer part is decoded without a look at its words
 _URL_ALPHABET = str.maketrans("-_", "+/", " \t\r\n>=")
 _BASE32 = re.compile(r"(?:[A-Z2-7]{8,}|[a-z2-7]{8,})={0,6}")
-_LEAST_BASE64 = 6
+_LEAST_BASE64 = 6  # four bytes, the shortest text that counts (`_SHORTEST`)
 _LEAST_BASE32 = 16
 """A shorter run in small letters is a word."""
 _SAMPLE_CHARACTERS = 1024
@@ -120,7 +120,7 @@ _ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39
 _LEAST_TURNED = 13
 """Characters of the shortest number or key that is recognised by its form: a card's digits."""
 _NEAR = 64
-"""To search so few characters more costs less than to begin anew behind them."""
+"""Searching this many further characters costs less than starting again behind them."""
 _TURNED_RUNS = Runs(WORD + "+/=.:$%", least=_LEAST_TURNED)
 _TURNED_START = re.compile(
     rf"[\n+/_=;%&#-](?:(?:{KEY})|(?=[A-Za-z0-9]{{{_LEAST_TURNED}}})(?:(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})"
@@ -171,7 +171,7 @@ class _Words:
         self._unpacked = unpacked
 
     def add(self, texts: Iterable[tuple[str, str]], depth: int) -> None:
-        """Decode texts, each of which some word is or decodes to."""
+        """Decode texts, each of them a word or decoded from one."""
         parts: list[tuple[str, str]] = []
         deeper: list[tuple[str, str]] = []
         for word, text in texts:
@@ -301,7 +301,7 @@ _ZEROS_SHARE = 4
 def _spelt(run: str) -> list[bytes]:
     """A run decoded from base64 at each place where a group may begin, also backwards and rotated.
 
-    The signs say of every third byte what it is, so that most runs need not be decoded to know that they are no text.
+    The signs show the class of every third byte, so that most runs are ruled out as text without decoding.
     """
     first = run.translate(_FIRST_BYTES)
     ways = (
@@ -326,7 +326,7 @@ _FIRST_DIGITS = str.maketrans("0123456789abcdefABCDEF", "  aaaaaabbbbbbbbbbbbbb"
 
 
 def _spelt_in_hex(run: str) -> list[bytes]:
-    """The same for hex, forwards and backwards: every first digit says what its byte is."""
+    """The same for hex, forwards and backwards: every first digit shows the class of its byte."""
     said = run.translate(_FIRST_DIGITS)
     needed = "a" * _ASCII_RUN
     found = []
@@ -386,7 +386,7 @@ _TURNS: _Turns = (_reverse, _rotate)
 
 
 class _Search:
-    """One call: what to look for, how much may still be unpacked, and what was found of each run."""
+    """One call: the search, the bytes that may still be unpacked, and the findings of each run."""
 
     def __init__(self, find: Callable[[str], list[Span]], unpacked_bytes: int) -> None:
         self._find = find
@@ -418,7 +418,7 @@ class _Search:
     def _read(self, text: str, reading: _Reading, depth: int, turns: _Turns) -> Iterator[Span]:
         for span in self._found(reading.text, depth - 1, turns):
             start, end = reading.source(span.start, span.end)
-            # What reads the same decoded is not encoded: it is found in the text itself.
+            # Text that decodes to itself is not encoded: it is found in the text itself.
             if text[start:end] != reading.text[span.start : span.end]:
                 yield Span(start, end, span.type)
 

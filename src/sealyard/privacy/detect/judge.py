@@ -1,6 +1,6 @@
 """Decisions on which values are private: first a column at a time by field name, then all others together by value.
 
-A field's name decides if it is enough by itself; otherwise its neighbours and values decide with it. `_decide` holds
+A field's name decides if it is clear; otherwise its neighbours and values decide with it. `_decide` holds
 these rules; `Judge` applies them, and the criteria of a scanner, to the fields of one value.
 """
 
@@ -29,7 +29,7 @@ class Finding(msgspec.Struct, gc=False):
 
 
 Verdict: TypeAlias = str | list[Finding]
-"""The type of a value that is private as a whole, or what is private in it by offsets."""
+"""The type of a value that is private as a whole, or the private parts of it by offsets."""
 
 
 class Criteria(msgspec.Struct, frozen=True):
@@ -50,8 +50,8 @@ _BETWEEN = "\n\x00\n"
 _COVER = "\ue000"
 _EMAIL = re.compile(r"[^@\s,;<>()]{1,64}@[^@\s,;<>()]+\.[^@\s,;<>().]{2,}")
 _ENTRY = re.compile(r"[^,;\n]+")
-_FEW = 4
-_UNSEARCHED_NUMBER = 10**11
+_FEW = 4  # values that are checked one by one; more are joined and checked at once
+_UNSEARCHED_NUMBER = 10**11  # a number with fewer digits is private only by its field's name
 LEAST_SEARCHED = 16
 _SEARCHED = re.compile(r"[\d@:=<]|__")
 """A value shorter than that and without one of these is a word or two."""
@@ -103,7 +103,7 @@ class Judge:
     def by_value(self, leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value that holds something private, searched as one text.
 
-        What is only searched because a detector may know it is searched by detectors alone.
+        Values that only a detector could recognize are searched by detectors alone.
         """
         if not self._searches_all:
             yield from self._by_value(leaves, is_form_searched=True)
@@ -282,7 +282,7 @@ def _matches(name: str, pattern: re.Pattern[str], text: str) -> Iterator[Span]:
             yield Span(start, end, name)
 
 
-_SAMPLE = 200
+_SAMPLE = 200  # values of a long column that decide about all of them
 _CONCEALED = "__"
 _KNOWING = frozenset("person email date_of_birth username password".split())
 """Kinds beside which a `name` in small letters is a login name."""
@@ -295,7 +295,7 @@ _INHERITING = frozenset(
 _REPEATING = {("email", "address?"), ("address", "name?"), ("address", "part?"), ("phone", "phone?")}
 """Parent and field that mean the parent: `street.name`."""
 _APART = frozenset("type kind use system label status primary default verified id expiry expires country".split())
-"""Fields of an address or a name that are no part of it."""
+"""Fields beside an address or a name that do not belong to it."""
 _POSSIBLE = frozenset("email phone ssn credit_card date_of_birth ip iban bank_account username person".split())
 """Types whose fields must hold at least one value that could be of the type."""
 _NEVER_NUMBERS = frozenset("person person? email iban ip mac organization location url".split())
@@ -428,7 +428,7 @@ def _is_address(field: Field) -> bool:
 
 
 def _personal_part(field: Field, values: list[Value]) -> str:
-    """City and postal code: of an address, or beside what is personal."""
+    """City and postal code: of an address, or beside personal fields."""
     return "address" if field.parent is not None and field.parent.personal else ""
 
 
@@ -450,7 +450,7 @@ def _organization(field: Field, values: list[Value]) -> str:
 
 
 def _address(field: Field, values: list[Value]) -> str:
-    """A postal address rather than one on a network: it has words, or stands beside what is personal."""
+    """A postal address rather than one on a network: it has words, or stands beside personal fields."""
     texts = _texts(values)
     if not texts or field.parent is None:
         return ""

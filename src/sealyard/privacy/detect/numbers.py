@@ -30,7 +30,7 @@ class _Label(NamedTuple):
     """The word names one kind of number, so its check digit need not fit."""
 
 
-_REACH = 44
+_REACH = 44  # characters before a number in which a word can label it
 _OTHER_SCRIPTS = re.compile(
     "(?P<phone>电话|手机|電話|携帯|전화|휴대폰|هاتف|جوال|फोन|טלפון)"
     "|(?P<national_id>身份证|身分證|マイナンバー|주민등록번호|תעודת זהות)"
@@ -177,10 +177,10 @@ _STAMP = re.compile(
     r"(?:19|20)(?<![A-Za-z0-9.\-/][0-9]{2})[0-9]{2}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]"
     r"(?::[0-5][0-9])?(?:[.,][0-9]{1,9})?(?![0-9])"
 )
-"""A day with a time, of which logs are full. It is nobody's number."""
+"""A day with a time, frequent in logs and never private."""
 _LEAST_ALONE = 13
 """Fewer bare digits than this are private only if a word says so."""
-_LONGEST_DAY = 13
+_LONGEST_DAY = 13  # characters of a written date
 _ENDS = frozenset(("", *"\n\t,;|"))
 """Signs around a number that no word reaches."""
 _GLUED = re.compile(r"[A-Za-z0-9_\-]{0,24}")
@@ -188,7 +188,7 @@ _GLUED_BEFORE = re.compile(r"[A-Za-z0-9_\-]{1,24}|[+(]{1,2}")
 _WIDE = re.compile(r" {2,}")
 _MONEY = frozenset("$€£¥₹₽₩")
 
-# What may not stand beside a number that is one by itself: letters, or further digits behind a separator.
+# Excluded beside a complete number: letters, or further digits after a separator.
 _BEFORE = r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9][.\-/])"
 _AFTER = r"(?![A-Za-z0-9_])(?![.\-/][A-Za-z0-9])"
 
@@ -263,7 +263,7 @@ def _without_wide_gaps(plain: str, start: int, end: int) -> Iterator[tuple[int, 
 
 
 def _is_bare(piece: str) -> bool:
-    """True if it is a number that is nobody's without a word beside it: few digits, a fraction, a day."""
+    """True if the number is not private without a label: few digits, a fraction, a day."""
     if piece.isdigit():
         return len(piece) < _LEAST_ALONE
     return _is_plain_shape(shape_of(piece)) if len(piece) <= _LONGEST_DAY else False
@@ -323,7 +323,7 @@ def _in_piece(piece: str, offset: int, plain: str, text: str) -> list[Span]:
 def _forms(value: str, shape: str, offset: int, plain: str) -> list[Span]:
     """Numbers recognised by their form, the surest first."""
     if len(value) > 10 and _DATE.search(value):
-        # A date is nobody's number, and what stands beside it is read without it.
+        # A date is not private, and the text beside it is read without it.
         value = _DATE.sub(lambda date: "#" * len(date[0]), value)
     found: list[Span] = []
     if " " in shape:
@@ -346,7 +346,7 @@ def _forms(value: str, shape: str, offset: int, plain: str) -> list[Span]:
 
 
 def without(text: str, spans: list[Span], *, offset: int = 0) -> str:
-    """The text with marks in place of what has been found, so that nothing is read twice. Spans must be in order."""
+    """The text with findings masked, so that nothing is read twice. Spans must be in order."""
     parts: list[str] = []
     done = 0
     for span in spans:
@@ -405,7 +405,7 @@ _COUNTRY_BEFORE = re.compile(r"\b[A-Z]{2} ")
 
 
 def _labelled(value: str, shape: str, offset: int, text: str) -> Span | None:
-    """The number that the words before it say what it is."""
+    """The number labelled by the words before it."""
     digits = shape.count("9")
     if not (5 if digits == len(shape) else 4) <= digits <= 34:
         return None

@@ -131,7 +131,7 @@ def _installed_model(language: str, wanted: str) -> str:
 
 
 def _cut(text: str, start: int) -> int:
-    """Where to end a call's text: after a line or a word, if there is one in its second half."""
+    """The end of a call's text: after a line or a word, if there is one in its second half."""
     end = start + _CALL_CHARACTERS
     if end >= len(text):
         return len(text)

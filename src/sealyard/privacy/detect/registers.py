@@ -517,7 +517,7 @@ FORMATS = _by_shape()
 """By shape: what such a value may be."""
 
 _LEAST_WORD = 15
-"""Characters. What is shorter is a number among others, and found as such."""
+"""Characters. A shorter one is found as a number."""
 
 
 def _pattern_of(shape: str) -> str:

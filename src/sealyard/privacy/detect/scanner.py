@@ -40,8 +40,8 @@ _TAKEN_APART = re.compile(r"[{\[(\n\t=:<]")
 _MORE_THAN_NAMES = re.compile(r"[{\[(\n\t|<]")
 _NAMING = re.compile(r"[:=]")
 _LAST_NAME = re.compile(r"[^\W\d_][\w.\-]*\Z")
-_NAME_CHARACTERS = 64
-_MOST_NESTED = 6
+_NAME_CHARACTERS = 64  # before a sign in which a name is looked for
+_MOST_NESTED = 6  # texts within texts that are taken apart: bounds the recursion
 _IS_NAME = object()
 _APART = "\x00"
 """Stands between the values of a column that are looked at together: no structure has it."""
@@ -90,7 +90,7 @@ class Scanner:
         return Scanner(self.rules, (*self._criteria.detectors, *detectors))
 
     def find(self, text: str) -> list[Span]:
-        """Where the text holds something private: sorted, without overlap. Tokens are left out."""
+        """The private spans of the text: sorted, without overlap. Tokens are left out."""
         found = _Pass(self._criteria, {}, foreign_tokens=False).find(text)
         return [Span(each.start, each.end, each.type) for each in found]
 
@@ -127,10 +127,10 @@ class Scanner:
         visible: Collection[str] = (),
         foreign_tokens: bool = False,
     ) -> Any:
-        """The data with `replace` of everything private in its place, the data itself if nothing is.
+        """The data with everything private replaced by `replace`; the data itself if nothing is private.
 
-        A private number becomes a text. Dictionary keys are concealed too. Tokens stay as they are, unless
-        `foreign_tokens` says that who sent them has no business sending any.
+        A private number becomes a text. Dictionary keys are concealed too. Tokens stay, unless
+        `foreign_tokens` says that the sender cannot have any.
         """
         treatments = {name.casefold(): "visible" for name in visible} | {name.casefold(): "whole" for name in whole}
         return _Pass(self._criteria, treatments, foreign_tokens=foreign_tokens).conceal(value, replace, schema)
@@ -200,7 +200,7 @@ class _Pass:
     def _verdicts(
         self, fields: Sequence[Field], depth: int, names: dict[str, list[Finding]], prose: Sequence[PlacedText] = ()
     ) -> Iterator[tuple[Leaf, Verdict]]:
-        """Every value that holds something private. What is private in the names of fields is added to `names`."""
+        """Every value that holds something private. Private field names are added to `names`."""
         undecided: list[Sequence[Leaf]] = []
         judge = self._judge
         yield from judge.by_name(fields, undecided)
@@ -234,9 +234,9 @@ def _is_structured(value: str) -> bool:
 
 
 def _names_nothing(text: str) -> bool:
-    """True if a text has no structure but names in front of `=` and `:`, none of which means anything.
+    """True if a text has no structure but names before `=` and `:`, and none of these names is telling.
 
-    Addresses of pages and lines of logs are like that. What they hold is as little private by name as any word.
+    URLs and log lines are like that: no name makes their values private.
     """
     if _MORE_THAN_NAMES.search(text):
         return False
@@ -323,7 +323,7 @@ def _rebuild(value: Any, containers: list[Container], changed: dict[int, Any], n
     """The data with changed containers in place; those that hold one are copied, all others are the same objects."""
     if not changed and not names:
         return value
-    for index in range(len(containers) - 1, 0, -1):  # what is held comes after what holds it
+    for index in range(len(containers) - 1, 0, -1):  # contents come after their containers
         each, holder, key = containers[index]
         if names and isinstance(each, dict) and not names.keys().isdisjoint(each):
             held = changed.get(index, each)

@@ -31,7 +31,7 @@ class Runs:
         self._run = re.compile(_IN * least + _IN + b"*+")
 
     def find(self, text: str) -> list[tuple[int, int]]:
-        """Where each run starts and has ended, in order. Linear in the text."""
+        """The start and end of each run, in order. Linear in the text."""
         marks = text.encode("ascii", "replace").translate(self._marks)
         return [run.span() for run in self._run.finditer(marks)]
 
@@ -64,7 +64,7 @@ _LONG_CHARACTERS = 1024
 """In a word of as many characters or more some place reads like text by chance."""
 _LEAST_HEX = 8
 _LONG_HEX = 24
-"""Digits that make twelve characters. What is shorter counts only if all of it is ASCII."""
+"""Digits that make twelve characters. A shorter run counts only if all of it is ASCII."""
 _LEAST_BASE32 = 8
 _LONG_BASE32 = 16
 """Inside a word, fewer letters of base32 in a row are chance."""
@@ -139,7 +139,7 @@ class _Words:
         return new
 
     def place(self, offset: int) -> int:
-        """Which of the words is there."""
+        """The words that occur."""
         return bisect_right(self.starts, offset) - 1
 
     def marks(self, table: bytes) -> int:
@@ -251,7 +251,7 @@ _UNFIT = tuple(bytes(code for code in range(256) if not _BASE64[code] & 1 << bit
 
 
 def _shifted(words: _Words, groups: int) -> Iterator[tuple[int, int]]:
-    """Which word may be text if its groups of four begin at which of its first letters."""
+    """The words that may be text, with the offset of the first group of four."""
     marks = words.marks(_BASE64)
     control_3 = (marks >> 22) & (marks >> 31)
     whole = marks & (marks >> 9) & (marks >> 18) & (marks >> 27)
@@ -323,7 +323,7 @@ def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
 
 
 def _hex_places(words: _Words, marks: int) -> Iterator[int]:
-    """Where a row of ASCII is, and at which end of a run UTF-8 may begin."""
+    """The place of a row of ASCII, and the end of a run at which UTF-8 may begin."""
     row = marks
     for number in range(1, _HEX_ROW):
         row &= marks >> (16 * number)

@@ -29,7 +29,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float | None:
-        """The share that was found; None if the rules ask for none of the types."""
+        """The share that was found; None if the rules cover none of the types."""
         return self.found / self.samples if self.samples else None
 
 
@@ -64,7 +64,7 @@ def _is_found(scanner: Scanner, place: str, value: str) -> bool:
     return value not in (concealed if isinstance(concealed, str) else concealed[place])
 
 
-# How samples are made
+# Samples
 
 
 def _pick(made: random.Random, characters: str, length: int) -> str:

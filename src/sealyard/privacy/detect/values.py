@@ -24,10 +24,10 @@ from sealyard.privacy.span import Span, merge
 _ANYTHING = re.compile(r"[0-9@:=]|pass|pwd|bearer|token|key|secret|[A-Za-z0-9_\-]{16}", re.IGNORECASE)
 """Most cells of a table are words. Without one of these there is nothing to find."""
 _CELL = 400
-"""In a text longer than this, each detector finds out faster by itself that there is nothing for it."""
+"""In a text longer than this, each detector rules out faster on its own that it finds anything."""
 
 _ASSIGNS = re.compile(r"[ :=>\t]")
-_LEAST_KEY = 14
+_LEAST_KEY = 14  # characters of the shortest key that is recognized by its form
 
 
 def find_values(text: str) -> list[Span]:
@@ -118,7 +118,7 @@ def _emails(text: str, plain: str) -> Iterator[Span]:
         local = _LOCAL.match(text[max(done, at - 66) : at][::-1])
         if not local or (text[at + 2 : at + 3] in _PICTURE_SIGN and _PICTURE.search(domain[0])):
             continue
-        # What binds in an address also assigns, quotes and lists: `to='a@b.de'`, `x=a@b.de`, `a@b.de/c@d.de`.
+        # Characters of an address also assign, quote and list: `to='a@b.de'`, `x=a@b.de`, `a@b.de/c@d.de`.
         name = local[0][::-1]
         if not name.isalnum():
             if not name.replace(".", "").isalnum():
@@ -152,7 +152,7 @@ _UNLABELLED = frozenset("\n\t,;|\x00")
 """Signs over which no word reaches to say what follows."""
 _WALLET_STARTS = frozenset("12379")
 _WORD = re.compile(r"[A-Za-z0-9]{15,}")
-_LEAST_WALLET = 25
+_LEAST_WALLET = 25  # characters of the shortest wallet address
 _MOST_BASE58 = 36
 _MOST_REGISTERED = 20
 """No number of a register is longer without a separator."""
@@ -330,7 +330,7 @@ _PASSWORD_HASH = re.compile(
 )
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-[0-9]:")
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|Private-MAC: [0-9a-fA-F]{20,128}")
-_KEY_CHARACTERS = 65_536
+_KEY_CHARACTERS = 65_536  # longer than any private key in PEM: an END line further away belongs to another
 _KEY_BODY = re.compile(
     r"(?:\s{1,4}(?:Proc-Type|DEK-Info|Version|Comment):[^\n]{0,100})*(?:\s{1,4}[A-Za-z0-9+/=]{20,})*"
     r"(?:\s{1,4}[A-Za-z0-9+/=]{4,76}(?=\s|$))?"
@@ -378,7 +378,7 @@ _GREETED = re.compile(rf"Dear[ ](?!Sir|Madam|Customer|Team|Colleague|All|Friend|
 _MAILBOX = re.compile(r" <(?=[^<>\s@]{1,64}@)")
 _BEFORE_MAILBOX = re.compile(rf"{_NAME},?\"?\Z")
 _LONGEST_BEFORE = 160
-"""Characters before a mailbox that may be the name: four words and what is between them."""
+"""Characters before a mailbox that may be the name: four words with separators."""
 
 _BIRTHS = tuple(
     "born,dob,d.o.b,date of birth,geboren am,né le,née le,nacio el,nació el,nato il,nata il,birthday".split(",")

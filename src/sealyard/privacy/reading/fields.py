@@ -273,9 +273,9 @@ WRAPPING = frozenset(
 """The only key of a dictionary that stands for its value."""
 _VALUED = frozenset((*_VALUES, *_CONTENTS, *_HEADERS))
 NAMING = _VALUED | frozenset((*_LABELS, *_KINDS, *_ROWS))
-"""Keys of a dictionary of which one may say what another holds."""
+"""Keys of a dictionary that may label each other's values."""
 _KEYED = re.compile(r".*(?:\d|@)|[0-9a-f-]{16,}|[A-Z]{2,}[-_]", re.DOTALL)
-_MOST_LABELLED = 12
+_MOST_LABELLED = 12  # keys of an object that labels a value; larger ones are records
 
 
 def collect(
@@ -516,7 +516,7 @@ def _column_name(given: Any) -> str | None:
 
 
 def _matrix_columns(rows: Any) -> tuple[list[str] | None, int]:
-    """Names for the columns of a list of rows, and how many rows they take: a header's, or numbers."""
+    """Names for the columns of a list of rows, and the number of rows they take: a header's, or numbers."""
     first = rows[0]
     if not all(isinstance(row, (list, tuple)) for row in rows):
         return None, 0

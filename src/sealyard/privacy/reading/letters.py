@@ -1,4 +1,4 @@
-"""The letters and digits of a text, in every way it can be read: as it is, unescaped, or decoded.
+"""The letters and digits of a text, in every way it can be read: plain, unescaped, or decoded.
 
 Case, accents and separators are dropped, so that a value is found however it is cut and joined. Each reading leads back
 to the offsets of the text.
@@ -47,14 +47,14 @@ class Letters:
         self._edges: list[int] | None = None
 
     def source(self, start: int, end: int) -> tuple[int, int]:
-        """Where the original holds what is read between these offsets."""
+        """The span of the original that is read between these offsets."""
         found = self._inner(start, end)
         for view in reversed(self._views):
             found = view.source(*found)
         return found
 
     def edges(self, breaks: Sequence[int]) -> list[int]:
-        """Where each of the strings begins that were joined at these offsets, always the same ones."""
+        """The start of each string that was joined at these offsets, which are always the same."""
         if self._edges is None:
             places = range(len(self.text))
             self._edges = []
@@ -133,7 +133,7 @@ def _encoded(text: str, views: Sequence[View], *, with_others: bool) -> Iterator
 def _bytes_read(
     text: str, data: bytes, dropped: re.Pattern[str], offset: int, ratio: tuple[int, int], *, with_others: bool
 ) -> tuple[str, Callable[[], _Source]]:
-    """Decoded bytes. `ratio` is how many characters of the text stand for how many bytes."""
+    """Decoded bytes. `ratio` is the number of characters of the text for a number of bytes."""
     characters, size = ratio
     read = data.lower().translate(None, _NOT_ALNUM_BYTES).decode("ascii")
     if with_others:
@@ -185,7 +185,7 @@ def _character(code: str) -> str:
 
 
 def letters_of(text: str) -> str:
-    """The letters and digits of a text as it is, without case and accents."""
+    """The letters and digits of a plain text, without case and accents."""
     return _without_signs(text.lower() if text.isascii() else folded(text).text)
 
 

@@ -330,7 +330,7 @@ _LOGIN = re.compile(r"[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*\d*")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _UNCASED = re.compile(r"[぀-ヿ㐀-鿿가-힯]{2,12}(?:[ 　・·][぀-ヿ㐀-鿿가-힯]{1,12})?")
 _LONGEST_PERSON = 70
-"""Characters: eight words and what is between them."""
+"""Characters: eight words with separators."""
 _LETTERS = re.compile(r"[a-z]+")
 _SHOWN = WORDS["addressing"] | {part for name in GIVEN_NAMES for part in _LETTERS.findall(name)}
 """Words of which one is in every value that `has_given_name`, in ASCII."""
@@ -402,7 +402,7 @@ def is_street(value: str) -> bool:
 
 
 def may_show(text: str) -> bool:
-    """Returns False if a text holds no given name, no title and no street: no value in it shows what it is."""
+    """Returns False if a text holds no given name, no title and no street: no value in it shows its kind."""
     if not text.isascii():
         return True
     if not _SHOWN.isdisjoint(_LETTERS.findall(text.lower())):

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 Pieces: TypeAlias = tuple[list[int], list[int]]
-"""Where each stretch of the decoded text begins, and where it begins in the text as written."""
+"""The start of each stretch in the decoded text, and in the text as written."""
 
 
 class PlacedText(str):
-    """A text with the offsets of what it was read from."""
+    """A text with the offsets of its source."""
 
     __slots__ = ("end", "escape", "pieces", "start")
     start: int
@@ -147,7 +147,7 @@ _SCALAR = re.compile(
 )
 _COLON = re.compile(r"\s*(?::|=>|=(?!=))")
 _CALL = re.compile(r"\([\d\s,.+-]*\)")
-_DEEPEST = 10_000
+_DEEPEST = 10_000  # brackets within brackets: bounds the memory for hostile text
 _REST = re.compile(r"\s*[\"']?")
 _WORDS = frozenset("true false null none nan undefined True False None NaN".split())
 
@@ -311,7 +311,7 @@ def read_json(text: str) -> list[Any] | None:
 
 
 class JsonIndex:
-    """Where each value and each key of some documents stands in their text."""
+    """The place of each value and each key of some documents in their text."""
 
     def __init__(self, text: str, documents: list[Any]) -> None:
         self._text = text
@@ -324,7 +324,7 @@ class JsonIndex:
         return self._token(self._places[id(container), key] + isinstance(container, dict))
 
     def stretch(self, container: Any, key: Any, length: int) -> tuple[int, int] | None:
-        """Where a text of that length stands, if it is written as it is, without escapes."""
+        """The place of a text of that length, if it is written without escapes."""
         start, end = self._tokens[self._places[id(container), key] + isinstance(container, dict)]
         return (start + 1, end - 1) if end - start == length + 2 else None
 

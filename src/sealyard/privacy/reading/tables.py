@@ -18,9 +18,9 @@ _BORDER = re.compile(r"[\s|+:=\-─━┄│┃┌┬┐├┼┤└┴┘╞╪
 _CELL = re.compile(r"[^\s](?:[^\s]|[ ](?![ ]))*")
 _WORD = re.compile(r"\S+")
 _DELIMITERS = "\t;,"
-_LONGEST_LINE = 200_000
+_LONGEST_LINE = 200_000  # a longer line is not a header
 _SENTENCE = frozenset("the and or a an to is are was in for with that which und der die et le la y el e o en".split())
-_MOST_ALIGNED = 200
+_MOST_ALIGNED = 200  # columns of an aligned table: more do not fit a screen or a page
 _LOOKED_AT = 20
 """Rows that decide whether a line is the header of an aligned table."""
 _FEW_ROWS = 12
@@ -49,13 +49,13 @@ class Lines:
 
     @property
     def starts(self) -> list[int]:
-        """Where each line begins in the text."""
+        """The start of each line in the text."""
         if not self._starts:
             self._starts = list(accumulate(map(_WITH_BREAK, map(len, self.texts)), initial=self._start))
         return self._starts
 
     def span(self, index: int) -> tuple[int, int]:
-        """Where a line begins, and where it ends before its line break."""
+        """The start of a line, and its end before the line break."""
         start = self.starts[index]
         return start, start + len(self.texts[index])
 
@@ -135,7 +135,7 @@ def _columns(table: Field, names: list[str]) -> list[Field]:
 
 
 def _fill(columns: list[Field], cells: list[Leaf]) -> None:
-    """Puts a row's cells into the columns; what is more than there are goes into the last."""
+    """Puts a row's cells into the columns; surplus cells go into the last."""
     if len(cells) > len(columns):
         columns = columns + columns[-1:] * (len(cells) - len(columns))
     for column, cell in zip(columns, cells, strict=False):

@@ -27,7 +27,7 @@ _INK = re.compile(r"\S")
 _TABULAR_SIGNS = ("\t", ",", ";", "|", "  ", "│", "┃")
 _INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)
 _OPENINGS = re.compile(r"""(?:[{\[(]\s*+(?:"[^"\\\n]{0,200}+"\s*+:\s*+)?+){64,}+""")
-"""More brackets in a row than data has, each with a key at most. What they hold is read from the last one on."""
+"""More brackets in a row than data has, each with a key at most. Their content is read from the last one on."""
 _SEPARATING = re.compile(r"[\s,;]*")
 
 
@@ -42,7 +42,7 @@ class Reading:
         """Read from brackets. Values and keys are placed, unless all of the text is JSON."""
         self.tables: list[Field] = []
         self.named: list[Field] = []
-        """Fields of lines and tags: what they hold is part of `prose` too."""
+        """Fields of lines and tags: their values are part of `prose` too."""
         self.prose: list[PlacedText] = []
         self.has_inserts = not self.is_json and "insert" in text.lower()
         """True if there may be rows of SQL."""
@@ -62,7 +62,7 @@ class Reading:
         return self._indexed().value(containers[index][0], key)
 
     def stretch(self, leaf: Leaf, containers: Sequence[Container]) -> tuple[int, int] | None:
-        """Where a plain text stands that is written as it is, if that is all there is to say."""
+        """The place of a plain text written without escapes; None if it needs more than that."""
         value, index, key = leaf
         if type(value) is not str or not value or value[0].isspace() or value[-1].isspace():
             return None
@@ -111,7 +111,7 @@ def read_text(text: str) -> Reading:
 
 
 def _read_plain(text: str, start: int, end: int, reading: Reading) -> None:
-    """Tables, then what is left of the text between them."""
+    """Tables, then the rest of the text between them."""
     if start >= end or _INK.search(text, start, end) is None:
         return
     if text.find("\n", start, end) < 0 or not any(text.find(sign, start, end) >= 0 for sign in _TABULAR_SIGNS):
@@ -156,7 +156,7 @@ _LINE = re.compile(
 _INNER = re.compile(r"[,;|][ \t]*(?=[^\W\d_][\w ]{0,30}[ \t]?[:=][ \t]?[^\s:=/])")
 _INNER_PAIR = re.compile(r"[ \t]*([^\W\d_][\w ]{0,30}?)[ \t]?[:=][ \t]*(.*)", re.DOTALL)
 _PAIR_VALUE = re.compile(r"""=(?:"([^"\n]*)"|'([^'\n]*)'|([^\s"',;&)\]}>|]+))""")
-_LONGEST_KEY = 61
+_LONGEST_KEY = 61  # characters before the sign: a longer word is no name
 _NAME_BACKWARDS = re.compile(rf"=[\w.\-]{{1,{_LONGEST_KEY}}}")
 """The name before the sign of a pair, in a text read backwards: the engine passes over all other characters at once."""
 _NAME_STARTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
@@ -167,7 +167,7 @@ _TAG = re.compile(
 _TAG_NAME = re.compile(r"<([A-Za-z_][\w:.\-]{0,60})")
 _ATTRIBUTE = re.compile(r"""([\w:.\-]{1,60})\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _SPACED = re.compile(r"""="[^"\n ]* |='[^'\n ]* """)
-"""A value of more than one word. Only such a one shows what it is where its name says nothing."""
+"""A value of more than one word. Only such a value shows its kind where its name does not."""
 _BEFORE_NAME = " \t\r\v\f>-*•+0123456789.)_\"'`"
 _AFTER_NAME = " \t\"'`*_"
 """The signs that `_LINE` allows around a name."""
@@ -444,7 +444,7 @@ def _read_tags(text: str, start: int, end: int) -> Field | None:
 
 
 def _telling_attributes(text: str, start: int, end: int) -> set[str] | None:
-    """The names of attributes that say what they hold; None if any other can be private too, by its tag or value."""
+    """The attribute names that show a kind; None if others can be private too, by their tag or value."""
     tags = set(_TAG_NAME.findall(text, start, end)) - _TRANSPARENT
     if any(tag.casefold() == "th" or may_be_private(tag, "") for tag in tags):
         return None

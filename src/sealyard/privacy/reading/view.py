@@ -28,7 +28,7 @@ class View:
         self._pieces = pieces
 
     def source(self, start: int, end: int) -> tuple[int, int]:
-        """Where the original holds what is read between these offsets. A piece counts whole."""
+        """The span of the original that is read between these offsets. A piece counts whole."""
         starts, ends, source_starts, source_ends = self._columns
         if not starts:
             return start, end
@@ -75,7 +75,7 @@ def _as_group(pattern: re.Pattern[str]) -> re.Pattern[str]:
 
 
 def _columns(parts: Sequence[str], new: Mapping[str, str]) -> _Columns:
-    """Where the replaced parts are: every second one, from the second on."""
+    """The spans of the replaced parts: every second one, from the second on."""
     ends = array("q", accumulate(map(len, parts)))
     read = array("q", accumulate(len(new[part]) if place % 2 else len(part) for place, part in enumerate(parts)))
     return read[:-1:2], read[1::2], ends[:-1:2], ends[1::2]

@@ -27,8 +27,8 @@ KeySource = Literal["auto", "environment", "file", "keyring"]
 KEY_FILE = "vault.key"
 """Its name, in the folder of the store."""
 
-_KEY_BYTES = 32
-_FILE_BYTES = 64 << 10
+_KEY_BYTES = 32  # AES-256
+_FILE_BYTES = 64 << 10  # room for a thousand old keys; any other file is not read whole
 _FILE_HEAD = (
     "# The first key seals sealyard's vault; any others only open it. Without it, what is in the vault is lost.\n"
 )
@@ -54,7 +54,7 @@ class Keys:
 
     @classmethod
     def of(cls, keys: Sequence[bytes], *, source: str = "given") -> "Keys":
-        """These keys, of which the first is current."""
+        """These keys; the first is current."""
         return cls(_identify(keys[0]), {_identify(key): key for key in keys}, source=source)
 
     @property
@@ -78,7 +78,7 @@ class Keys:
 
 
 class KeyPlace:
-    """Where the keys of one vault are kept. `folder` is the folder of its store."""
+    """The storage of one vault's keys. `folder` is the folder of its store."""
 
     def __init__(self, source: KeySource, *, folder: Path, environment_value: str | None = None) -> None:
         self._source: KeySource = source
@@ -134,7 +134,7 @@ class KeyPlace:
             yield keys
             return
         with _locked(self._folder):
-            keys = self.find() or keys  # as it is by now
+            keys = self.find() or keys  # another process may have made one
             new = [secrets.token_bytes(_KEY_BYTES), *keys.all()]
             _write_keys(self._source, self._folder, new)
             yield Keys.of(new, source=keys.source)
@@ -194,7 +194,7 @@ def _write_keys(source: KeySource, folder: Path, keys: Sequence[bytes]) -> None:
 
 def _read_file(path: Path) -> str | None:
     try:
-        # Not through a link, and not waiting for who writes into a pipe.
+        # Not through a link, and not waiting for the writer of a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
@@ -290,7 +290,7 @@ def _ask_keyring(function: str, *args: str) -> Any:
     try:
         return getattr(keyring, function)(*args)
     except errors.KeyringError as error:
-        # Its message is the backend's own; the class says enough, and cannot hold what was to be stored.
+        # Its message is the backend's own and may quote the key; the class says enough.
         raise VaultError(
             f"The OS keyring cannot be used: {type(error).__name__}. Unlock it, install a backend for it, or set"
             " privacy.key to 'file' or 'environment'."

@@ -43,7 +43,7 @@ Find = Callable[[str, str], PrivateValue | None]
 """The value of the token of this type and id, both in lower case; None if there is none."""
 
 OnText = Callable[[str, list[tuple[str, str | None]]], None]
-"""Hears each string that holds a token, and what it becomes in pieces: a text, and its type if it is a value."""
+"""Gets each string that holds a token, and its revealed pieces: a text, and its type if it is a value."""
 
 OpenedValue = tuple[SealedValue, PrivateValue, Origin]
 
@@ -97,7 +97,7 @@ class Scope:
         return entry.token
 
     def tokens(self, wanted: Iterable[tuple[str, PrivateValue, Origin]]) -> list[str]:
-        """`token` for several values by type, value and origin: what is new or renewed of them is enqueued as one.
+        """`token` for several values by type, value and origin: new and renewed ones are enqueued as one.
 
         Raises what `token` does. Then none of them is known.
         """
@@ -166,7 +166,7 @@ class Scope:
             self.clear()
 
     def clear(self) -> None:
-        """Forget everything. What is added until `restart` is not stored, since the scope is gone there."""
+        """Forget everything. Values added until `restart` are not stored, since the scope is gone there."""
         with self._lock:
             self._by_text = {"tool": {}, "code": {}}
             self._by_token = {}
@@ -204,7 +204,7 @@ class Scope:
                 self._keep(entry)
 
     def prune(self) -> None:
-        """Drop what is expired."""
+        """Drop expired values."""
         now = self._clock()
         with self._lock:
             self._drop([entry for entry in self._by_token.values() if entry.expires_at <= now])
@@ -287,7 +287,7 @@ def _is_type(kind: str) -> bool:
 class _Entry(msgspec.Struct, eq=False, gc=False):
     """One value with its token. It refers to nothing that refers back, and there may be a million.
 
-    The collector does not look at it, since each look at all of them would hold the interpreter.
+    The garbage collector skips it, since a pass over all of them would hold the interpreter.
     """
 
     id: str
@@ -311,7 +311,7 @@ _WHOLE = re.compile(
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://([^/?#\s]*)\S*", re.IGNORECASE | re.ASCII)
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})", re.ASCII)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:e[+-]?[0-9]{1,3})?", re.IGNORECASE | re.ASCII)
-_SHOWN = 64
+_SHOWN = 64  # characters of an unknown token in a message
 _BRANCHES = 64
 """Of a schema that are looked at for one value: `anyOf` within `anyOf` must not multiply without end."""
 _RAW_JSON = msgspec.json.Decoder(msgspec.Raw)
@@ -503,7 +503,7 @@ def _in_kind(value: PrivateValue, schemas: _Schemas) -> PrivateValue:
 
 
 class _Shape:
-    """Walks a JSON Schema beside the data, as far as it says plainly what is where."""
+    """Walks a JSON Schema beside the data, as far as it describes the data plainly."""
 
     def __init__(self, schema: Mapping[str, Any] | None) -> None:
         self._document = schema

@@ -23,9 +23,9 @@ Origin = Literal["tool", "code"]
 
 PrivateValue = str | int | float
 
-_NONCE_BYTES = 12
-_SECRET_BYTES = 32
-_ID_BYTES = 6
+_NONCE_BYTES = 12  # the size that AES-GCM is made for
+_SECRET_BYTES = 32  # AES-256, and a key of HMAC-SHA-256
+_ID_BYTES = 6  # 48 bits: short in a prompt, and collisions in a scope stay improbable
 _BLOCK_BYTES = 64
 _INNER = bytes(code ^ 0x36 for code in range(256))
 _OUTER = bytes(code ^ 0x5C for code in range(256))
@@ -36,13 +36,13 @@ _ORIGINS: dict[str, Origin] = {"t": "tool", "c": "code"}
 
 
 class SealedScope(msgspec.Struct, frozen=True, kw_only=True):
-    """One scope as it is stored."""
+    """One stored scope."""
 
     name: str
     id: str
     """Random, so that a scope of the same name that is made later is another one."""
     key_id: str
-    """Which master key seals it."""
+    """The id of the master key that seals it."""
     sealed: bytes
     used_at: float
     erasures: int = 0
@@ -52,7 +52,7 @@ class SealedScope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SealedValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One value as it is stored. The collector does not look at it: it can be in no cycle, and there are many."""
+    """One stored value. The garbage collector skips it: it cannot be in a cycle, and there are many."""
 
     scope_id: str
     id: str
@@ -64,12 +64,12 @@ class SealedValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class VaultStorage(Protocol):
-    """Where sealed rows are kept: `sealyard.store` above implements it, `Vault` uses it. Raises `StoreError`."""
+    """Storage of sealed rows: `sealyard.store` above implements it, `Vault` uses it. Raises `StoreError`."""
 
     def put_values(self, seal: Callable[[], list[SealedValue]], count: int, size_bytes: int) -> None:
-        """Enqueue values, or their new expiry: what `seal` gives when it is called in the thread that writes.
+        """Enqueue values, or their new expiry: the result of `seal`, called in the thread that writes.
 
-        One is dropped if its scope is gone or its id was erased. `count` is how many there are, `size_bytes` how long.
+        One is dropped if its scope is gone or its id was erased. `count` is their number, `size_bytes` their length.
         """
         ...
 
@@ -86,7 +86,7 @@ class VaultStorage(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Wait until what was enqueued is on disk."""
+        """Wait until everything enqueued is on disk."""
         ...
 
     async def find_scope(self, name: str) -> SealedScope | None:
@@ -118,11 +118,11 @@ class VaultStorage(Protocol):
         ...
 
     async def erase_scopes(self, names: Collection[str] | None) -> int:
-        """Delete scopes, or all, with their values; how many values those were."""
+        """Delete scopes, or all, with their values; return the number of values."""
         ...
 
     async def expire(self, *, now: float, unused_since: float) -> int:
-        """Delete expired values, and scopes without any that were not used since; how many values those were."""
+        """Delete expired values, and scopes without any that were not used since; return the number of values."""
         ...
 
     async def key_in_use(self) -> str | None:
@@ -132,14 +132,14 @@ class VaultStorage(Protocol):
     async def reseal(
         self, reseal: Callable[[SealedScope], SealedScope | VaultError], *, key_id: str
     ) -> int | VaultError:
-        """Replace each scope of another key by what `reseal` makes of it, all at once; how many were.
+        """Replace each scope of another key by the result of `reseal`, all at once; return their number.
 
-        If it makes an error of one, nothing is changed and that error is returned.
+        If `reseal` returns an error for one, nothing is changed and that error is returned.
         """
         ...
 
     async def scrub(self) -> None:
-        """Remove what was deleted or replaced from the disk."""
+        """Remove deleted and replaced rows from the disk."""
         ...
 
 
@@ -167,7 +167,7 @@ class ScopeSecrets:
         return cls(secrets.token_bytes(_SECRET_BYTES), secrets.token_bytes(_SECRET_BYTES))
 
     def with_new_ids(self) -> "ScopeSecrets":
-        """Secrets that open the same values and give every value an id that nobody can tie to its old one."""
+        """Secrets that open the same values and give every value an id that cannot be linked to its old one."""
         return ScopeSecrets(secrets.token_bytes(_SECRET_BYTES), self._data_key)
 
     def make_id(self, origin: Origin, text: str, attempt: int = 0) -> str:
@@ -189,7 +189,7 @@ class ScopeSecrets:
         return nonce + self._box.encrypt(nonce, content, _describe_value(scope_id, value_id, kind))
 
     def open(self, row: SealedValue) -> tuple[PrivateValue, Origin]:
-        """The value in a row and who it came from.
+        """The value in a row and its origin.
 
         Raises:
             VaultError: The row was changed, or belongs elsewhere.
@@ -198,7 +198,7 @@ class ScopeSecrets:
         place = _describe_value(row.scope_id, row.id, row.type)
         try:
             content = self._box.decrypt(nonce, sealed, place).decode("utf-8", "surrogatepass")
-        except (InvalidTag, ValueError):  # the latter for what is too short to be sealed at all
+        except (InvalidTag, ValueError):  # the latter for a row that is too short
             token = spell(row.type, row.id)
             raise VaultError(
                 f"The vault's row of {token} was changed or does not belong there. Restore a copy of the store, or"

@@ -34,11 +34,11 @@ from sealyard.privacy.vault.seal import (
 _T = TypeVar("_T")
 
 _SCOPES_KEPT = 64
-"""In memory when nobody uses them."""
+"""Kept in memory while unused."""
 _USED_SECONDS = 3600.0
 """The precision of the time when a scope was used last."""
 _UNUSED_SECONDS = 86_400.0
-"""An empty scope is kept for so long at least: who uses it may be about to fill it."""
+"""The least time for which an empty scope is kept: its user may be about to fill it."""
 _ROWS_AT_ONCE = 500
 """More are opened in a thread."""
 
@@ -82,7 +82,7 @@ class Vault:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def scope(self, name: str) -> Scope:
-        """The scope of that name, made if need be, as it is in the storage now: one short query once it is loaded.
+        """The scope of that name, created if missing, in its stored state: one short query once it is loaded.
 
         Raises:
             VaultError: It is sealed with a key that is not here, or its rows were changed.
@@ -102,7 +102,7 @@ class Vault:
             return scope
 
     async def lately(self, name: str) -> Scope:
-        """The same without a query, if it is loaded and nothing was erased since. What others added may be missing."""
+        """The same without a query, if it is loaded and nothing was erased since. Others' new values may be missing."""
         stamp, scope = self._storage.stamp(), self._alive.get(name)
         if scope is None or self._stamps.get(name) != stamp:
             scope = await self.scope(name)
@@ -110,7 +110,7 @@ class Vault:
         return scope
 
     async def find(self, token: str) -> list[RevealedValue]:
-        """The values of a token in all scopes, for an operator who wrote that down before.
+        """The values of a token in all scopes, for an operator. The caller records that in the audit log first.
 
         Raises:
             VaultError: Its scope is sealed with a key that is not here, or its row was changed.
@@ -140,7 +140,7 @@ class Vault:
         return {name: count for name, count in matches.items() if count}
 
     async def forget(self, values_or_tokens: Iterable[str], *, scope: str | None = None) -> int:
-        """Erase values for good, in one scope or in all; how many were. Their tokens are refused from then on.
+        """Erase values for good, in one scope or in all; return their number. Their tokens are refused from then on.
 
         A value is found whatever its case and blanks, and as whole words within longer values. A token stands for its
         value: that is erased in the other scopes too. If the value comes again it gets a token that cannot be tied to
@@ -162,21 +162,21 @@ class Vault:
         return count
 
     async def forget_scope(self, name: str) -> int:
-        """Erase a scope with its secrets; how many values it had. It needs no key."""
+        """Erase a scope with its secrets; return its number of values. It needs no key."""
         return await self._erase_scopes([name])
 
     async def forget_all(self) -> int:
-        """Erase every scope; how many values they had. It needs no key."""
+        """Erase every scope; return their number of values. It needs no key."""
         return await self._erase_scopes(None)
 
     async def expire(self) -> int:
-        """Delete what is expired; how many values were."""
+        """Delete expired values; return their number."""
         for scope in list(self._alive.values()):
             scope.prune()
         return await self._expire_stored()
 
     async def rotate(self, keys: Keys) -> int:
-        """Seal all scopes with the current key of `keys`, all at once or none; how many were sealed with another.
+        """Seal all scopes with the current key of `keys`, all at once or none; return the number resealed.
 
         Raises:
             VaultError: A scope's key is neither among `keys` nor here, or its row was changed. Nothing is changed then.
@@ -206,7 +206,7 @@ class Vault:
 
     async def _make(self, name: str) -> SealedScope:
         while True:
-            # All scopes are sealed with one key: what another process rotated to counts, not what is current here.
+            # All scopes are sealed with one key: one that another process rotated to counts, not the current one here.
             key_id = await self._storage.key_in_use() or self._keys.current_id
             await self._fetch_key(key_id)
             row = make_scope(name, key_id=key_id, keys=self._keys, now=self._clock())
@@ -298,7 +298,7 @@ class Vault:
         count = await self._storage.erase_scopes(names)
         for name, scope in list(self._alive.items()):
             if names is None or name in names:
-                async with self._lock(name):  # what is being loaded would come after
+                async with self._lock(name):  # a load under way would come after
                     scope.clear()
         await self._storage.scrub()
         return count

@@ -47,7 +47,7 @@ LISTED = {
 }
 _ITEM_BYTES = 256 << 10
 """Of one item of a large list; a larger one is left out. Decoding takes 15 ms at worst."""
-_PARAMS_BYTES = 4 << 20
+_PARAMS_BYTES = 4 << 20  # see `_PARAMS_SIGNS`
 _PARAMS_SIGNS = 20_000
 """Of an upstream's request or notification to a client: decoding and writing it takes 20 ms at worst."""
 
