@@ -12,7 +12,8 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG, JSON, read_object, run_to_end
+from sealyard.cli.command import CONFIG, JSON, read_object
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest

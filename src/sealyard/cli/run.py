@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from sealyard.analysis import GUESTS
-from sealyard.cli.command import CONFIG, JSON, read_object, run_to_end
+from sealyard.cli.command import CONFIG, JSON, read_object
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain, warn, write, write_json
 from sealyard.config import Config, SandboxConfig, load_config
 from sealyard.config.settings import Level

@@ -365,7 +365,7 @@ class Pool:
         return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
 
     def postpone(self, chore: Callable[[], object], *, can_wait: bool = False) -> None:
-        """Do a chore when the run that ends is answered, or at once if runs come fast and it is not one that `can_wait`.
+        """Do a chore when the run that ends is answered, or at once if runs come fast and it cannot wait.
 
         It would take the processor from whoever writes the run to disk and sends its answer.
         """
