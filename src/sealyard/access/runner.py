@@ -1,4 +1,4 @@
-"""Where the code of each principal runs, and under which isolation."""
+"""The sandboxes in which each principal's code runs, and the isolation policy of each."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -13,7 +13,7 @@ from sealyard.sandbox.turns import Turns
 from sealyard.values import PrincipalScope
 
 OPERATOR = "operator"
-"""The principal of whoever has the key that `sealyard serve --http` shows when it starts."""
+"""The principal that holds the key which `sealyard serve --http` prints at start."""
 
 
 class Runner:

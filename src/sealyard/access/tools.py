@@ -38,7 +38,7 @@ class Tools:
         self.views = views
         self.upstreams = upstreams
         self.observed = observed
-        """What tools answer that do not declare it."""
+        """Learned result shapes of tools that declare none."""
         self._name_check = names
         self._on_published = on_published
         self._names: dict[str, ToolNames] = {}

@@ -9,7 +9,7 @@ from sealyard.values.naming import glob
 
 
 class Views:
-    """Cuts the catalog down to what a principal may know of. A tool that is not in its view does not exist for it."""
+    """Cuts the catalog down to the tools a principal may see. A tool outside its view does not exist for it."""
 
     def __init__(self, policy: Policy, scopes: Mapping[str, PrincipalScope]) -> None:
         self._policy = policy
@@ -19,11 +19,11 @@ class Views:
         self._by_hidden: dict[frozenset[str], Snapshot] = {}
 
     def scope(self, principal: str) -> PrincipalScope:
-        """What the config says of it: nothing is withheld from one that it does not name, and nothing added."""
+        """The principal's scope in the config; one that the config does not name may use everything."""
         return self._scopes.get(principal) or PrincipalScope(name=principal)
 
     def of(self, snapshot: Snapshot, principal: str) -> Snapshot:
-        """The tools that `principal` may know of: `snapshot` itself if those are all.
+        """The tools that `principal` may see: `snapshot` itself if that is all of them.
 
         Asked again for the same snapshot it costs nothing, and principals who see the same share one view.
         """
@@ -37,7 +37,7 @@ class Views:
         return view
 
     def servers(self, names: Iterable[str], snapshot: Snapshot, principal: str) -> list[str]:
-        """Those of the upstreams in `names` that `principal` may know of, sorted.
+        """The upstreams in `names` that `principal` may see, sorted.
 
         One that has listed its tools is known by those that can be seen; one that has not, by the scope alone.
         """
