@@ -162,7 +162,7 @@ class CodeRun:
         return refusal
 
     def options(self) -> dict[str, Any]:
-        """What the sandbox is given beside the code."""
+        """The sandbox's arguments besides the code."""
         run, look = self.run, self._look
         assert look is not None
         return {
@@ -208,7 +208,7 @@ class CodeRun:
         return await self._yard.guidance.explain(outcome, run.record, self._look, run, self._snapshot)
 
     async def render(self, outcome: Outcome) -> Result:
-        """What the agent gets of it."""
+        """The result for the agent."""
         run, look = self.run, self._look
         warnings = [
             finding.message
@@ -234,7 +234,7 @@ class CodeRun:
         self.run.queued(is_waiting)
 
     def _left_seconds(self) -> float:
-        """What is left of its time, and a moment: the result of a run that was stopped comes at once."""
+        """The rest of its time, and a moment: the result of a stopped run comes at once."""
         clock = self.run.clock
         return max(_TELL_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
 
@@ -252,7 +252,7 @@ class CodeRun:
         return look
 
     async def _warn(self, look: Look) -> None:
-        """Say that the code is likely to fail, before it runs, to whoever listens: they may cancel it."""
+        """Warn listeners before the run that the code is likely to fail: they may cancel it."""
         tell = self.run.passage.on_progress
         if look.assessment.risk in ("high", "critical") and look.refusal is None and tell is not None:
             telling = tell(0.0, None, f"likely to fail: {look.assessment.text}")
@@ -261,7 +261,7 @@ class CodeRun:
 
 
 def _find(snapshot: Snapshot, skills: SkillSession, name: str) -> tuple[ToolSpec, Plan | None]:
-    """The tool that code means by a name which is no full name: another spelling, or an older version."""
+    """The tool that code means by a name other than its full name: another spelling, or an older version."""
     return skills.find_plan(name) or (find_tool(snapshot, name), None)
 
 
@@ -321,7 +321,7 @@ async def _shown(query: str, guard: Guard) -> str:
 async def _search(
     yard: Parts, execution_id: str, visit: Visit, view: Snapshot, guard: Guard, arguments: dict[str, Any]
 ) -> list[Any]:
-    """What code gets for `search_tools`. Raises `InvalidRequest`."""
+    """Answer `search_tools` for code. Raises `InvalidRequest`."""
     try:  # nothing has checked what comes from inside the sandbox
         asked = msgspec.convert(arguments, _SearchArguments)
     except msgspec.ValidationError as error:

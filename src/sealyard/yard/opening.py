@@ -296,7 +296,7 @@ async def _check_names(names: NameCheck, listing: _Listing, catalog: Catalog, fi
 
 
 class Border(msgspec.Struct, frozen=True, kw_only=True):
-    """What every call crosses, for a gateway that runs no code."""
+    """The checks that every call passes, for a gateway that runs no code."""
 
     guards: Guards
     policy: Policy
@@ -310,7 +310,7 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.asynccontextmanager
 async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterator[Border]:
-    """The border of the config, over its store. It raises what `open_yard` does, which see for `preset`."""
+    """The border of the config, over its store. Takes `preset` and raises errors like `open_yard`."""
     policy = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     privacy = build_privacy(config.privacy)
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
@@ -469,12 +469,12 @@ async def _open(
 
 
 def _fingerprint(upstream: UpstreamConfig) -> str:
-    """Which tools of which server are meant: what another selection of them listed is not what this one does."""
+    """Identifies the selected tools of a server: a listing made with another selection does not apply."""
     return _digest(_source(upstream), *(upstream.tools or ("*",)), "without", *upstream.without_tools)
 
 
 def _source(upstream: UpstreamConfig) -> str:
-    """Which server it is: how it is started or reached, without what may change between two starts of the same."""
+    """Identifies a server by how it is started or reached, without what may change between two starts of the same."""
     return _digest(upstream.transport, upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or "")
 
 

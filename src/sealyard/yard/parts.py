@@ -15,7 +15,7 @@ from sealyard.yard.operations import Operations
 
 @dataclass(kw_only=True, eq=False)
 class Parts:
-    """What `open_yard` builds, in the order in which each depends on those before it."""
+    """The parts that `open_yard` builds, each after those it depends on."""
 
     store: Store
     guards: Guards
@@ -26,4 +26,4 @@ class Parts:
     skills: Skills
     guidance: Guidance
     operations: Operations
-    """What operators look at: readiness, figures, alerts."""
+    """The operators' view: readiness, figures, alerts."""
