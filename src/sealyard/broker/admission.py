@@ -25,7 +25,7 @@ from sealyard.values import ToolSpec
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
 _DECODED_BYTES = 256 << 10
-"""Larger values stay JSON: what is kept of an answer to explain a failure is no larger."""
+"""Larger values stay JSON: the evidence kept to explain a failure is never larger."""
 _DECODED_SIGNS = 20_000
 """Of structure in a value that is decoded: 4 ms at worst."""
 
@@ -37,7 +37,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     encoded: bytes
     """Its value as JSON."""
     told: Any = None
-    """Its value as anybody may see it, if it is small enough for the journal."""
+    """The value with private parts concealed, if it is small enough for the journal."""
 
     @property
     def size_bytes(self) -> int:
@@ -51,8 +51,8 @@ async def admit_answer(
     """The answer as the code may see it.
 
     Raises:
-        ToolFailed: It is an error, which could not be told before.
-        UpstreamError: It is no JSON, too large, nested too deeply, or cannot be looked through.
+        ToolFailed: The answer is an error, which shows only after decoding.
+        UpstreamError: The answer is not JSON, is too large, nested too deeply, or cannot be scanned.
         LimitReached: There are more private values than the session can have.
     """
     value = answer.value
@@ -95,7 +95,7 @@ def admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> Admitted:
         value = guard.admit(spec, renamed(value, names) if names else value, sent=sent)
         encoded = encoded if value is answer.value else msgspec.json.encode(value)
     is_kept = len(encoded) <= CALL_VALUE_BYTES
-    # Only of what is concealed already: whether a part of something is private cannot be told from the part.
+    # Only from the concealed value: a part alone does not show that the whole is private.
     sample = sample_of(value) if not is_kept and guard.is_admitted_concealed(spec) else None
     told = guard.conceal_admitted(spec, value) if is_kept else None
     # `text` is a second copy of what is in `value` and of no use to code.
@@ -103,7 +103,7 @@ def admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> Admitted:
 
 
 def check_answer(spec: ToolSpec, answer: Answer) -> bytes:
-    """The value as JSON. Raises `UpstreamError` for one that is none, too large or nested too deeply."""
+    """The value as JSON. Raises `UpstreamError` if it is not JSON, too large or nested too deeply."""
     if depth_exceeds(answer.value, MOST_DEPTH):
         raise UpstreamError(
             f"{spec.full_name!r} answered with data nested more than {MOST_DEPTH} levels deep. Ask it for less."

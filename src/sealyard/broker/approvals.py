@@ -1,7 +1,7 @@
 """Puts calls to people and waits for what they say.
 
-An ask is in the store before anybody is asked. It goes to every channel of its execution, and whoever has the store
-open can answer it too; the first answer holds. Nothing that agent code can call leads here but the ask itself.
+An ask is in the store before a person sees it. It goes to every channel of its execution, and any process that has the
+store open can answer it too; the first answer holds. Agent code reaches nothing here except the ask itself.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Approvals:
         self._on_answer = on_answer
 
     async def ask(self, ask: Ask) -> Approval:
-        """Wait until somebody allowed the call, or until it is certain that nobody will.
+        """Wait until a person allows the call, or until it is certain that nobody will.
 
         Raises:
             ApprovalRefused: A person refused it, nobody answered in time, or nobody can be asked. It says which.
@@ -71,7 +71,7 @@ class Approvals:
         return approval
 
     async def ask_for_run(self, grant: Grant, reason: str, arguments: dict[str, Any]) -> Approval:
-        """Wait until somebody allowed the run of `grant`, which has not begun, or until it is certain that nobody will.
+        """Wait until a person allows the run of `grant`, which has not begun, or until it is certain that nobody will.
 
         `reason` and `arguments` are what the person is shown; they are concealed already. The run's clock is the
         caller's to stop. The ask is in the audit log and counts among those of the run. Its answer is for that run
@@ -86,7 +86,7 @@ class Approvals:
             session=grant.session,
             tool=RUN,
             arguments=arguments,
-            arguments_sha256=secrets.token_hex(32),  # the same as no other: an answer to one is no answer to the next
+            arguments_sha256=secrets.token_hex(32),  # unique: an answer to one ask never answers the next
             rule=_RUN_RULE,
             reason=reason,
             asked_at=now,
@@ -123,7 +123,7 @@ class Approvals:
         """An ask that waits or is approved always, with all of its arguments.
 
         Raises:
-            UnknownApproval: There is none of that id.
+            UnknownApproval: No ask has that id.
         """
         ask = await self._store.approvals.find_whole(ask_id)
         if ask is None:
@@ -134,8 +134,8 @@ class Approvals:
         """Answer an ask of any gateway of the store.
 
         Raises:
-            UnknownApproval: No such ask waits; it says what became of it.
-            InvalidRequest: The policy lets no operator answer, or the answer is none that the ask offers.
+            UnknownApproval: No such ask waits; the message states how it ended.
+            InvalidRequest: The policy lets no operator answer, or the ask does not offer that answer.
             StoreError: The answer could not be kept.
         """
         if not self.settings.operators and approval.channel in ("cli", "http"):
@@ -159,7 +159,7 @@ class Approvals:
             waiting.offer(_nobody("refuse", "withdrawn", "its run is over"))
 
     def _check(self, ask: Ask, run: "_Run") -> None:
-        """Raise `ApprovalRefused` where a person shall not be asked: again, or more than anybody can answer."""
+        """Raise `ApprovalRefused` for a repeated ask, and for more asks than a person can answer."""
         if (refused := run.refused.get((ask.tool, ask.arguments_sha256))) is not None:
             raise ApprovalRefused(f"{refusal(ask, refused)} (It was asked for before in this run.)")
         if run.is_unanswered:
@@ -221,14 +221,14 @@ class Approvals:
         return _nobody("once" if fallback == "allow" else "refuse", "fallback", reason)
 
     async def _find_given(self, ask: Ask) -> Approval | None:
-        """What was approved before and holds for this ask too. Nothing does for code: it is another one each time."""
+        """An earlier approval that covers this ask. Code has none: each run of code is a new question."""
         if is_about_run(ask):
             return None
         always = await self._store.approvals.find_always(ask)
         return self._find_standing(ask) if always is None else _remembered(always)
 
     def _find_standing(self, ask: Ask) -> Approval | None:
-        """What was approved for the run or the session. An ask for another reason is another question."""
+        """An approval for the run or the session. An ask for another reason is another question."""
         run = self._runs.get(ask.execution_id)
         found = None if run is None else run.approved.get((ask.tool, ask.rule))
         found = found or self._sessions.get((ask.principal, ask.session, ask.tool, ask.rule))
@@ -276,7 +276,7 @@ class Approvals:
 
 
 class _Run:
-    """What one execution asked for so far."""
+    """The asks of one execution so far."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -16,7 +16,7 @@ _OPTIONS = {
 }
 _RUN_OPTIONS = {"refuse": "Do not run this code", "once": "Run this code once"}
 
-# What fits a client's dialogue: more is cut, with its true size and the command that shows all of it.
+# Sized for a client's dialogue: longer text is cut, with its true size and the command that shows all of it.
 _ARGUMENTS = 20
 _LINE_CHARACTERS = 300
 _NAME_CHARACTERS = 200
@@ -24,27 +24,27 @@ _REASON_CHARACTERS = 500
 
 
 def is_about_run(ask: Ask) -> bool:
-    """Whether code asks to be run at all, before it has made any call."""
+    """True if the ask is about running the code, before it makes any call."""
     return ask.tool == RUN
 
 
 def options(ask: Ask) -> dict[str, str]:
-    """What each answer to it means, the safest first. Code is allowed once: the next one is another question."""
+    """The meaning of each answer, the safest first. Code can only be allowed once: the next run is another question."""
     return _RUN_OPTIONS if is_about_run(ask) else _OPTIONS
 
 
 def heading(ask: Ask) -> str:
-    """What is asked, in one sentence."""
+    """The question, in one sentence."""
     return f"{'Code' if is_about_run(ask) else 'A call'} waits for your approval."
 
 
 def subject(ask: Ask) -> str:
-    """What a refusal is about."""
+    """The subject of a refusal."""
     return "Running this code was" if is_about_run(ask) else ask.tool
 
 
 def ask_lines(ask: Ask) -> list[str]:
-    """What a person must know to answer, one bounded line each: no text in it can look like another line."""
+    """The facts a person needs to answer, one bounded line each: no text in it can look like another line."""
     server = ask.tool.removeprefix("mcp__").partition("__")[0]
     lines = [f"tool: {_shown(ask.tool, _NAME_CHARACTERS)}", f"server: {_shown(server, _NAME_CHARACTERS)}"]
     if is_about_run(ask):
@@ -73,7 +73,7 @@ def ask_lines(ask: Ask) -> list[str]:
 
 
 def refusal(ask: Ask, approval: Approval) -> str:
-    """What the code that made the call is told."""
+    """The message for the code that made the call."""
     reason = _shown(approval.reason, _REASON_CHARACTERS)
     if approval.by == "nobody":
         return f"{subject(ask)} refused: {reason}."
@@ -82,7 +82,7 @@ def refusal(ask: Ask, approval: Approval) -> str:
 
 
 def waiting_line(ask: Ask) -> str:
-    """What the agent's side is told meanwhile."""
+    """The message for the agent while the ask waits."""
     return f"waiting for approval of {ask.tool} ({ask.id}); answer in your client or with `sealyard approvals`"
 
 

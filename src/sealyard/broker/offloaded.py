@@ -25,7 +25,7 @@ class _Given(msgspec.Struct):
 
 
 def answer(params: Any, body: bytes, mirror: Mirror | None, ask: Ask) -> tuple[Any, bytes]:
-    """What `broker.admission.admit` makes of an answer: its value, a sample, what the journal is told, and its files.
+    """Read an answer for `broker.admission.admit`: its value, a sample, the journal's copy, and its files.
 
     Without a mirror nothing is private.
     """
@@ -76,7 +76,7 @@ def _told(parts: list[bytes], files: list[tuple[str, str]], counted: dict[str, A
 
 
 class _Text:
-    """A file as text while its tokens are not known yet; no text if it is none, or nothing in it is private."""
+    """A file as text while its tokens are still unknown; no text if it is binary or holds nothing private."""
 
     def __init__(self, mirror: Mirror, spec: ToolSpec, sent: Sent, file: AnswerFile) -> None:
         self._file = file

@@ -20,7 +20,7 @@ _KEYS = 64
 _TEXT_CHARACTERS = 64
 _LARGEST = 10**18
 _KEY = "\0key"
-"""What a key begins with that is not kept. No field is called so."""
+"""The prefix of a key that is not kept. No field has such a name."""
 
 
 def sample_of(value: Any) -> str | None:
@@ -42,7 +42,7 @@ class _Sampling:
         """Less than nothing, if there was too much."""
 
     def take(self, value: Any, rows: int, depth: int) -> Any:
-        """What a value looks like."""
+        """The sample of one value."""
         self.left -= 1
         match value:
             case str():

@@ -22,7 +22,7 @@ _IDLE_STREAM_SECONDS = 24 * 3600.0
 
 
 class Delivery:
-    """What became of one request on its way, beside what the SDK says about it."""
+    """The fate of one HTTP request, in addition to the SDK's report of it."""
 
     def __init__(self) -> None:
         self.fault: str | None = None

@@ -18,7 +18,7 @@ class Kept(Generic[_T]):
         self._things: OrderedDict[str, tuple[_T, int]] = OrderedDict()
 
     def put(self, thing: _T, size: int) -> str:
-        """Keep something of so many bytes; returns its key."""
+        """Keep a thing of `size` bytes; returns its key."""
         key = secrets.token_hex(16)
         self._things[key] = (thing, size)
         # Nobody asks for the answer to a request that was cancelled meanwhile.
@@ -28,6 +28,6 @@ class Kept(Generic[_T]):
         return key
 
     def take(self, key: object) -> _T | None:
-        """What is kept under a key, and kept no longer."""
+        """Remove and return the thing under a key."""
         found = self._things.pop(key, None) if isinstance(key, str) else None
         return None if found is None else found[0]

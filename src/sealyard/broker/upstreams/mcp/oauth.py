@@ -34,7 +34,7 @@ from sealyard.errors import UpstreamUnavailable
 from sealyard.values import OAuthConfig, UpstreamConfig
 
 CONSENT_SECONDS = 300.0
-"""How long a person may take to consent."""
+"""The time a person has to consent."""
 _LINE_BYTES = 16 << 10
 _LINE_SECONDS = 10.0
 _PAGE = b"<!doctype html><title>sealyard</title><p>Thank you. You can close this page and go back.</p>"
@@ -44,7 +44,7 @@ _REPLY = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConne
 def build_auth(
     config: UpstreamConfig, *, folder: Path | None, open_url: Callable[[str], bool], on_consent: Callable[[str], None]
 ) -> httpx2.Auth | None:
-    """What signs the requests to an upstream, or `None` if its config names no OAuth.
+    """The signer of requests to an upstream, or `None` if its config names no OAuth.
 
     `on_consent` is called with the address a person has to open; `open_url` opens it and says whether it could.
     Without a `folder`, tokens are forgotten with the process.
@@ -104,7 +104,7 @@ class TokenFile:
 
     @property
     def expires_at(self) -> float | None:
-        """When the kept token expires, in seconds since the epoch."""
+        """The expiry of the kept token, in seconds since the epoch."""
         at = self._data.get("expires_at")
         return float(at) if isinstance(at, int | float) else None
 
@@ -138,7 +138,7 @@ class TokenFile:
         try:
             data = msgspec.json.decode(self._path.read_bytes())
         except (OSError, ValueError):
-            return {}  # there is none, or it is of no use: a person consents again
+            return {}  # missing or useless: a person consents again
         return data if isinstance(data, dict) else {}
 
     def _keep(self, **values: Any) -> None:
