@@ -35,7 +35,7 @@ _DEFINITIONS_KEPT = 50_000
 
 
 class Bill:
-    """What one run, search or visit costs. It is added up in the thread and becomes a fact when it is closed."""
+    """The costs of one run, search or visit. They are added up in the thread and become a fact when it is closed."""
 
     def __init__(self, *, principal: str, session: str, execution_id: str, use_case: UseCase, at: float) -> None:
         self.principal = principal
@@ -231,7 +231,7 @@ class Accounting:
             bill.counted["definitions"] += known
 
     def _count_text(self, text: str, part: str = "") -> int | None:
-        """How many tokens it is; None for an answer that there is no time for any more."""
+        """The number of tokens; None for an answer once no time is left to count."""
         total = 0
         for count in tokens.count_slowly(text):
             if self._is_hasty and part == "data":

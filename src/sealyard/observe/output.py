@@ -1,6 +1,6 @@
 """Output on its way out while code runs, with nothing private in it.
 
-Nothing is looked through for nobody: what is printed is kept back until somebody listens.
+Output is scanned only for a listener: until one arrives, it is held back.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from sealyard.sandbox.worker import OnOutput
 
 _QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
 _TOLD_CHARACTERS = 256 << 10
-"""At once: of what was printed before anybody listened, the end."""
+"""At once: the last part of what was printed before anyone listened."""
 
 
 class OutputStream:

@@ -53,9 +53,9 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     status: RecordStatus
     outcome: Outcome | None
-    """Concealed; None if there is none."""
+    """Concealed; None if the run has none."""
     text: str
-    """What the agent is sent."""
+    """The text sent to the agent."""
     ended_at: float
     """Seconds since the epoch."""
     seconds: float
@@ -92,7 +92,7 @@ class Tally(RunObserver):
         self.bytes_in = 0
         self.tools: set[str] = set()
         self.last_calls: deque[CallEvidence] = deque(maxlen=_CALLS_KEPT)
-        """As the code saw them, for whoever explains a failure."""
+        """As the code saw them, to explain a failure."""
         self.answer: Answer | None = None
         """The last one."""
         self._asked: Counter[tuple[str, int]] = Counter()
@@ -136,7 +136,7 @@ class Tally(RunObserver):
 
 
 def _sees(observer: RunObserver, event: str) -> bool:
-    """Whether the observer does anything about an event: a run may make thousands of calls."""
+    """True if the observer handles an event: a run may make thousands of calls."""
     return getattr(type(observer), event) is not getattr(RunObserver, event)
 
 
@@ -171,16 +171,16 @@ class Run:
         self._visit = visit
         self.clock = RunClock()
         self.output = OutputStream(guard)
-        """What it prints, on its way to whoever listens."""
+        """Its output, on its way to listeners."""
         self.assessed: Assessed | None = None
-        """What was expected of it."""
+        """The forecast for the run."""
         self.skills = 0
-        """How many saved skills it used."""
+        """The number of saved skills it used."""
         self.tally = Tally()
         self.status: RecordStatus = "cancelled"
         self.outcome: Outcome | None = None
         self.text = ""
-        """What the agent is sent."""
+        """The text sent to the agent."""
         self.queued_seconds = 0.0
         """For which it waited for its turn."""
         self._queued_at: float | None = None
@@ -209,7 +209,7 @@ class Run:
 
     @property
     def last_calls(self) -> Sequence[CallEvidence]:
-        """Its last calls as the code saw them, for whoever explains a failure."""
+        """Its last calls as the code saw them, to explain a failure."""
         return self.tally.last_calls
 
     @property
@@ -288,7 +288,7 @@ class Recorder:
     ) -> AsyncIterator[Run]:
         """An execution from its beginning to its end. The caller notes with `Run.finish` how it went.
 
-        It is recorded whatever comes of it, and it is on disk when this is left, by an error too. The parameters from
+        It is always recorded, and on disk when the block is left, by an error too. The parameters from
         `own` on are those of `Passage`.
 
         Raises:

@@ -47,7 +47,7 @@ _TOOLS_TOLD = 20
 _QUERY_CHARACTERS = 500
 _ANSWERS_HELD = 64
 _ANSWERS_BYTES = 256 << 10
-"""Answers are handed over to be counted so many or so much at a time."""
+"""Answers are handed over for counting in batches of this many, or of this size."""
 _ERROR_TYPES = frozenset(METRICS["sealyard_execution_errors_total"].labels["error_type"])
 
 
@@ -209,7 +209,7 @@ class Observer:
             self.skill("failed" if use.failures else "reused", use.principal, execution_id=use.execution_id)
 
     def hidden(self, guard: Guard, principal: str, execution_id: str = "") -> None:
-        """What a guard has hidden since it was last asked."""
+        """Count the values that a guard has hidden since the last call."""
         values, failures = guard.take_counts()
         if values or failures:
             self.record(
@@ -309,7 +309,7 @@ class TokenSink(RunObserver):
         admitted = call.admitted
         if admitted is None:
             return
-        if admitted.answer.files:  # a picture is no text that could be counted
+        if admitted.answer.files:  # pictures have no text to count
             self._accounting.skip(self._bill, admitted.size_bytes - len(admitted.encoded))
         self._answers.append(admitted.encoded)
         self._answers_bytes += len(admitted.encoded)
@@ -379,7 +379,7 @@ class SpanSink(RunObserver):
 
 
 class LiveSink(RunObserver):
-    """Shows the run to whoever watches the gateway."""
+    """Shows the run to watchers of the gateway."""
 
     def __init__(self, live: Live, run: Run) -> None:
         grant = run.grant

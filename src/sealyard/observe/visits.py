@@ -1,6 +1,6 @@
 """Visits: what one principal did in one gateway, until half an hour passed without anything.
 
-The newest protocol has no connection that would say when a conversation begins or ends, so this is told from time. It
+The newest protocol has no connection that marks when a conversation begins or ends, so time decides. It
 decides how often the definitions of all tools would have been read, and which search a call came from.
 """
 
@@ -65,7 +65,7 @@ class Visit:
 
 
 class Visits:
-    """The visits of one gateway. `on_begin` is told of each new one, and of what it sees of the catalog."""
+    """The visits of one gateway. `on_begin` gets each new one, with its view of the catalog."""
 
     def __init__(self, on_begin: Callable[[Visit, Snapshot], None]) -> None:
         self._on_begin = on_begin
