@@ -21,7 +21,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was packed."""
+    """The result of packing."""
 
     entries: int
     linked: int
@@ -221,7 +221,7 @@ def _finish(fd: int, entry: _Entry) -> None:
 
 
 def _pieces(fd: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where a file holds data: one that claims a terabyte may hold none."""
+    """The parts of a file that hold data: one that claims a terabyte may hold none."""
     offset = 0
     while offset < size:
         try:

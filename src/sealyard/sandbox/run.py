@@ -48,7 +48,7 @@ _STATUS: dict[str, Status] = {
 
 
 class ReplayClock(msgspec.Struct, frozen=True, kw_only=True):
-    """When and by which chance a run is to take place, so that it can be had again with the same result."""
+    """The time and the seed of a run, so that it can be repeated with the same result."""
 
     at: float
     """Seconds since the epoch at which its clock stands; sleeping takes no time and moves it."""
@@ -93,7 +93,7 @@ class Sandbox:
         )
         self._sessions.pool = self.pool
         self.turns = turns or Turns.of(options)
-        """Who runs when. Everything that takes a worker for agent code has a place here."""
+        """Decides the order of runs. Everything that takes a worker for agent code has a place here."""
 
     async def start(self) -> None:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
@@ -102,7 +102,7 @@ class Sandbox:
 
     @property
     def resource_control(self) -> str:
-        """What holds memory down: `cgroup v2`, `cgroup v1` or `rlimits`."""
+        """The holder of the memory limit: `cgroup v2`, `cgroup v1` or `rlimits`."""
         return self.pool.resource_control
 
     @property
@@ -160,7 +160,7 @@ class Sandbox:
         execution_id = execution_id or secrets.token_hex(8)
         clock = clock or RunClock()
         await self.pool.mend()
-        # The stubs first, and without waiting: whoever published them need not hold them.
+        # The stubs first, and without waiting: then their publisher need not hold them.
         with self._stubs(library_version) as stubs:
             async with (
                 self._turn(place, session, clock) as place,
@@ -340,7 +340,7 @@ class Sandbox:
             yield folder
 
     def _place_of(self, stubs: str | None) -> str | None:
-        """Where the worker sees that folder."""
+        """The path of that folder inside the worker."""
         if stubs is None or self.library is None:
             return None
         return "/servers" if self.tier == "namespace" else str(self.library.path / stubs)
@@ -355,7 +355,7 @@ class Sandbox:
         return {"allowed": allowed, "refused": policy.refused_modules, "level": policy.level}
 
     async def _mounts(self, workspace: Workspace | None, zygote: Zygote) -> list[int]:
-        """What a worker is handed of its session: a descriptor of the workspace, or nothing."""
+        """The worker's part of its session: a descriptor of the workspace, or nothing."""
         if workspace is None or workspace.directory is not None:
             return []
         held = workspace.take_mount(zygote)
@@ -375,10 +375,10 @@ class Sandbox:
             watch.cancel()
 
     async def _conclude(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> End:
-        """How a run ended. Raises what `Worker.conclude` does."""
+        """The end of a run. Raises what `Worker.conclude` does."""
         end = await worker.conclude()
         if self.pool.directory is not None and workspace is not None and end.failure is None:
-            # What was written since the last look stays in the session, so it is looked at once more.
+            # Files written since the last look stay in the session, so it is measured once more.
             worker.stop()
             excess = await self._find_excess(worker, policy, workspace)
             if excess is not None:
@@ -394,7 +394,7 @@ class Sandbox:
         stubs: str | None,
         nice: int = 0,
     ) -> bytes:
-        """What the worker needs to seal itself."""
+        """The order with which the worker seals itself."""
         slot = worker.fork.slot
         user = self.pool.user_of(slot, None if workspace is None else workspace.number)
         directory, temp = None, None
@@ -462,7 +462,7 @@ class Sandbox:
         return policy.threads + policy.processes
 
     def _watched(self, worker: Worker, policy: IsolationPolicy, zygote: Zygote) -> Watch:
-        """What the kernel does not hold for all of this worker together."""
+        """The limits that the kernel does not hold for all of this worker together."""
         return Watch(
             worker,
             policy,
@@ -472,7 +472,7 @@ class Sandbox:
         )
 
     def _can_fork(self, worker: Worker) -> bool:
-        """Whether this worker's processes would all be held together."""
+        """True if all of this worker's processes would be held together."""
         return self.pool.can_fork and worker.leaf is not None and worker.leaf.counts_cpu
 
     async def _watch(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None, limits: Watch) -> None:
@@ -554,7 +554,7 @@ def _closing(descriptors: list[int]) -> Iterator[None]:
 
 
 def _short(told: wire.DoneFailure | wire.DoneSpill) -> dict[str, Any]:
-    """What the worker told, no longer than the guest would make it: the agent's code may have written it itself."""
+    """The worker's report, cut to the guest's own bounds: the agent's code may have written it itself."""
     fields = msgspec.structs.asdict(told)
     return {name: value[:_WORDS_CHARACTERS] if isinstance(value, str) else value for name, value in fields.items()}
 

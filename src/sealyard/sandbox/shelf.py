@@ -20,7 +20,7 @@ from sealyard.sandbox.workspace import acting_as, remove_directory
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEAST_BYTES = 64 << 10
-"""What every parcel counts at least: a file of the host has its price, however small it is."""
+"""The least a parcel counts: even an empty file costs the host something."""
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     bytes: int
     linked: int
-    """Files with several names: so many names more are needed while it is unpacked."""
+    """The extra names of files with several: they are needed while it is unpacked."""
     mode: int
     """Of the workspace itself."""
 

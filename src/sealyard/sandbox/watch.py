@@ -1,4 +1,4 @@
-"""What a worker uses, seen from the host: for limits that the kernel does not hold for all of the worker together.
+"""Measures a worker from the host, for limits that the kernel does not hold for all of the worker together.
 
 Looking costs some 30 µs, so it is done ten times a second and only where it is needed. A run that is found over a limit
 is ended; what it can do in a tenth of a second is bounded by the limits of its one process.
@@ -28,7 +28,7 @@ class Watch:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to look at."""
+        """True if there is anything to measure."""
         return self._tasks or self._memory_base is not None or self._leaf is not None
 
     def excess(self) -> tuple[FailureKind, str] | None:

@@ -597,7 +597,7 @@ _BY_ATTRIBUTE: tuple[tuple[str, _Handler], ...] = (
     ("__iter__", _refuse("list(...)")),
     ("__dict__", _refuse("convert it with vars(...) first, or take the fields you need")),
 )
-"""What to do with classes that nothing above knows, by what the class defines; the first that fits counts."""
+"""Encoders for classes that nothing above knows, chosen by what the class defines; the first that fits counts."""
 
 
 def _handlers_of_loaded_modules() -> dict[int, tuple[_Handler, type]]:

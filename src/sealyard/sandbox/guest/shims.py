@@ -48,7 +48,7 @@ class Shims:
         return module
 
     def _has(self, *path: str) -> bool:
-        """Whether something below it is an older one."""
+        """True if something below it is an older one."""
         return any(key[: len(path)] == path for key in self._stubs)
 
     def _find_server(self, server: str) -> Any:

@@ -17,7 +17,7 @@ MAX_SECONDS = 120
 
 
 class IsolationLevel(enum.StrEnum):
-    """How much trust the agent's code gets inside the walls. The walls are the same for all three."""
+    """The trust that the agent's code gets inside the walls. The walls are the same for all three."""
 
     DEVELOPMENT = "development"
     PRODUCTION = "production"
