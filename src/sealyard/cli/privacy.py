@@ -13,7 +13,7 @@ from sealyard.cli.terminal import columns, plain, screen, write
 from sealyard.config import load_config
 from sealyard.errors import InvalidRequest
 from sealyard.privacy import TYPES
-from sealyard.yard.opening import build_privacy
+from sealyard.yard.assembly import build_privacy
 
 _SAMPLES = 3
 """Masked samples shown of each type."""

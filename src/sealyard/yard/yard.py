@@ -21,10 +21,9 @@ from sealyard.sandbox.review import check_code
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.worker import OnOutput
 from sealyard.values import AuditEntry, Grant, Result, SearchAnswer, UseCase
-from sealyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json
-from sealyard.yard.executing import find_tool, find_tools, limits_of, open_code, session_of
+from sealyard.yard.analysis import AnalyzeRequest, analysis_run, as_json
+from sealyard.yard.code_run import Parts, find_tool, find_tools, limits_of, open_code, session_of
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
-from sealyard.yard.parts import Parts
 
 _LONG_NAME = 1_000
 

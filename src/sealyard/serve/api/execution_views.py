@@ -9,7 +9,7 @@ from sealyard.errors import UnknownExecution
 from sealyard.observe.live import LiveEvent
 from sealyard.values import CallRecord, ExecutionRecord, Failure, RecordStatus, Result, Usage
 from sealyard.yard import AnalyzeRequest, Yard
-from sealyard.yard.analyzing import analysis_run
+from sealyard.yard.analysis import analysis_run
 
 _ANALYSIS_CODE = analysis_run(AnalyzeRequest(analysis_type="filter", data=[]), result_tokens=1).code
 _REPLAYED_CHARACTERS = 64 << 10

@@ -90,8 +90,8 @@ def as_json(value: Any, name: str) -> str:
         raise InvalidRequest(f"The {name} must be JSON data: {error}.") from None
 
 
-def told(outcome: Outcome) -> Outcome:
-    """The outcome of an analysis without what is only of use to who wrote code."""
+def without_code_details(outcome: Outcome) -> Outcome:
+    """The outcome of an analysis without the details that help only an author of code."""
     failure = outcome.failure
     if failure is None:
         return outcome

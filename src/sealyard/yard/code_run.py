@@ -4,18 +4,23 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from sealyard.access.guards import Guards
+from sealyard.access.runner import Runner
+from sealyard.access.tools import Tools
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.learning.guidance import Look
+from sealyard.learning.guidance import Guidance, Look
 from sealyard.learning.search_guide import SearchGuide
-from sealyard.observe.recorder import Run
+from sealyard.observe.recorder import Recorder, Run
 from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
+from sealyard.observe.sinks import Observer
 from sealyard.observe.visits import Visit
 from sealyard.privacy import Guard
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
@@ -24,12 +29,14 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Place
 from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
+from sealyard.skills.service import Skills
 from sealyard.skills.session import SkillSession
+from sealyard.store import Store
 from sealyard.values import Failure, Grant, Limits, Outcome, Result, SearchAnswer, ToolSpec, Usage
 from sealyard.versioning import Plan
-from sealyard.yard.analyzing import told, written
+from sealyard.yard.analysis import without_code_details, written
 from sealyard.yard.executions import ExecuteRequest, Execution
-from sealyard.yard.parts import Parts
+from sealyard.yard.operations import Operations
 
 _SESSION_CHARACTERS = 50
 _TELL_SECONDS = 0.05
@@ -41,6 +48,22 @@ _QUERY_CHARACTERS = 1_000
 _RAGGED_CHARACTERS = 200
 _NAME_CHARACTERS = 200
 """Of a name that no tool has, in what is said about it."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Parts:
+    """The parts that `open_yard` builds, each after those it depends on."""
+
+    store: Store
+    guards: Guards
+    observer: Observer
+    recorder: Recorder
+    tools: Tools
+    runner: Runner
+    skills: Skills
+    guidance: Guidance
+    operations: Operations
+    """The operators' view: readiness, figures, alerts."""
 
 
 @contextlib.asynccontextmanager
@@ -202,7 +225,9 @@ class CodeRun:
         run, left = self.run, self._left_seconds()
         run.passage.settle()
         if not self._is_code:
-            return await conceal_outcome(without_cut_values(told(seen), run.guard), run.guard, seconds=left)
+            return await conceal_outcome(
+                without_cut_values(without_code_details(seen), run.guard), run.guard, seconds=left
+            )
         outcome = await conceal_outcome(seen, run.guard, seconds=left)
         assert self._look is not None
         return await self._yard.guidance.explain(outcome, run.record, self._look, run, self._snapshot)
