@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from sealyard.broker.approvals import Approvals
-from sealyard.broker.ask_text import ask_lines, whole_lines
+from sealyard.broker.approvals import Approvals, ask_lines, whole_lines
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import load_config

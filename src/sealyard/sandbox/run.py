@@ -25,11 +25,10 @@ from sealyard.sandbox.report import TierReport, shortfall
 from sealyard.sandbox.sessions import Sessions, owner_of
 from sealyard.sandbox.shelf import Shelf
 from sealyard.sandbox.turns import Place, Turns
-from sealyard.sandbox.watch import Watch
 from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
-from sealyard.values import Failure, Limits, Outcome, Spill, Status, Usage
+from sealyard.values import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
 
 _WATCH_SECONDS = 0.1
 _PROBED_THREADS = 8
@@ -461,7 +460,7 @@ class Sandbox:
             return None
         return policy.threads + policy.processes
 
-    def _watched(self, worker: Worker, policy: IsolationPolicy, zygote: Zygote) -> Watch:
+    def _watched(self, worker: Worker, policy: IsolationPolicy, zygote: Zygote) -> "Watch":
         """The limits that the kernel does not hold for all of this worker together."""
         return Watch(
             worker,
@@ -475,7 +474,9 @@ class Sandbox:
         """True if all of this worker's processes would be held together."""
         return self.pool.can_fork and worker.leaf is not None and worker.leaf.counts_cpu
 
-    async def _watch(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None, limits: Watch) -> None:
+    async def _watch(
+        self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None, limits: "Watch"
+    ) -> None:
         """End the run when it is over a limit that is watched; the room on disk is, without a file system per run."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
@@ -592,3 +593,69 @@ def _job(
         raise InvalidRequest(f"The code or its context holds text that is not valid Unicode: {error}.") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"The context must be JSON data: {error}.") from error
+
+
+class Watch:
+    """One worker's use of memory, threads and processor time, where the kernel does not limit all of it together.
+
+    Looking costs some 30 µs, so it is done ten times a second and only where it is needed. A run that is found over a
+    limit is ended; a tenth of a second more is bounded by the limits of its one process.
+    """
+
+    def __init__(
+        self, worker: Worker, policy: IsolationPolicy, *, tasks: bool, memory_base: int | None, cpu: bool
+    ) -> None:
+        """Say what to look at: `tasks`, memory beyond `memory_base`, and `cpu` time of all processes together."""
+        self._worker = worker
+        self._policy = policy
+        self._tasks = tasks
+        self._memory_base = memory_base
+        self._leaf = worker.leaf if cpu else None
+        self._status: Path | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """True if there is anything to measure."""
+        return self._tasks or self._memory_base is not None or self._leaf is not None
+
+    def excess(self) -> tuple[FailureKind, str] | None:
+        """The limit that the worker is over, with the words for it; None if it is over none, or gone."""
+        policy = self._policy
+        try:
+            if self._leaf is not None and self._leaf.cpu_seconds() > policy.cpu_seconds:
+                return "cpu_time", f"The code used more than {policy.cpu_seconds:g} s of CPU time."
+            if self._tasks or self._memory_base is not None:
+                return self._excess_of(self._read_status())
+        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile, which its own run deals with
+            return None
+        return None
+
+    def _excess_of(self, status: dict[str, int]) -> tuple[FailureKind, str] | None:
+        policy = self._policy
+        if self._tasks and status["Threads"] > policy.threads + policy.processes:
+            return "processes", f"The code started more than {policy.threads:,} threads."
+        used = (status["RssAnon"] + status["RssShmem"] + status["VmSwap"]) << 10
+        if self._memory_base is not None and used > self._memory_base + (policy.memory_mib << 20):
+            return "memory", f"The code used more than {policy.memory_mib:,} MiB of memory."
+        return None
+
+    def _read_status(self) -> dict[str, int]:
+        """The figures of the worker's process; it is the only one wherever this is called."""
+        if self._status is None:
+            self._status = Path(f"/proc/{_pid_of(self._worker.fork.pidfd)}/status")
+        figures = dict.fromkeys(("Threads", "RssAnon", "RssShmem", "VmSwap"), 0)
+        for line in self._status.read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name in figures:
+                figures[name] = int(value.split()[0])
+        return figures
+
+
+def _pid_of(pidfd: int | None) -> int:
+    """The number of the process behind a descriptor. Raises `ProcessLookupError` when it is gone or not born."""
+    if pidfd is None:
+        raise ProcessLookupError
+    for line in os.fsdecode(Path(f"/proc/self/fdinfo/{pidfd}").read_bytes()).splitlines():
+        if line.startswith("Pid:") and int(line.split()[1]) > 0:
+            return int(line.split()[1])
+    raise ProcessLookupError

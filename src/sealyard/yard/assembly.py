@@ -17,9 +17,8 @@ from sealyard import __version__
 from sealyard.access.finder import Finder
 from sealyard.access.guards import Guards
 from sealyard.access.runner import Runner
-from sealyard.access.tools import FIRST_LIST_SECONDS, Tools
+from sealyard.access.tools import FIRST_LIST_SECONDS, Tools, Views
 from sealyard.access.unmatched import NameCheck
-from sealyard.access.views import Views
 from sealyard.analysis import GUESTS
 from sealyard.broker import Policy, Preset
 from sealyard.broker.approvals import Approvals
@@ -39,10 +38,9 @@ from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
 from sealyard.metrics.report import Prices
 from sealyard.observe.alerts import Alerting
-from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
 from sealyard.observe.readiness import Readiness
 from sealyard.observe.recorder import Recorder, Sink
-from sealyard.observe.sinks import Observer, ShapeSink
+from sealyard.observe.sinks import AuditSink, JournalSink, Observer, ShapeSink, TraceSink
 from sealyard.observe.upkeep import Upkeep
 from sealyard.offload import Offload
 from sealyard.privacy import TYPES, Handling, Privacy

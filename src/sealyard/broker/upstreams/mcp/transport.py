@@ -13,12 +13,13 @@ import contextlib
 import logging
 import os
 import re
+import secrets
 import signal
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import count
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
 import msgspec
@@ -39,7 +40,6 @@ from mcp_types import (
 )
 
 from sealyard.broker.answers import read_leniently
-from sealyard.broker.upstreams.mcp.kept import Kept
 from sealyard.values import UpstreamConfig
 
 _STDERR_BYTES = 64 << 10
@@ -75,6 +75,7 @@ _ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ANSWER_AT_START = re.compile(_ID_AT_START.pattern + rb'\s*,\s*"(?:result|error)"\s*:')
 _METHOD_AT_START = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:\d{1,18}|"[^"\\]{1,200}")\s*,\s*){0,2}"method"')
 _ID_AT_END = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_T = TypeVar("_T")
 
 
 class Tail:
@@ -583,6 +584,31 @@ def stand_in(message: bytes, number: Any = None) -> bytes | None:
 def _encoded_error(number: Any) -> bytes:
     error = {"code": INTERNAL_ERROR, "message": "The answer cannot be read. Ask for less, or for something simpler."}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error})
+
+
+class Kept(Generic[_T]):
+    """Holds large parts of messages beside the SDK, which copies all it gets. Each has a secret key."""
+
+    def __init__(self, *, seconds: float, most_bytes: int) -> None:
+        """Beyond `most_bytes` the oldest is dropped for a new one."""
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._things: OrderedDict[str, tuple[_T, int]] = OrderedDict()
+
+    def put(self, thing: _T, size: int) -> str:
+        """Keep a thing of `size` bytes; returns its key."""
+        key = secrets.token_hex(16)
+        self._things[key] = (thing, size)
+        # Nobody asks for the answer to a request that was cancelled meanwhile.
+        asyncio.get_running_loop().call_later(self._seconds, self._things.pop, key, None)
+        while len(self._things) > 1 and sum(size for _, size in self._things.values()) > self._most_bytes:
+            self._things.popitem(last=False)
+        return key
+
+    def take(self, key: object) -> _T | None:
+        """Remove and return the thing under a key."""
+        found = self._things.pop(key, None) if isinstance(key, str) else None
+        return None if found is None else found[0]
 
 
 _kept: Kept[bytes | bytearray] = Kept(seconds=5.0, most_bytes=256 << 20)
