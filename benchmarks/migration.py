@@ -18,7 +18,7 @@ from benchmarks.corpus.cases import SKILL, Case, build_case
 from benchmarks.corpus.judge import Attempt, Judged, Outcome, Ran, Stage
 from benchmarks.corpus.operations import OPERATIONS
 from benchmarks.corpus.traps import trap_cases
-from sealyard.catalog.parameters import parameters
+from sealyard.catalog.stubs import parameters
 from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec, Trace, TraceCall

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sealyard.store import Store
-from sealyard.store.releases import Release
+from sealyard.store.tools import Release
 from sealyard.values import (
     Assessed,
     CallRecord,

@@ -44,9 +44,11 @@ DOORS = (
     "sealyard.sandbox",
     "sealyard.serve.messages",
     "sealyard.serve.relay",
+    "sealyard.skills.sharing",
     "sealyard.store",
     "sealyard.store.audit",
     "sealyard.store.backup",
+    "sealyard.store.metrics",
     "sealyard.versioning",
     "sealyard.versioning.compare",
     "sealyard.versioning.migrate",
@@ -82,6 +84,17 @@ def test_vault_and_tokens_are_imported_without_the_detectors() -> None:
     assert {"sealyard.privacy.guard", "sealyard.privacy.detect", "sealyard.privacy.reading"} & loaded == set()
 
 
+def test_helper_that_reads_a_skill_imports_no_service() -> None:
+    """The door of skills imports its names on first use: a helper process does not wait for the gateway's parts."""
+    code = "import sys; import sealyard.skills.offloaded; print(*sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+
+    loaded = set(done.stdout.split())
+    assert "sealyard.skills.reading" in loaded
+    assert {"sealyard.skills.service", "sealyard.skills.rehearsal", "sealyard.sandbox"} & loaded == set()
+
+
 @pytest.mark.behaviour("cli.help")
 def test_help_imports_no_part_of_the_product() -> None:
     """`sealyard --help` pays for click alone, however much the commands import."""
@@ -105,8 +118,7 @@ finally:
 @pytest.mark.parametrize("name", sealyard.cli._COMMANDS)
 def test_listed_commands_exist_and_say_the_same(name: str) -> None:
     """The table that `--help` prints names a command that exists and opens its own help with the same sentence."""
-    module = name.replace("-", "_")
-    command = getattr(importlib.import_module(f"sealyard.cli.{module}"), module)
+    command = sealyard.cli.find_command(name)
 
     assert isinstance(command, click.Command)
     assert (command.help or "").split("\n")[0] == sealyard.cli._COMMANDS[name]

@@ -26,7 +26,7 @@ from benchmarks.corpus.styles import (
 from benchmarks.corpus.uses import Use, uses_of
 from benchmarks.corpus.values import Unmakeable, fits, make_many
 from sealyard.catalog.names import full_name, upstream_part
-from sealyard.catalog.parameters import Parameter, parameters
+from sealyard.catalog.stubs import Parameter, parameters
 from sealyard.values import SkillForm, ToolSpec
 
 SKILL = "find_things"

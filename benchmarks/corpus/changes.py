@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.corpus.values import fits
-from sealyard.catalog.shapes import is_wrapped, resolve, unwrapped
+from sealyard.catalog.text import is_wrapped, resolve, unwrapped
 from sealyard.values import ToolSpec
 
 Steps = tuple[str, ...]

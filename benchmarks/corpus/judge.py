@@ -20,12 +20,12 @@ from benchmarks.corpus.cases import SKILL, Case
 from benchmarks.corpus.changes import ANSWER
 from benchmarks.corpus.values import make
 from sealyard import sandbox
-from sealyard.catalog.arguments import check_arguments
-from sealyard.catalog.shapes import unwrapped
+from sealyard.catalog import check_arguments
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.stubs import stub_files
+from sealyard.catalog.text import unwrapped
 from sealyard.errors import SealyardError, ToolFailed
-from sealyard.skills.replay import Replay, equal
+from sealyard.skills.rehearsal import Replay, equal
 from sealyard.values import ToolSpec, Trace, TraceCall
 
 _GUEST = Path(sandbox.__file__).with_name("guest")

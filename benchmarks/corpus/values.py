@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from sealyard.catalog.shapes import resolve
+from sealyard.catalog.text import resolve
 
 _TRIES = 12
 _DEPTH = 8

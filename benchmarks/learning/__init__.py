@@ -1,4 +1,4 @@
-"""Joins everything that is measured of learning: search, hints at failures, shapes, resources and what lookups cost."""
+"""Joins the measurements of learning, a part at a time, and what lookups cost."""
 
 import asyncio
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 from benchmarks.discovery import Sets, load_sets
 from benchmarks.learning.failures import measure as measure_failures
 from benchmarks.learning.lookups import measure_lookups
+from benchmarks.learning.outcomes import measure_chains, measure_risk
 from benchmarks.learning.ranking import measure_ranking
 from benchmarks.learning.resources import measure as measure_resources
 from benchmarks.learning.shapes import measure as measure_shapes
@@ -16,7 +17,7 @@ from sealyard.values import ToolSpec
 
 __all__ = ("PARTS", "PROMISES", "measure", "show")
 
-PARTS = ("ranking", "lookups", "hints", "shapes", "resources")
+PARTS = ("ranking", "lookups", "hints", "shapes", "resources", "chains", "risk")
 PROMISES = {
     "worst_set_change": "at least 0",
     "worst_set_change_noisy": "at least 0",
@@ -25,6 +26,9 @@ PROMISES = {
     "unseen_change": "at least -0.003",
     "hint_hit_rate": "at least 0.8",
     "lookup_ratio": "at most 0.5",
+    "chain_precision": "at least 0.6",
+    "risk_error": "at most 0.75",
+    "risk_off": "at most 0.08",
 }
 _CHANGES = ("_change", "_change_noisy")
 
@@ -52,6 +56,10 @@ def measure(data: Path | None, parts: tuple[str, ...] = ()) -> dict[str, Any]:
         figures["shapes"] = measure_shapes()
     if "resources" in parts:
         figures["resources"] = measure_resources()
+    if "chains" in parts:
+        figures |= measure_chains(sets)
+    if "risk" in parts:
+        figures |= measure_risk()
     return figures
 
 

@@ -15,13 +15,12 @@ from typing import Any
 import msgspec
 
 from benchmarks.learning.answers import KINDS, answer, declare
-from sealyard.catalog.shapes import resolve, unwrapped
+from sealyard.catalog.text import resolve, unwrapped
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.examples import demo_upstreams
-from sealyard.learning.answers import prepare_answers
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.learning.shapes import Shapes
+from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
 from sealyard.yard import Yard, open_yard
 

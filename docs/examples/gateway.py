@@ -21,7 +21,7 @@ result = {"sum": apple + pear}
 
 
 def price(fruit: str) -> int:
-    """What a fruit costs."""
+    """Get the price of a fruit."""
     return PRICES[fruit]
 
 

@@ -2,7 +2,7 @@ import asyncio
 from pathlib import Path
 
 from sealyard.config import Config, StoreConfig
-from sealyard.skills.requests import SaveExample, SaveSkill
+from sealyard.skills import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, open_yard
 
@@ -16,7 +16,7 @@ SENT = []
 
 
 def price(fruit: str) -> int:
-    """What a fruit costs."""
+    """Get the price of a fruit."""
     SENT.append(fruit)
     return len(fruit)
 
@@ -26,7 +26,7 @@ async def main() -> None:
     async with open_yard(config, upstreams={"shop": FakeUpstream("shop", price=price)}) as yard:
         await yard.execute(ExecuteRequest(code=CODE + "basket(['fig', 'pear'])"))
         example = SaveExample(inputs={"fruits": ["fig", "pear"]})
-        request = SaveSkill(name="basket", code=CODE, description="What fruits cost together.", examples=(example,))
+        request = SaveSkill(name="basket", code=CODE, description="Total price of some fruits.", examples=(example,))
         saved = await yard.skills.save(request, principal="local")
         print(saved.skill.name, saved.skill.version, saved.skill.status, [need.tool for need in saved.skill.tools])
         print("sent:", SENT)

@@ -1,37 +1,37 @@
-"""Every exception sealyard raises on purpose.
+"""Every exception that sealyard raises on purpose.
 
 SealyardError
 ├── InvalidRequest          the request is wrong: change it and try again
 │   ├── UnknownSession      no workspace of that name: run with it first, or list the sessions
 │   ├── UnknownTool         no tool of that name: search for one that exists
 │   ├── UnknownExecution    no execution of that id: start one
-│   ├── UnknownApproval     no approval of that id waits: list those that do
+│   ├── UnknownApproval     no pending approval has that id: list the pending ones
 │   ├── UnknownSkill        no skill of that name or version: find one that exists
-│   ├── InvalidSkill        a skill cannot be saved, read or imported as it is: the message names the line
-│   ├── InvalidArguments    a tool's arguments do not fit its schema: read the message and change them
-│   └── InvalidConfig       the configuration is wrong: the message names the file, the key and what it should be
+│   ├── InvalidSkill        a skill cannot be saved, read or imported: the message names the line
+│   ├── InvalidArguments    a tool's arguments do not match its schema: change them as the message says
+│   └── InvalidConfig       the configuration is wrong: the message names the file, the key and the fix
 ├── UpstreamError           a tool server failed
 │   ├── UpstreamUnavailable it is not running and could not be started: read `sealyard tools --status`
-│   ├── UpstreamTimeout     it did not answer in time; the call may have happened
-│   └── ToolFailed          the tool itself answered with an error; the message is the upstream's own
+│   ├── UpstreamTimeout     it did not respond in time; the call may have taken effect
+│   └── ToolFailed          the tool reported an error; the message is the upstream's own
 ├── StoreError              the store cannot be read or written: the message names the file
-├── LevelUnavailable        this machine cannot honour the isolation level: read `sealyard doctor`
-├── SandboxUnavailable      no sandbox could be built here at all: read `sealyard doctor`
-├── SandboxBroken           a part of the sandbox failed on the host side: report it, a new run may work
+├── LevelUnavailable        this machine does not support the isolation level: read `sealyard doctor`
+├── SandboxUnavailable      no sandbox can be built on this machine: read `sealyard doctor`
+├── SandboxBroken           the host side of the sandbox failed: report it; a new run may work
 ├── SandboxClosed           the sandbox was closed before or during the call
-├── QueueFull               too many runs wait for their turn: try again after `retry_seconds`
-│   └── OwnQueueFull        too many of this client's own do: wait for some of them, or cancel some
-├── HelperFailed            a helper process took too long over something or ended: send less, or simpler data
-├── VaultError              the vault of private values cannot be opened: the message says which key is missing
+├── QueueFull               too many runs wait for a slot: try again after `retry_seconds`
+│   └── OwnQueueFull        too many runs of this client wait: wait for some, or cancel some
+├── HelperFailed            a helper process took too long or ended: send less, or simpler data
+├── VaultError              the vault of private values cannot be opened: the message names the missing key
 └── CallRefused             raised by an `on_call` callback; re-raised in the guest under its own name
-    ├── UnknownToken        a private value's token is not one of this session: use it as it was given
-    ├── SkillUnusable       a skill cannot be imported: a draft of somebody else's, in quarantine, or its tools changed
-    ├── NotRecorded         a replay was asked for a call that its trace does not hold
+    ├── UnknownToken        a token does not belong to this session: pass it exactly as it was received
+    ├── SkillUnusable       a skill cannot be imported: another author's draft, quarantined, or its tools changed
+    ├── NotRecorded         a replay made a call that its trace does not contain
     ├── LimitReached        the tool's limit of calls or time is used up, or its circuit breaker is open
-    └── PolicyRefused       a rule denies the call: `sealyard policy explain` says which
+    └── PolicyRefused       a rule denies the call: `sealyard policy explain` names it
         └── ApprovalRefused a person refused it, or nobody answered in time
 
-What agent code does wrong is never an exception here: it is a `Failure` in an `Outcome`.
+A mistake of agent code is not an exception but a `Failure` in an `Outcome`.
 """
 
 __all__ = (
@@ -69,11 +69,11 @@ __all__ = (
 
 
 class SealyardError(Exception):
-    """Base of all of them."""
+    """The base class."""
 
 
 class InvalidRequest(SealyardError, ValueError):
-    """The request cannot be carried out as it is written."""
+    """The request is wrong."""
 
 
 class UnknownSession(InvalidRequest):
@@ -85,27 +85,27 @@ class UnknownTool(InvalidRequest):
 
 
 class UnknownExecution(InvalidRequest):
-    """No execution of this id is known to this client."""
+    """This client has no execution with this id."""
 
 
 class UnknownApproval(InvalidRequest):
-    """No approval of this id waits for an answer."""
+    """No pending approval has this id."""
 
 
 class UnknownSkill(InvalidRequest):
-    """No skill of this name, or no version of it that was asked for, is on the shelf for this principal."""
+    """This principal has no skill of this name, or not the requested version."""
 
 
 class InvalidSkill(InvalidRequest):
-    """A skill, or a folder or archive of skills, cannot be taken as it is; nothing of it was kept."""
+    """A skill, or a folder or archive of skills, is not acceptable; nothing was stored."""
 
 
 class InvalidArguments(InvalidRequest):
-    """The arguments of a tool do not fit its input schema."""
+    """The arguments of a tool do not match its input schema."""
 
 
 class InvalidConfig(InvalidRequest):
-    """The configuration cannot be used as it is written."""
+    """The configuration is wrong."""
 
 
 class UpstreamError(SealyardError):
@@ -117,11 +117,11 @@ class UpstreamUnavailable(UpstreamError):
 
 
 class UpstreamTimeout(UpstreamError):
-    """The upstream did not answer in time; whether the call happened is unknown."""
+    """The upstream did not respond in time; the call may have taken effect."""
 
 
 class ToolFailed(UpstreamError):
-    """The tool answered with an error; the message is its own."""
+    """The tool reported an error; the message is its own."""
 
 
 class StoreError(SealyardError):
@@ -129,7 +129,7 @@ class StoreError(SealyardError):
 
 
 class LevelUnavailable(SealyardError):
-    """The machine lacks a layer that the isolation level demands."""
+    """The machine lacks a layer that the isolation level requires."""
 
 
 class SandboxUnavailable(SealyardError):
@@ -145,16 +145,16 @@ class SandboxClosed(SealyardError):
 
 
 class QueueFull(SealyardError):
-    """The run was not begun: more wait for their turn than the gateway keeps waiting."""
+    """The run did not start, because the queue of the gateway is full."""
 
     def __init__(self, message: str, *, retry_seconds: float) -> None:
         super().__init__(message)
         self.retry_seconds = retry_seconds
-        """When it is worth trying again."""
+        """Seconds until a retry makes sense."""
 
 
 class OwnQueueFull(QueueFull):
-    """The run was not begun: more of the same client's wait for their turn than it may have."""
+    """The run did not start, because the queue of its client is full."""
 
 
 class HelperFailed(SealyardError):
@@ -162,7 +162,7 @@ class HelperFailed(SealyardError):
 
 
 class VaultError(SealyardError):
-    """The vault cannot be opened with the keys that are there."""
+    """The available keys cannot open the vault."""
 
 
 class CallRefused(SealyardError):
@@ -170,15 +170,15 @@ class CallRefused(SealyardError):
 
 
 class UnknownToken(CallRefused):
-    """A token of a private value that this session does not have: forged, foreign, cut, expired or erased."""
+    """A token does not belong to this session: it is forged, foreign, truncated, expired or erased."""
 
 
 class SkillUnusable(CallRefused):
-    """A skill that exists cannot be imported by this run."""
+    """A skill exists, but this run cannot import it."""
 
 
 class NotRecorded(CallRefused):
-    """A replay was asked for a call that its trace does not hold."""
+    """A replay made a call that its trace does not contain."""
 
 
 class LimitReached(CallRefused):

@@ -1,7 +1,7 @@
-"""What was made while the product was called `toolyard`, and how it goes on working.
+"""Compatibility with data made while the product was called `toolyard`.
 
 This is the one module that spells the former name. Bytes that stored data depends on, such as the label of a digest,
-keep it for good; everything else is read under either name and written under the present one.
+keep it forever; everything else is read under either name and written under the present one.
 """
 
 import fcntl
@@ -30,19 +30,19 @@ FORMER = "toolyard"
 PRESENT = "sealyard"
 
 VAULT_KEY_ID = b"toolyard vault key id\0"
-"""Every row of a vault names its key by an id that is hashed with this: with another label no row finds its key."""
+"""Each row of a vault names its key by an id hashed with this label: with another one no row finds its key."""
 ARGUMENT_DIGESTS = b"toolyard digests of arguments"
-"""What is approved always is remembered by digests under this label: with another one everything is asked again."""
+"""Approvals given forever are found by digests under this label: with another one everything is asked again."""
 VAULT_SERVICE = "toolyard vault"
-"""Under which the OS keyring may still hold a vault's key."""
+"""The OS keyring may still hold a vault's key under this name."""
 ANALYSIS = "toolyard_analysis"
 """Saved skills import the analysis by this name."""
 
 FORMER_ERROR = "ToolyardError"
-"""Recorded calls and facts may name the base of all our errors like this."""
+"""The former name of the base of all our errors, in recorded calls and facts."""
 
 SCHEMA = 7
-"""The last schema of stores that were written under the former name."""
+"""The last schema of stores written under the former name."""
 RENAME_ROWS = """
     -- One class of errors had the name of the product in its own.
     UPDATE metric_sums SET labels = '["SealyardError"]'
@@ -58,18 +58,19 @@ RENAME_ROWS = """
         AND present.labels = metric_sums.labels AND present.name = 'sealyard_' || substr(metric_sums.name, 10)
     );
     """
-"""The migration that leads from that schema to the next."""
+"""The migration from that schema to the next."""
 
 _VARIABLES = ("CONFIG", "TOKEN", "VAULT_KEY")
-"""What the environment may hold, after the prefix."""
+"""Environment variables, without their prefix."""
 _KEYS = ("vault.key", "{}.audit.key", "{}.skills.key")
-"""Files that a store is of no use without, beside it."""
+"""Files beside a store that it is useless without."""
 _TOKENS = "oauth"
-"""The folder of tokens for upstreams, beside it."""
+"""The folder beside a store with tokens for upstreams."""
 _STAGING = ".taking-over-"
 _ATTEMPTS = 5
-"""A copy is made again if a key changed meanwhile, which takes a person and a moment: more often than twice is odd."""
+"""A copy is made again if a key changes during it, which takes a person: more than twice is odd."""
 _BUSY_SECONDS = 30
+"""Seconds to wait for a lock of another program."""
 _LAUNCHERS = ("uvx", "uv", "pipx", "env")
 
 
@@ -77,12 +78,12 @@ _LAUNCHERS = ("uvx", "uv", "pipx", "env")
 
 
 def spell(name: str) -> str:
-    """A name that begins with that of the product, as it was spelled formerly: in another file, or in a signature."""
+    """The former spelling of a name that begins with that of the product, for other files and signatures."""
     return re.sub(f"^{PRESENT}", FORMER, name)
 
 
 def decode(content: bytes, kind: type[_T]) -> _T:
-    """A JSON document of this type, whose keys at the top may be spelled as formerly. Raises what `msgspec` raises."""
+    """Decode a JSON document whose top-level keys may have the former spelling. Raises as `msgspec` does."""
     document = msgspec.json.decode(content)
     if isinstance(document, dict):
         document = {re.sub(f"^{FORMER}", PRESENT, key): value for key, value in document.items()}
@@ -90,9 +91,9 @@ def decode(content: bytes, kind: type[_T]) -> _T:
 
 
 def rename_variables(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The environment in which each of our variables has both names, and what to say about those that must be renamed.
+    """The environment with both names of each of our variables, and notes about those to rename.
 
-    Where both names are set, each keeps its value, and only the present one is looked at.
+    Where both are set, each keeps its value, and only the present one is used.
     """
     known, notes = dict(environ), []
     for suffix in _VARIABLES:
@@ -101,12 +102,12 @@ def rename_variables(environ: Mapping[str, str]) -> tuple[dict[str, str], list[s
             known[new] = environ[old]
             notes.append(f"{old} is read as {new}. Rename the variable.")
         elif new in environ and old not in environ:
-            known[old] = environ[new]  # a configuration may still refer to it
+            known[old] = environ[new]  # a configuration may still use it
     return known, notes
 
 
 def starts(command: str | None, arguments: tuple[str, ...], *, names: tuple[str, ...] = (PRESENT, FORMER)) -> bool:
-    """Whether a command starts this product under one of these names."""
+    """True if a command starts this product under one of these names."""
     program = re.split(r"[/\\]", command or "")[-1].lower().removesuffix(".exe")
     if program in names:
         return True
@@ -121,10 +122,10 @@ def starts(command: str | None, arguments: tuple[str, ...], *, names: tuple[str,
 
 
 def find_former(path: Path) -> Path | None:
-    """The store of the former name whose place `path` takes: both lie in a folder of their name, side by side.
+    """The store of the former name that `path` would replace: both lie in a folder of their name, side by side.
 
     Raises:
-        StoreError: There may be one, and it cannot be looked at.
+        StoreError: There may be one, and it cannot be examined.
     """
     if (path.parent.name, path.name) != (PRESENT, f"{PRESENT}.db"):
         return None
@@ -138,13 +139,13 @@ def find_former(path: Path) -> Path | None:
 
 
 def take_over_store(path: Path, migrate: Callable[[Path], None]) -> None:
-    """Copy the store of the former name, with its keys, to `path` if nothing is there yet. The old folder stays.
+    """Copy the store of the former name, with its keys, to `path` if that is free. The old folder stays.
 
-    A gateway may go on using the old store. The database comes last and in one step, so that whoever is killed in the
-    middle leaves nothing that is taken for a store. `migrate` brings the copy up to date.
+    A gateway may go on using the old store. The database comes last and in one step, so that a killed process leaves
+    nothing that looks like a store. `migrate` migrates the copy.
 
     Raises:
-        StoreError: There is one, and it cannot be copied. A new store in its place would hide it for good.
+        StoreError: It cannot be copied. A new store in its place would hide it forever.
     """
     if os.path.exists(path) or (old := find_former(path)) is None:
         return
@@ -152,7 +153,7 @@ def take_over_store(path: Path, migrate: Callable[[Path], None]) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(path.parent):
             if os.path.exists(path):
-                return  # another process was quicker
+                return  # another process was faster
             with _staging(path) as staged:
                 keys = _copy_with_keys(old, staged)
                 migrate(staged)
@@ -167,9 +168,9 @@ def take_over_store(path: Path, migrate: Callable[[Path], None]) -> None:
 
 
 def copy_beside(path: Path) -> Path:
-    """A copy of a store, made beside it before its rows are renamed: whole, or none at all.
+    """Copy a store beside itself before its rows are renamed, wholly or not at all.
 
-    The caller keeps others from doing the same. Raises `OSError` and `sqlite3.Error`.
+    The caller excludes concurrent calls. Raises `OSError` and `sqlite3.Error`.
     """
     kept = path.with_name(f"{path.name}.before-{PRESENT}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
     with _staging(path) as staged:
@@ -181,7 +182,7 @@ def copy_beside(path: Path) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock on a folder. The kernel lets go of it however the process ends."""
+    """Hold the lock on a folder. The kernel releases it however the process ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -192,7 +193,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _staging(path: Path) -> Iterator[Path]:
-    """Where a copy is made before it gets its name. What is left there, also by who was killed, is removed."""
+    """The place of a copy before it gets its name. Leftovers, also of killed processes, are removed."""
     staged = path.with_name(f"{_STAGING}{path.name}")
     _remove_staged(staged)
     try:
@@ -207,7 +208,7 @@ def _remove_staged(staged: Path) -> None:
 
 
 def _copy_with_keys(old: Path, new: Path) -> dict[str, bytes]:
-    """Copy a database; the keys that it had at that moment, by their pattern in `_KEYS`."""
+    """Copy a database; returns the keys of that moment, by their pattern in `_KEYS`."""
     for _ in range(_ATTEMPTS):
         keys = _read_keys(old)
         _copy_database(old, new)
@@ -225,7 +226,7 @@ def _read_keys(store: Path) -> dict[str, bytes]:
 
 
 def _copy_database(old: Path, new: Path) -> None:
-    """Copy a database as it is at one moment, whoever writes it meanwhile."""
+    """Copy a database as of one moment, also while it is written."""
     _remove_staged(new)
     os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     source = sqlite3.connect(f"file:{quote(str(old))}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
@@ -235,10 +236,10 @@ def _copy_database(old: Path, new: Path) -> None:
 
 
 def _put_keys(keys: Mapping[str, bytes], path: Path) -> None:
-    """Put keys beside the store of that path.
+    """Put keys beside the store at `path`.
 
     Raises:
-        OSError: One that is there already is another one. Who was killed here before has left the same ones.
+        OSError: Another key is there already. A killed process leaves the same keys.
     """
     there = _read_keys(path)
     for pattern, content in keys.items():

@@ -1,6 +1,6 @@
-"""Doubles for tests and measurements that need no process.
+"""Test doubles that need no process.
 
-`FakeUpstream` passes the suite that real servers over stdio and HTTP pass: `tests/upstreams/test_conformance.py`.
+`FakeUpstream` passes the same suite as real servers over stdio and HTTP: `tests/upstreams/test_conformance.py`.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ _TYPES: dict[Any, str] = {
 
 
 _PROGRESS: ContextVar[Progress | None] = ContextVar("progress", default=None)
-"""Takes the progress of the call that runs in this context."""
+"""Receives the progress of the call in this context."""
 
 
 def report_progress(progress: float, total: float | None = None, message: str | None = None) -> None:
-    """Report how far a function of a `FakeUpstream` is, to whoever follows its call."""
+    """Report the progress of a `FakeUpstream` function to the caller."""
     if (following := _PROGRESS.get()) is not None:
         following.push(progress, total, message)
 
@@ -49,20 +49,20 @@ def report_progress(progress: float, total: float | None = None, message: str | 
 class FakeUpstream:
     """An upstream whose tools are Python functions of this process, plain or `async`.
 
-    A tool's definition comes from its function's signature and docstring. Its value stands for structured content; for
-    text blocks and files it returns an `Answer`. An exception that it raises is the tool's error. In everything else
-    it behaves as a server behind `broker.upstreams.mcp.Upstream` does.
+    A tool's definition comes from its function's signature and docstring. Its value is the structured content; to
+    return text blocks and files, it returns an `Answer`. An exception that it raises is the tool's error. In everything
+    else it behaves like a server behind `broker.upstreams.mcp.Upstream`.
     """
 
     def __init__(self, name: str, /, **tools: Callable[..., Any]) -> None:
         self.name = name
         self.tools: dict[str, Callable[..., Any]] = dict(tools)
         self.definitions: dict[str, Definition] = {}
-        """Used instead of what the signature says, for those that are here."""
+        """Definitions that replace those from signatures."""
         self.is_dead = False
         """Every call and every refresh raises `UpstreamUnavailable`."""
         self.calls: list[tuple[str, dict[str, Any]]] = []
-        """Those that reached it."""
+        """The received calls."""
         self._on_tools: OnTools | None = None
         self._listed: list[Definition] | None = None
         self._delivered: list[Definition] | None = None
@@ -72,7 +72,7 @@ class FakeUpstream:
 
     @property
     def on_tools(self) -> OnTools | None:
-        """Gets its name and its tools whenever they are not what they were. Another one opens it again."""
+        """Receives the name and the tools whenever they change. Assigning it reopens the upstream."""
         return self._on_tools
 
     @on_tools.setter
@@ -88,14 +88,14 @@ class FakeUpstream:
         on_progress: OnProgress | None = None,
         unwrap: bool = False,
     ) -> Answer:
-        """The function's value. Cancelling the call, or letting it time out, cancels an `async` function.
+        """Return the function's value. Cancellation and timeout cancel an `async` function.
 
         Raises:
             InvalidArguments: The arguments cannot be written as JSON.
             UpstreamUnavailable: It is dead or closed.
             UpstreamTimeout: The function did not return in time.
-            ToolFailed: It raised, or there is none of this name.
-            UpstreamError: It was closed meanwhile.
+            ToolFailed: The function raised, or there is no tool of this name.
+            UpstreamError: The upstream was closed during the call.
         """
         _check_sendable(tool, arguments)
         self._count += 1
@@ -116,7 +116,7 @@ class FakeUpstream:
         return Answer(value=value["result"] if unwrap and isinstance(value, dict) and {*value} == {"result"} else value)
 
     async def refresh(self) -> None:
-        """List the functions, and hand the list to `on_tools` unless it has had just these."""
+        """List the functions, and pass the list to `on_tools` if it changed."""
         self._check_alive()
         self._listed = self._list()
         if self._on_tools is not None and self._listed != self._delivered:
@@ -125,7 +125,7 @@ class FakeUpstream:
             self._delivered = listed
 
     def status(self) -> UpstreamStatus:
-        """Stopped until it is first used and after it is closed; else ready, or failed for as long as it is dead."""
+        """The state: stopped before the first use and after closing, failed while it is dead, otherwise ready."""
         state: UpstreamState = "stopped" if self._is_closed or self._listed is None else "ready"
         return UpstreamStatus(
             name=self.name,
@@ -138,10 +138,10 @@ class FakeUpstream:
         )
 
     async def close(self) -> None:
-        """End every call that is under way, and refuse further ones."""
+        """End every running call, and refuse further ones."""
         self._is_closed = True
         for scope in self._running:
-            scope.reschedule(0.0)  # a time that is past
+            scope.reschedule(0.0)  # in the past, so it expires at once
         if self._running:
             await asyncio.wait(set(self._running.values()))
 
@@ -161,7 +161,7 @@ class FakeUpstream:
     async def _follow(
         self, tool: str, arguments: dict[str, Any], seconds: float | None, on_progress: OnProgress | None
     ) -> Any:
-        """The function's value, within its time and with its progress handed over."""
+        """Return the function's value within its time limit, forwarding its progress."""
         progress = None if on_progress is None else Progress(on_progress)
         before = _PROGRESS.set(progress)
         try:
@@ -182,7 +182,7 @@ class FakeUpstream:
                 progress.stop()
 
     async def _within(self, seconds: float | None, tool: str, work: Awaitable[Any]) -> Any:
-        """The value of `work`, which ends early when its time is over or the server is closed."""
+        """Await `work`, which ends early on timeout or when the server is closed."""
         scope, ended = asyncio.timeout(seconds), asyncio.get_running_loop().create_future()
         self._running[scope] = ended
         try:
@@ -223,9 +223,9 @@ class FakeUpstream:
 
 
 def _check_sendable(tool: str, arguments: dict[str, Any]) -> None:
-    """Refuse what no transport could carry, as `Upstream.call` does."""
+    """Refuse arguments that no transport can carry, like `Upstream.call`."""
     try:
-        if b"null" in msgspec.json.encode(arguments):  # which may have been a NaN
+        if b"null" in msgspec.json.encode(arguments):  # possibly a NaN
             json.dumps(arguments, allow_nan=False)
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidArguments(f"The arguments of {tool!r} cannot be written as JSON: {error}.") from error

@@ -12,14 +12,11 @@ import pytest
 
 from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import PrincipalEntry, SkillsConfig, StoreConfig
-from sealyard.learning import known_skills as skill_suggestions
-from sealyard.learning.known_skills import SkillIndexing
+from sealyard.learning import skills as skill_suggestions
 from sealyard.learning.part import Viewer
-from sealyard.learning.skills import Candidate, SkillIndex, job_print
+from sealyard.learning.skills import Candidate, SkillIndex, SkillIndexing, job_print
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.skills.figures import analyze_skills
-from sealyard.skills.migration import migrate_skills
-from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
+from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Skill, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
@@ -274,12 +271,12 @@ async def test_analysis_shows_judgements_candidates_and_the_predicted_migration(
         await save(yard)
         for _ in range(4):
             await run(yard, USE)
-        good = await analyze_skills(yard.skills, [candidate])
+        good = await yard.skills.analyze([candidate])
         await change(upstream, "start")
-        old = await analyze_skills(yard.skills)
+        old = await yard.skills.analyze()
         (check,) = await yard.skills.check_all()
         (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
-        new = await analyze_skills(yard.skills)
+        new = await yard.skills.analyze()
 
     assert [(each.judgement, each.difficulty) for each in good.skills] == [("exemplary", None)]
     assert [(each.principal, each.times) for each in good.candidates] == [("ada", 4)]
@@ -297,7 +294,7 @@ async def test_skill_without_a_recorded_example_is_predicted_to_need_a_look(tmp_
         await yard.skills.approve("local", "monthly_total", draft.version, principal="local")
         await change(upstream, "start")
         (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
-        analysis = await analyze_skills(yard.skills)
+        analysis = await yard.skills.analyze()
 
     assert (done.predicted, done.outcome) == ("needs a look", "failed")
     assert (analysis.summary.migrations, analysis.summary.predictions_right) == (1, 1)

@@ -23,7 +23,7 @@ PRELUDE = """
 import asyncio, itertools, os, signal, sys
 from pathlib import Path
 from sealyard.store import open_store
-from sealyard.store.metrics import retention
+from sealyard.store.metrics import ledger
 from sealyard.values import CallRecord, Executed
 
 PATH = Path(sys.argv[1])
@@ -139,16 +139,16 @@ async def test_kill_inside_any_transaction_of_pruning_loses_no_sum(tmp_path: Pat
             await store.flush()
             left = [{transaction}]
 
-            async def write(work):
-                if not left[0]:
-                    store._writer.put(work, 0)
-                    store._writer.put(lambda connection: os.kill(os.getpid(), signal.SIGKILL), 0)
-                else:
-                    store._writer.put(work, 0)
-                left[0] -= 1
-                await store.flush()
+            class Killing:
+                async def change(self, work):
+                    if not left[0]:
+                        store._writer.put(work, 0)
+                        store._writer.put(lambda connection: os.kill(os.getpid(), signal.SIGKILL), 0)
+                        await store.flush()
+                    left[0] -= 1
+                    return await store._writer.change(work)
 
-            await retention.prune(write, BASE + DAY, BASE + DAY)
+            await ledger.prune(Killing(), BASE + DAY, BASE + DAY)
             say("pruned")
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from sealyard.learning.guidance import PoolFollowing
 from sealyard.learning.learner import Model
 from sealyard.learning.part import Lesson
-from sealyard.learning.pool import PoolFollowing
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT, FILTERING
 from sealyard.sandbox.spawn import Tier

@@ -12,8 +12,7 @@ from sealyard.config import Config
 from sealyard.config.settings import SkillsConfig, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.skills.migration import migrate_skills
-from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
+from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Skill, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
@@ -518,7 +517,7 @@ async def test_a_migration_that_cannot_be_proven_is_not_kept(tmp_path: Path) -> 
         (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
         assert (done.outcome, done.to_version) == ("failed", None)
         assert "no example that passed" in done.reason
-        assert len(await yard.skills.shelf.history("local", "monthly_total")) == 1
+        assert len(await yard.skills.shelf.table.versions("local", "monthly_total")) == 1
 
 
 async def test_a_change_that_is_not_mechanical_is_refused_with_a_reason(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sealyard.metrics.alerts import RULES, Finding
+from sealyard.observe.alerts import RULES, Finding, Look, advance, find_due
 from sealyard.store import Store, open_store
+from sealyard.store.alerts import Alert
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -25,13 +27,19 @@ async def gateway(folder: Path, more: str = "") -> AsyncIterator[tuple[Store, st
     path = folder / "store" / "sealyard.db"
     config.write_text(f"[store]\npath = {str(path)!r}\n{more}", encoding="utf-8")
     async with asyncio.timeout(60), open_store(path) as store:
-        rules = {"upstream_down", "discovery_hit_rate"}
-        await store.alerts.apply([DOWN], rules, now=time.time() - 60, for_seconds=30)
-        looked = await store.alerts.apply([DOWN, HITS], rules, now=time.time(), for_seconds=30)
-        for alert in looked.due:
-            store.alerts.note_told(alert, is_delivered=True)
+        await look(store, DOWN, ago=60)
+        for alert in await look(store, DOWN, HITS):
+            store.alerts.note_delivery(alert, is_delivered=True)
         await store.flush()
         yield store, str(config)
+
+
+async def look(store: Store, *findings: Finding, ago: float = 0) -> list[Alert]:
+    """Check as a gateway does; the alerts that it is to deliver."""
+    owner, now = store.alerts.owner, time.time() - ago
+    seen = Look(findings=findings, judged={"upstream_down"}, now=now, for_seconds=30, owner=owner)
+    done = await store.alerts.change(partial(advance, seen), now=now)
+    return find_due(done.before, done.after, owner)
 
 
 async def test_alerts_are_listed_for_people_and_for_programs(sealyard: Command, tmp_path: Path) -> None:
@@ -100,13 +108,11 @@ async def test_an_alert_is_resolved_and_a_gateway_tells_it(sealyard: Command, tm
     """The command is gone when the message is due, so the next gateway that looks takes it over, once."""
     async with gateway(tmp_path) as (store, config):
         done = await asyncio.to_thread(sealyard, "alerts", "resolve", "upstream_down", DOWN.subject, "--config", config)
-        looks = [
-            await store.alerts.apply([DOWN, HITS], {"upstream_down"}, now=time.time(), for_seconds=30) for _ in range(2)
-        ]
+        looks = [await look(store, DOWN, HITS) for _ in range(2)]
         unknown = await asyncio.to_thread(sealyard, "alerts", "resolve", "timeouts", "--config", config)
 
     assert (done.returncode, done.stdout) == (0, "resolved: upstream_down mail\\x1b[2J\n")
-    assert [[(each.rule, each.state) for each in look.due] for look in looks] == [[("upstream_down", "resolved")], []]
+    assert [[(each.rule, each.state) for each in due] for due in looks] == [[("upstream_down", "resolved")], []]
     assert (unknown.returncode, unknown.stderr) == (
         2,
         "error: There is no alert 'timeouts'. `sealyard alerts` lists those that are.\n",
@@ -123,7 +129,7 @@ async def test_a_mistake_is_named(sealyard: Command, tmp_path: Path) -> None:
         )
 
     assert (rule.returncode, all(name in rule.stderr for name in RULES)) == (2, True)
-    assert none.stderr == "error: 'soon' is no length of time. Write it as 30days, 12h or '2 weeks'.\n"
+    assert none.stderr == "error: 'soon' is not a duration. Write it as 30days, 12h or '2 weeks'.\n"
     assert long.stderr == "error: A silence cannot last 8.64e+07 s. Give more than 0 and at most 2,592,000.\n"
 
 

@@ -208,8 +208,8 @@ def test_request_is_recorded_as_an_analysis(analyze: Command, tmp_path: Path) ->
     ("arguments", "words"),
     [
         (("sum",), "'sum' is not one of"),
-        (("filter", "--parameters", "[1]"), "--parameters is no JSON object."),
-        (("filter", "--parameters", "{"), "--parameters cannot be read:"),
+        (("filter", "--parameters", "[1]"), "--parameters is '[1]', not a JSON object."),
+        (("filter", "--parameters", "{"), "--parameters is not JSON:"),
         (("filter", "--parameters", "@/none.json"), "--parameters cannot be read:"),
         (("filter", "--arguments", "{}"), "Name it by --tool."),
         (("filter", "--file", os.devnull, "--tool", "t"), "Of --file and --tool, name one."),

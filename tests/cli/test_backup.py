@@ -129,7 +129,7 @@ def test_damaged_file_is_refused_in_one_sentence(sealyard: Command, config: Path
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"error: {str(file)!r} is no whole backup: it has no member where one should be. Use another one.\n"
+        f"error: {str(file)!r} is not a whole backup: it has no member where one should be. Use another one.\n"
     )
 
 

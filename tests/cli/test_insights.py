@@ -59,8 +59,8 @@ def test_what_was_learned_is_shown_with_how_often_it_was_right(installed: Comman
     assert (done.returncode, done.stderr) == (0, "")
     assert found[0] == ["part", "learned", "from", "told", "right"]
     # Of ten that were told that they would end well or fail, eight low ones and one high one did as they were told.
-    assert ["risk", "10", "10", "90%", "what is likely to fail"] in [[row[0], *row[2:]] for row in found[1:9]]
-    assert "learned from 10 facts, by all; what is 30 days old counts half" in done.stdout
+    assert ["risk", "10", "10", "90%", "Risk"] in [[row[0], *row[2:]] for row in found[1:8]]
+    assert "learned from 10 facts, by all; half-life 30 days" in done.stdout
     assert ["low", "8", "0", "0%", "10%"] in found
     assert ["high", "2", "1", "50%", "75%"] in found
 
@@ -70,9 +70,9 @@ def test_an_empty_store_is_no_mistake(sealyard: Command, tmp_path: Path) -> None
     done = sealyard("insights", config(tmp_path))
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert [row[:5] for row in lines(done.stdout)[1:9]] == [
+    assert [row[:5] for row in lines(done.stdout)[1:8]] == [
         [part, "0", "0", "0", "-"]
-        for part in ("ranking", "chains", "shapes", "failures", "risk", "skills", "resources", "domains")
+        for part in ("ranking", "chains", "shapes", "failures", "risk", "skills", "resources")
     ]
 
 
@@ -83,7 +83,7 @@ def test_json_has_everything_and_a_part_by_itself_too(sealyard: Command, file: s
     again = json.loads(sealyard("insights", file, "--json", "--rebuild").stdout)
 
     assert [each["told"] for each in whole["risk"]] == [8, 0, 2, 0]
-    assert (len(whole["parts"]), [each["part"] for each in part["parts"]]) == (8, ["shapes"])
+    assert (len(whole["parts"]), [each["part"] for each in part["parts"]]) == (7, ["shapes"])
     assert [(each["part"], each["learned"], each["told"]) for each in whole["parts"]] == [
         (each["part"], each["learned"], each["told"]) for each in again["parts"]
     ]
@@ -138,7 +138,7 @@ def test_all_is_forgotten_as_json(sealyard: Command, file: str) -> None:
     found = json.loads(sealyard("insights", file, "--json").stdout)
 
     assert (done["what"], done["subject"], done["number"]) == ("all", "", 10)
-    assert [each["learned"] for each in found["parts"]] == [0] * 8
+    assert [each["learned"] for each in found["parts"]] == [0] * 7
 
 
 @pytest.mark.parametrize(

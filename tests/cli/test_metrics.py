@@ -18,8 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests import warm
 
-from sealyard.cli.metrics_live import draw
-from sealyard.cli.metrics_read import WINDOWS, read_frame
+from sealyard.cli.metrics_live import WINDOWS, draw, read_frame
 from sealyard.metrics.report import Prices
 from sealyard.store import open_store
 from sealyard.values import (

@@ -149,15 +149,19 @@ def test_an_unknown_tool_is_answered_with_the_nearest(sealyard: Command, write_c
     )
 
 
-@pytest.mark.parametrize("arguments", ["[1]", "{"])
-def test_arguments_must_be_a_json_object(sealyard: Command, write_config: Callable[..., None], arguments: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "words"), [("[1]", "--arguments is '[1]', not a JSON object. "), ("{", "--arguments is not JSON: ")]
+)
+def test_arguments_must_be_a_json_object(
+    sealyard: Command, write_config: Callable[..., None], arguments: str, words: str
+) -> None:
     """It is said before any server is started."""
     write_config()
 
     done = sealyard("policy", "explain", "list_expenses", "--arguments", arguments)
 
     assert done.returncode == 2
-    assert done.stderr.startswith("error: --arguments is no JSON object: ")
+    assert done.stderr.startswith(f"error: {words}")
 
 
 def test_a_rule_that_cannot_work_is_named(sealyard: Command, write_config: Callable[..., None]) -> None:

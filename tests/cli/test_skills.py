@@ -17,9 +17,7 @@ from typing import Any
 import pytest
 from tests import warm
 
-from sealyard.skills.archive import write_archive
-from sealyard.skills.folder import to_folder
-from sealyard.skills.signing import SigningKey
+from sealyard.skills.sharing import SigningKey, to_folder, write_archive
 from sealyard.values import Skill
 
 Done = subprocess.CompletedProcess[str]
@@ -178,16 +176,23 @@ def test_what_is_saved_is_active_or_a_draft_with_the_reason(shelf: Project) -> N
     assert shelf.kept() == KEPT
 
 
+GIVE_OBJECT = "Give an object such as '{\"n\": 3}'."
+GIVE_ONE = "Give one such as '{\"n\": 3}'."
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--example", "{"), "--example is no JSON: Input data was truncated."),
-        (("--example", "[1]"), '--example must be a JSON object, such as {"since": "2024-10-01"}.'),
+        (("--example", "{"), f"--example is not JSON: Input data was truncated. {GIVE_OBJECT}"),
+        (("--example", "[1]"), f"--example is '[1]', not a JSON object. {GIVE_ONE}"),
         (
             ("--example", '{"input": {}}'),
             "The skill cannot be read: Object contains unknown field `input` - at `$.examples[0]`.",
         ),
-        (("--inputs", "nothing"), "--inputs is no JSON: JSON is malformed: invalid character (byte 4)."),
+        (
+            ("--inputs", "nothing"),
+            f"--inputs is not JSON: JSON is malformed: invalid character (byte 4). {GIVE_OBJECT}",
+        ),
     ],
 )
 def test_options_that_are_no_json_are_refused_before_anything_starts(
@@ -462,7 +467,7 @@ def test_code_that_is_run_again_and_again_is_shown_as_worth_saving(tmp_path: Pat
     ("options", "message"),
     [
         (("-i", "since"), "-i 'since' is not NAME=VALUE."),
-        (("--inputs", "[]"), '--inputs must be a JSON object, such as {"since": "2024-10-01"}.'),
+        (("--inputs", "[]"), f"--inputs is '[]', not a JSON object. {GIVE_ONE}"),
     ],
 )
 def test_inputs_that_are_none_are_refused_before_anything_starts(
@@ -582,7 +587,7 @@ def test_what_nobody_uses_is_cleaned_up_when_a_person_says_so(copied: Project) -
     assert (young.returncode, young.stdout) == (0, "Every skill was used, or saved, since then.\n")
     assert (wrong.returncode, wrong.stderr) == (
         2,
-        "error: 'soon' is no length of time. Write it as 30days, 12h or '2 weeks'.\n",
+        "error: 'soon' is not a duration. Write it as 30days, 12h or '2 weeks'.\n",
     )
     assert (asked.returncode, asked.stderr) == (1, "Delete 4 skills? [y/N]: ")
     assert len(asked.stdout.splitlines()) == 5
@@ -634,7 +639,7 @@ def test_an_export_is_what_the_format_s_own_command_accepts(shelf: Project, expo
     assert archive.stdout.splitlines() == [
         str(tmp_path / "again.zip"),
         f"  {(exported / 'digest').read_text(encoding='utf-8')}",
-        "Who is to import it puts this into sealyard.toml, with your name:",
+        "Whoever imports it puts this into sealyard.toml, with your name:",
         "[skills.trusted_keys]",
         f'NAME = "{(exported / "key").read_text(encoding="utf-8")}"',
     ]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sealyard.catalog import Catalog
-from sealyard.cli.tools_versions import show_compatibility
+from sealyard.cli.tools import show_compatibility
 from sealyard.skills.requests import SkillCheck
 from sealyard.store import open_store
 from sealyard.values import Definition

@@ -14,7 +14,18 @@ from tests.dashboard import hostile_server
 from tests.dashboard.conftest import ARTIFACTS, ASKS, EXAMPLES, WAIT_SECONDS, Gateway, Open, Serve, Tab, example, until
 from tests.dashboard.hostile_server import MARKUP
 
-PAGES = ("Overview", "Runs", "Approvals", "Tools", "Skills", "Upstreams", "Usage", "Learning", "Privacy", "Alerts")
+PAGES = (
+    "Overview",
+    "Runs",
+    "Approvals",
+    "Tools",
+    "Skills",
+    "Upstreams",
+    "Usage",
+    "Learning",
+    "Privacy and audit",
+    "Alerts",
+)
 
 WORK = (
     "from servers.expenses import list_expenses\nrows = list_expenses(limit=400)\nprint(len(rows), 'rows')\n"
@@ -176,7 +187,7 @@ def test_charts_and_their_tables_are_those_of_the_api(gateway: Gateway, tab: Ope
     def tells_the_last() -> bool:
         page.keyboard.press("End")
         last = gateway.get("metrics/series", window="24h")["points"][-1]
-        return f"ended well {last['executions'] - last['failed']}" in (chart.locator(".tip").text_content() or "")
+        return f"succeeded {last['executions'] - last['failed']}" in (chart.locator(".tip").text_content() or "")
 
     until(tells_the_last)
     page.keyboard.press("Escape")
@@ -192,7 +203,7 @@ def test_a_run_is_seen_as_it_happens_and_goes_on_when_a_click_allows_it(gateway:
     run = page.locator(f"[data-run='{started['execution_id']}']")
 
     card = approve(opened)
-    expect(run).to_contain_text("waits for approval")
+    expect(run).to_contain_text("waiting for approval")
     expect(run.locator("[data-call='1']")).to_contain_text("expenses.list_expenses")
     expect(run.locator(".output")).to_have_text("before\n")
     expect(card).to_contain_text("budgets are confidential")
@@ -217,7 +228,7 @@ def test_what_ran_before_the_page_was_opened_is_there(gateway: Gateway, tab: Ope
 
     expect(run.locator(".output")).to_have_text("before\n")
     expect(run.locator("[data-call='1']")).to_contain_text("expenses.list_expenses")
-    expect(run).to_contain_text("waits for approval")
+    expect(run).to_contain_text("waiting for approval")
     run.get_by_role("button", name="Cancel").click()
 
     expect(run).to_have_attribute("data-status", "cancelled")
@@ -228,7 +239,7 @@ def test_a_refusal_tells_the_agent_the_reason(gateway: Gateway, tab: Open) -> No
     """What the person writes beside the buttons is what the code is told."""
     started = gateway.execute(ASKING, wait=False)
     opened = tab(gateway).open("#/approvals")
-    expect(opened.page.get_by_text("You are local, who may not answer.")).to_be_visible()
+    expect(opened.page.get_by_text("You are signed in as local, which cannot approve calls.")).to_be_visible()
     opened.open()
     opened.go("Approvals")
     card = approve(opened)
@@ -262,9 +273,9 @@ def test_all_of_a_long_argument_can_be_read_before_it_is_approved(gateway: Gatew
     opened = tab(gateway).open()
     opened.go("Approvals")
     card = approve(opened)
-    expect(card.get_by_text("(400,002 characters in all)")).to_be_visible()
+    expect(card.get_by_text("(400,002 characters)")).to_be_visible()
 
-    card.get_by_role("button", name="Show all of it").click()
+    card.get_by_role("button", name="Show all").click()
 
     expect(card.locator("dd").first).to_have_text(f'"{"ab" * 200_000}"')
     card.get_by_role("button", name="Refuse").click()
@@ -344,7 +355,7 @@ def test_a_gateway_that_falls_silent_in_the_middle_of_an_answer_is_no_error_of_t
 
     opened.go("Runs")
 
-    expect(page.locator("#main")).to_contain_text("The gateway does not answer.")
+    expect(page.locator("#main")).to_contain_text("No response from the gateway.")
 
 
 def test_always_asks_back_and_is_remembered(serve: Serve, tab: Open) -> None:
@@ -378,7 +389,7 @@ def test_the_drawer_shows_a_run_whole(gateway: Gateway, tab: Open) -> None:
     expect(drawer.locator(".source .is-failed")).to_have_text("rows[7]")
     expect(drawer.locator(".source li")).to_have_text(code.split("\n"))
     expect(drawer.locator(".output")).to_have_text("seen\n")
-    drawer.get_by_text("Arguments and answer").click()
+    drawer.get_by_text("Arguments and response").click()
     expect(drawer.locator(".args")).to_have_text("limit1")
     expect(drawer.locator(".exchange .data")).to_contain_text('"amount"')
     opened.page.keyboard.press("Escape")
@@ -419,7 +430,7 @@ def test_tools_are_listed_with_their_versions(gateway: Gateway, tab: Open) -> No
     opened.page.get_by_role("link", name="expenses.list_expenses").click()
     drawer = opened.page.locator("#drawer")
     expect(drawer.locator(".source")).to_contain_text("list_expenses(user_id: str | None = None")
-    expect(drawer.get_by_role("heading", name="What it takes")).to_be_visible()
+    expect(drawer.get_by_role("heading", name="Input schema")).to_be_visible()
 
 
 def test_skills_are_shown_with_what_was_made_of_them(serve: Serve, tab: Open) -> None:
@@ -455,7 +466,7 @@ def test_a_part_that_cannot_be_read_says_why_and_recovers(gateway: Gateway, tab:
     expect(page.locator("[data-metric='execution.count']")).to_be_visible()
 
     page.unroute("**/api/v1/upstreams")
-    page.locator("#health").get_by_role("button", name="Try again").click()
+    page.locator("#health").get_by_role("button", name="Retry").click()
     expect(page.locator("#health li")).to_have_count(4)
     page.route("**/api/v1/upstreams", lambda route: route.fulfill(status=503, json={"error": error}))
     page.clock.fast_forward(15_000)  # it is time to ask again
@@ -569,7 +580,7 @@ def test_without_a_token_there_is_a_form_and_with_one_what_it_may_see(serve: Ser
 
     expect(page.locator("#history a.code")).to_have_text([own])
     opened.go("Overview")
-    expect(page.locator("#main")).to_contain_text("Not visible to you.")
+    expect(page.locator("#main")).to_contain_text("You do not have access.")
     opened.settle()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token")).to_be_visible()
@@ -587,7 +598,7 @@ def test_a_gateway_that_is_gone_is_said_and_comes_back(serve: Serve, tab: Open) 
 
     gateway.stop()
     expect(page.locator("[data-link=lost]")).to_be_visible()
-    expect(page.locator("#notice")).to_contain_text("The gateway does not answer since")
+    expect(page.locator("#notice")).to_contain_text("No response from the gateway since")
     expect(page.locator("[data-metric='execution.count']")).to_have_attribute("data-value", "1")
     gateway.start()
 
@@ -660,16 +671,16 @@ def test_what_is_empty_is_said(serve: Serve, tab: Open) -> None:
     """A gateway that just began, without servers, has a word for every place where nothing is yet."""
     opened = tab(serve()).open()
     texts = {
-        "Overview": ["Nothing runs right now.", "No run failed in this time.", "No upstream is configured."],
-        "Runs": ["No run is here."],
-        "Approvals": ["Nothing waits for you."],
-        "Tools": ["No upstream has listed a tool yet."],
-        "Skills": ["No skill is saved yet."],
-        "Upstreams": ["No upstream is configured."],
-        "Usage": ["Nothing ran in this time.", "No token was counted in this time.", "Nobody was here in this time."],
-        "Learning": ["No run that was told its risk is over yet.", "No hint was given in this time."],
-        "Privacy": ["No private value was seen in this time."],
-        "Alerts": ["Nothing is wrong, and nothing was."],
+        "Overview": ["No active runs.", "No errors in this time range.", "No upstreams configured."],
+        "Runs": ["No runs found."],
+        "Approvals": ["No pending approvals."],
+        "Tools": ["No tools yet."],
+        "Skills": ["No skills yet."],
+        "Upstreams": ["No upstreams configured."],
+        "Usage": ["No runs in this time range.", "No tokens counted in this time range."],
+        "Learning": ["No assessed run has finished yet.", "No hints in this time range."],
+        "Privacy and audit": ["No private values in this time range."],
+        "Alerts": ["No alerts."],
     }
     for name, expected in texts.items():
         opened.go(name)

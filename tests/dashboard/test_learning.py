@@ -102,8 +102,8 @@ def test_what_is_forgotten_by_a_click_is_forgotten(learning: Gateway, tab: Open)
 
     subject.fill("expenses.list_expenses")
     page.get_by_role("button", name="Forget…").click()
-    expect(dialog).to_contain_text("what was learned of expenses.list_expenses")
-    dialog.get_by_role("button", name="Back").click()
+    expect(dialog).to_contain_text("what it learned about expenses.list_expenses")
+    dialog.get_by_role("button", name="Cancel").click()
     assert learning.get("learning/insights")["forgotten"] == []
     expect(subject).to_have_value("expenses.list_expenses")
 
@@ -131,13 +131,13 @@ def test_everything_is_forgotten_with_the_keyboard_alone(learning: Gateway, tab:
 
     subject.fill("ALL")
     subject.press("Enter")
-    expect(page.locator("#confirm")).to_contain_text("what was learned of everything")
+    expect(page.locator("#confirm")).to_contain_text("what it learned about everything")
     for _ in range(5):
         if page.evaluate("document.activeElement.matches('[data-decision=confirm]')"):
             break
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Everything is forgotten.")).to_be_visible()
+    expect(page.get_by_text("Forgotten: everything")).to_be_visible()
     expect(page.locator("[data-insight='risk.0.told']")).to_have_count(0)
 
 
@@ -163,7 +163,7 @@ def test_who_may_not_observe_is_told_so_and_sees_no_form(serve: Serve, tab: Open
     looking.page.get_by_label("Token").fill("token-of-ann")
     looking.page.keyboard.press("Enter")
 
-    expect(looking.page.locator("#learned")).to_contain_text("Not visible to you.")
+    expect(looking.page.locator("#learned")).to_contain_text("You do not have access.")
     expect(looking.page.locator("#forget")).to_have_count(0)
 
 

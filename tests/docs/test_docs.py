@@ -162,9 +162,7 @@ def _help_pages() -> Iterator[tuple[str, str]]:
     root = sealyard.cli._sealyard
     top = click.Context(root, info_name="sealyard", terminal_width=80, **root.context_settings)
     yield "sealyard", root.get_help(top)
-    attributes = {name: name.replace("-", "_") for name in sealyard.cli._COMMANDS}
-    modules = {name: importlib.import_module(f"sealyard.cli.{attributes[name]}") for name in attributes}
-    commands = {name: getattr(modules[name], attributes[name]) for name in modules}
+    commands = {name: sealyard.cli.find_command(name) for name in sealyard.cli._COMMANDS}
     waiting = [click.Context(commands[name], parent=top, info_name=name) for name in commands]
     while waiting:
         context = waiting.pop(0)
@@ -560,25 +558,25 @@ def test_analysis_page_has_every_rule_and_operation_with_its_parameters() -> Non
 def test_analysis_page_has_the_limits() -> None:
     """The figures are those of the code."""
     expected = {
-        "rows in an answer": plan.Limits().rows,
+        "rows in a response": plan.Limits().rows,
         "file that is read as a whole": f"{analysis_sources.MAX_BYTES:,} bytes",
-        "rows that a join, an explode or an unpivot makes, or that are read of Parquet at once": plan.MAX_ROWS,
+        "rows from a join, an explode, an unpivot, or one read of Parquet": plan.MAX_ROWS,
         "items of one list of the request": parameters.MAX_ITEMS,
         "values after `in`": expressions.MAX_OPTIONS,
         "characters of an expression": expressions.MAX_CHARACTERS,
         "parts of an expression": plan.MAX_NODES,
         "nesting of an expression or of conditions": plan.MAX_DEPTH,
         "characters of a regular expression": expressions.MAX_PATTERN,
-        "characters of a text that an expression makes": plan.MAX_TEXT,
-        "a whole number that an expression makes": f"{plan.MAX_INTEGER.bit_length()} bits",
+        "characters of a text that an expression creates": plan.MAX_TEXT,
+        "a whole number that an expression creates": f"{plan.MAX_INTEGER.bit_length()} bits",
         "columns of a pivot": steps.MAX_COLUMNS,
         "rules of a validation": validation.MAX_RULES,
         "values of an `enum`": validation.MAX_OPTIONS,
-        "fields that `describe` or `percentiles` tell of": summaries.MAX_FIELDS,
+        "fields of `describe` or `percentiles`": summaries.MAX_FIELDS,
         "fields of a matrix": summaries.MAX_MATRIX,
         "cells of a table of counts": hypotheses.MAX_CELLS,
-        "rows of a resampled series with its gaps filled": f"{analysis_series.MAX_BUCKETS:,}, or as many as there were",
-        "values in a window of which a median or percentile is taken": analysis_series.SORTED_WINDOW,
+        "rows of a resampled series with filled gaps": f"{analysis_series.MAX_BUCKETS:,}, or as many as there were",
+        "values in a window for a median or percentile": analysis_series.SORTED_WINDOW,
     }
     spelled = {name: each if isinstance(each, str) else f"{each:,}" for name, each in expected.items()}
 
@@ -676,7 +674,7 @@ def test_metrics_page_has_every_attribute_of_a_span() -> None:
 
 def test_alerts_page_has_every_rule_and_state() -> None:
     """Each rule with how bad it is and whether it waits, and each state."""
-    expected = [[f"`{each.name}`", each.severity, "yes" if each.waits else "no"] for each in RULES.values()]
+    expected = [[f"`{name}`", each.severity, "yes" if each.waits else "no"] for name, each in RULES.items()]
     states = [row[0] for row in _table(REFERENCE / "alerts.md", "States")]
     text = _read(REFERENCE / "alerts.md")
 
@@ -830,8 +828,8 @@ def test_limitations_page_has_the_limits_of_skills() -> None:
     [
         ("explanation/skills.md", "States", values.SkillStatus),
         ("explanation/versions.md", "Releases", ReleaseKind),
-        ("explanation/versions.md", "Does a skill still fit?", State),
-        ("howto/migrate-skills.md", "See which skills are hit", State),
+        ("explanation/versions.md", "Compatibility of skills", State),
+        ("howto/migrate-skills.md", "See which skills are affected", State),
     ],
     ids=["statuses", "releases", "states", "states for people"],
 )
@@ -866,7 +864,7 @@ def test_store_page_has_every_status_of_an_execution() -> None:
 
 def test_debug_page_has_every_state_of_an_upstream() -> None:
     """Whatever `sealyard tools --status` shows is explained."""
-    rows = _table(DOCS / "howto" / "debug-an-upstream.md", "Look at it")
+    rows = _table(DOCS / "howto" / "debug-an-upstream.md", "Check its status")
 
     assert [row[0] for row in rows] == [f"`{state}`" for state in typing.get_args(values.UpstreamState)]
 

@@ -17,10 +17,8 @@ from tests.former import CARD, SIGNER, TOKEN, digests, unpack
 
 from sealyard.errors import InvalidSkill, StoreError
 from sealyard.privacy.vault import KeyPlace, Vault
-from sealyard.skills.archive import read_archive
-from sealyard.skills.files import load_folder
-from sealyard.skills.folder import read_folder
-from sealyard.skills.replay import replayed_error
+from sealyard.skills.rehearsal import replayed_error
+from sealyard.skills.sharing import load_folder, read_archive, read_folder
 from sealyard.store import open_store
 from sealyard.store.audit.log import AuditHead
 from sealyard.store.audit.verification import verify_file, verify_store

@@ -15,10 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store.audit import log as audit
-from sealyard.store.audit.export import export_audit
 from sealyard.store.audit.key import AuditKey, key_path
 from sealyard.store.audit.log import AuditHead, open_log, read_head
-from sealyard.store.audit.verification import verify_file, verify_store
+from sealyard.store.audit.verification import export_audit, verify_file, verify_store
 from sealyard.values import AuditEntry, ExecutionRecord
 
 CODE = "pay(amount=5)"
@@ -443,8 +442,8 @@ async def test_old_copy_of_a_store_is_found_only_by_a_head_that_was_kept(path: P
     assert verify_store(path).problem == ""
     found = verify_store(path, heads=[head])
     assert (found.problem, found.first_wrong) == (
-        "Entry 10 is not the one that a head document proves: it, or one before it, was changed and all that follows"
-        " was made anew.",
+        "Entry 10 is not the one that a head document proves: it, or one before it, was changed and everything after"
+        " it was rewritten.",
         10,
     )
 
@@ -480,7 +479,7 @@ async def test_key_that_was_exchanged_is_found_by_a_head_that_was_kept(path: Pat
 
     assert verify_store(path).problem == ""
     assert verify_store(path, heads=[head]).problem == (
-        "The head document of entry 5 was signed by another key than this log: the log was made anew, or"
+        "The head document of entry 5 was signed by another key than this log: the log was rewritten, or"
         " `sealyard audit rekey` changed its key."
     )
 
@@ -603,7 +602,7 @@ async def test_file_that_was_made_anew_is_found_by_a_head_that_was_kept(path: Pa
 
     assert verify_file(file).problem == ""
     assert verify_file(file, heads=[head]).problem == (
-        "The head document of entry 10 was signed by another key than this log: the log was made anew, or"
+        "The head document of entry 10 was signed by another key than this log: the log was rewritten, or"
         " `sealyard audit rekey` changed its key."
     )
 
@@ -617,4 +616,4 @@ def test_file_that_is_no_log_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(InvalidRequest) as caught:
         verify_file(file)
 
-    assert str(caught.value).startswith(f"{str(file)!r} is no ")
+    assert str(caught.value).startswith(f"{str(file)!r} is not an ")

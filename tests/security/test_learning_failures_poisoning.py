@@ -7,7 +7,16 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.failure_runs import HALF_LIFE, IMPORT, World, cause_of, make_call, make_run, make_spec, make_view
+from tests.unit.learning.failure_runs import (
+    HALF_LIFE,
+    IMPORT,
+    World,
+    cause_of,
+    make_call,
+    make_run,
+    make_spec,
+    make_view,
+)
 from tests.unit.versioning.schema_cases import HOSTILE
 
 from sealyard.learning.failures import GROUPS, advice

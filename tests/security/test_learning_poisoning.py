@@ -16,20 +16,29 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.failure_runs import HALF_LIFE, IMPORT, World, cause_of, make_call, make_run, make_spec, make_view
-from tests.unit.learned_shapes import learn as learn_shapes
-from tests.unit.learned_shapes import shape_of
-from tests.unit.learned_shapes import spec as shape_spec
-from tests.unit.test_learning_risk import SPECS
+from tests.unit.learning.failure_runs import (
+    HALF_LIFE,
+    IMPORT,
+    World,
+    cause_of,
+    make_call,
+    make_run,
+    make_spec,
+    make_view,
+)
+from tests.unit.learning.learned_shapes import learn as learn_shapes
+from tests.unit.learning.learned_shapes import shape_of
+from tests.unit.learning.learned_shapes import spec as shape_spec
+from tests.unit.learning.test_risk import SPECS
 
 from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, SkillsConfig, StoreConfig
-from sealyard.learning.barrier import Barrier
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import advice
 from sealyard.learning.flows import prepare_flows
+from sealyard.learning.guidance import Barrier
 from sealyard.learning.learner import Model, prepare
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.precedents import wrong_calls

@@ -21,7 +21,7 @@ from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
 from sealyard.learning.part import Viewer
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.skills.requests import SaveExample, SaveSkill
+from sealyard.skills import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values import Result
 from sealyard.yard import ExecuteRequest, Yard, open_yard

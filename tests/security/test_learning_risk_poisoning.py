@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.unit.test_learning_risk import (
+from tests.unit.learning.test_risk import (
     CODE,
     FINE,
     HALF_LIFE,

@@ -7,14 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
+from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.learned import LearnedShape
+from sealyard.catalog.answers import PLACES, LearnedShape
 from sealyard.catalog.stubs import returns_text, stub_file
-from sealyard.learning.answers import PLACES, prepare_answers
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.learning.shapes import Shapes, SteadyShapes
+from sealyard.learning.shapes import Shapes, SteadyShapes, prepare_answers
 
 SECRETS = (
     "alice", "Alice", "alice_lee", "AliceLee", "lee_alice", "dmitri.novak", "anna-maria", "ann@lee.example",

@@ -19,16 +19,16 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics import tokens
-from sealyard.metrics.alerts import Alert
 from sealyard.metrics.exposition import render
 from sealyard.observe import accounting
 from sealyard.observe.accounting import Accounting, Bill
+from sealyard.observe.alerts import post_alerts
 from sealyard.observe.live import LiveEvent
 from sealyard.observe.recorder import OutputStream
-from sealyard.observe.webhook import post
 from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.store.alerts import Alert
 from sealyard.testing import FakeUpstream
 from sealyard.values import (
     Approval,
@@ -446,7 +446,7 @@ async def test_the_address_of_a_webhook_is_in_no_log(caplog: pytest.LogCaptureFi
     alert = Alert(rule="timeouts", state="firing", message="m", since=1.0, changed_at=1.0)
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        problem = await post(f"http://me:word@127.0.0.1:{port}/hooks/very-secret", [alert], secret="key")
+        problem = await post_alerts(f"http://me:word@127.0.0.1:{port}/hooks/very-secret", [alert], secret="key")
 
     assert problem == "it answered with status 302"
     assert len(asked) == 1

@@ -25,9 +25,8 @@ from sealyard.metrics import exposition
 from sealyard.privacy import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
-from sealyard.skills.figures import analyze_skills
-from sealyard.skills.folder import to_folder
-from sealyard.skills.requests import SaveSkill, SkillSource
+from sealyard.skills import SaveSkill, SkillSource
+from sealyard.skills.sharing import to_folder
 from sealyard.testing import FakeUpstream
 from sealyard.values import SkillExample, ToolAnnotations, Trace, TraceCall
 from sealyard.yard import Yard, open_yard
@@ -523,7 +522,7 @@ async def test_no_planted_value_gets_out_through_skills(
             heard[f"test {skill.name}"] = repr([each.example for each in tested.rehearsals])
             await yard.skills.approve(skill.namespace, skill.name, skill.version, principal="local")
         heard["served"] = repr(await yard.skills.folders("local"))
-        heard["analysis"] = repr(await analyze_skills(yard.skills))
+        heard["analysis"] = repr(await yard.skills.analyze())
         kept = {skill.name: skill.status for skill in await yard.skills.shelf.list_all()}
         statuses = [(each.name, each.uses > 0) for each in await yard.store.skills.uses()]
     heard["store"] = rows_of(tmp_path / "sealyard.db")

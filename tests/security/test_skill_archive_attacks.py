@@ -21,10 +21,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sealyard.errors import InvalidSkill
-from sealyard.skills.archive import read_archive, write_archive
-from sealyard.skills.files import BYTES_MOST, SkillFolder, load_folder
-from sealyard.skills.signing import SigningKey
-from sealyard.skills.zip_entries import ENTRIES_MOST, UNPACKED_BYTES_MOST, read_zip
+from sealyard.skills.sharing import SigningKey, load_folder, read_archive, write_archive
+from sealyard.skills.sharing.archive import ENTRIES_MOST, UNPACKED_BYTES_MOST, read_zip
+from sealyard.skills.sharing.files import BYTES_MOST, SkillFolder
 
 ADVICE = (
     "Archives of skills are .zip files, as `sealyard skills export` writes them; unpack others and import the folder."
@@ -165,15 +164,15 @@ def test_the_archive_that_the_attacks_change_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("/etc/cron.d/x", "which is no path inside of the folder"),
-        ("../x", "which is no path inside of the folder"),
-        ("total/../../x", "which is no path inside of the folder"),
-        ("total/./x", "which is no path inside of the folder"),
-        ("total//x", "which is no path inside of the folder"),
-        ("total/x/../", "which is no path inside of the folder"),
-        ("total//", "which is no path inside of the folder"),
-        ("", "which is no path inside of the folder"),
-        ("/", "which is no path inside of the folder"),
+        ("/etc/cron.d/x", "which is not a path inside of the folder"),
+        ("../x", "which is not a path inside of the folder"),
+        ("total/../../x", "which is not a path inside of the folder"),
+        ("total/./x", "which is not a path inside of the folder"),
+        ("total//x", "which is not a path inside of the folder"),
+        ("total/x/../", "which is not a path inside of the folder"),
+        ("total//", "which is not a path inside of the folder"),
+        ("", "which is not a path inside of the folder"),
+        ("/", "which is not a path inside of the folder"),
         ("total\\..\\x", "whose name has a backslash, a colon or a character that cannot be seen"),
         ("C:/x", "whose name has a backslash, a colon or a character that cannot be seen"),
         ("total/x:stream", "whose name has a backslash, a colon or a character that cannot be seen"),
@@ -233,7 +232,7 @@ def test_a_name_of_another_encoding_in_an_extra_field_is_refused(tmp_path: Path)
 
     said = refused(tmp_path, zipped(GOOD, Entry("total/x", extra=extra)))
 
-    assert said == f"is no sound .zip: 'total/x' has sizes or a name in an extension (zip64). {ADVICE}"
+    assert said == f"is not a sound .zip: 'total/x' has sizes or a name in an extension (zip64). {ADVICE}"
 
 
 # Kinds
@@ -244,14 +243,14 @@ def test_what_is_no_file_is_refused(tmp_path: Path, kind: int) -> None:
     """A link to a file of this machine, above all."""
     said = refused(tmp_path, zipped(GOOD, Entry("total/x", b"/etc/passwd", mode=kind | 0o777)))
 
-    assert said == "holds 'total/x', which is a link or another thing that is no file. Replace it by a plain file."
+    assert said == "holds 'total/x', which is a link or something else than a file. Replace it by a plain file."
 
 
 def test_a_folder_with_content_is_refused(tmp_path: Path) -> None:
     """It is a file to those who go by its size."""
     said = refused(tmp_path, zipped(GOOD, Entry("total/x/", b"content", mode=0)))
 
-    assert said == "holds 'total/x/', which is a link or another thing that is no file. Replace it by a plain file."
+    assert said == "holds 'total/x/', which is a link or something else than a file. Replace it by a plain file."
 
 
 @pytest.mark.parametrize("flag", [1 << 0, 1 << 6, 1 << 13])
@@ -310,7 +309,9 @@ def test_a_bomb_that_lies_about_its_size_is_unpacked_no_further_than_it_says(tmp
     said: list[str] = []
     peak = peak_bytes(lambda: said.append(refused(tmp_path, content)))
 
-    assert said == ["is no sound .zip: 'total/x' is not of the size or the checksum that the directory says. " + ADVICE]
+    assert said == [
+        "is not a sound .zip: 'total/x' is not of the size or the checksum that the directory says. " + ADVICE
+    ]
     assert peak < 2 * len(content) + 2**20
 
 
@@ -331,7 +332,7 @@ def test_many_files_that_share_their_data_are_refused(tmp_path: Path) -> None:
 
     said = refused(tmp_path, zipped(kernel, *shared))
 
-    assert said.startswith("is no sound .zip: something is before 'total/0', or it overlaps with another entry. ")
+    assert said.startswith("is not a sound .zip: something is before 'total/0', or it overlaps with another entry. ")
 
 
 def test_an_archive_in_an_archive_is_a_file(tmp_path: Path) -> None:
@@ -372,7 +373,7 @@ def test_a_file_that_never_ends_is_not_read(tmp_path: Path) -> None:
             read_archive(path, trusted={})
         said.append(str(caught.value).removeprefix(f"The archive {str(path)!r} "))
 
-    assert said == ["is no file. Give the path of one."] * 3 + ["has more than 72 MiB. Split it."]
+    assert said == ["is not a file. Give the path of one."] * 3 + ["has more than 72 MiB. Split it."]
 
 
 # Lies about the layout
@@ -455,9 +456,9 @@ def test_an_archive_that_can_be_read_in_two_ways_is_refused(tmp_path: Path, cont
     said = refused(tmp_path, content)
 
     if reason is None:
-        assert said == f"is no .zip, or something follows its end. {ADVICE}"
+        assert said == f"is not a .zip, or something follows its end. {ADVICE}"
     else:
-        assert said.startswith(f"is no sound .zip: {reason}")
+        assert said.startswith(f"is not a sound .zip: {reason}")
         assert said.endswith(ADVICE)
 
 
@@ -676,7 +677,7 @@ def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(InvalidSkill) as caught:
         load_folder(tmp_path / "link")
 
-    assert str(caught.value) == f"{str(tmp_path / 'link')!r} is no folder, or a link. Give the folder itself."
+    assert str(caught.value) == f"{str(tmp_path / 'link')!r} is not a folder, or is a link. Give the folder itself."
 
 
 def test_a_pipe_in_a_folder_does_not_hold_the_import_up(tmp_path: Path) -> None:

@@ -33,8 +33,7 @@ from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, PrincipalEntry, SkillsConfig, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
 from sealyard.serve.texts import loaded_text
-from sealyard.skills.migration import migrate_skills
-from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
+from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
 from sealyard.values import Skill
 from sealyard.yard import ExecuteRequest, Yard, open_yard
@@ -385,7 +384,7 @@ async def test_what_may_take_long_is_done_beside_the_event_loop(
 ) -> None:
     """Comparing an upstream's schemas, building the index: others go on meanwhile."""
     upstream = make_books()
-    places = ("skills.compatibility.make_plan", "skills.service.Index")  # of looking through texts see `test_stalls.py`
+    places = ("skills.loader.make_plan", "skills.service.Index")  # of looking through texts see `test_stalls.py`
     done: dict[str, bool] = {}
     async with opened(tmp_path, upstream) as yard:
         for place in places:
@@ -659,7 +658,7 @@ async def test_a_save_that_is_cancelled_leaves_all_or_nothing(tmp_path: Path) ->
             saving.cancel()
             await asyncio.wait({saving})
         await yard.store.flush()
-        versions = {each.version for each in await yard.skills.shelf.history("local", "monthly_total")}
+        versions = {each.version for each in await yard.skills.shelf.table.versions("local", "monthly_total")}
         entries = await yard.store.audit_entries(limit=1_000)
         statuses = {each.status for each in await yard.store.executions(limit=200)}
         sandbox = await yard.sandbox()
@@ -689,7 +688,7 @@ async def test_saves_approvals_and_deletions_at_once_leave_a_shelf_that_can_be_r
 
         done = await asyncio.gather(*(one(number) for number in range(24)), return_exceptions=True)
         await save(yard)
-        versions = [each.version for each in await yard.skills.shelf.history("local", "monthly_total")]
+        versions = [each.version for each in await yard.skills.shelf.table.versions("local", "monthly_total")]
         assert await run(yard, USE) == TOTALS
 
     assert {type(each) for each in done} <= {type(None), UnknownSkill}

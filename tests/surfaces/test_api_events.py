@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from tests.surfaces.api_gateway import TEAM, Gateway, events_of, gateway
 
-from sealyard.serve.api import streams
+from sealyard.serve.api import events
 from sealyard.testing import FakeUpstream
 
 
@@ -155,7 +155,7 @@ async def test_the_stream_of_the_gateway_tells_each_what_it_may_see(tmp_path: Pa
 
 async def test_a_quiet_stream_says_that_it_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a comment, which no reader takes for an event."""
-    monkeypatch.setattr(streams, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.01)
     async with gateway(tmp_path, with_sandbox=False) as gate:
         client = await gate.client()
         async with client.stream("GET", "events") as answer, asyncio.timeout(60):

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from tests.surfaces.api_gateway import TEAM, WAIT_SECONDS, Gateway, gateway
 
 from sealyard.config.settings import SurfaceConfig
-from sealyard.serve.api.answering import while_connected
+from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.connections import LEFT
 from sealyard.serve.mcp import build_server
 from sealyard.serve.skills_extension import EXTENSION

@@ -9,12 +9,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
+from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
 from sealyard.broker.admission import SAMPLE_BYTES, sample_of
-from sealyard.learning.answers import prepare_answers
 from sealyard.learning.part import Lesson
-from sealyard.learning.shapes import Shapes
+from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.store import open_store
 from sealyard.values import CallEvidence, CallRecord, Executed, ExecutionRecord, RunEvidence
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sealyard.code import SkillRef, ToolRef
 from sealyard.errors import InvalidRequest, InvalidSkill
-from sealyard.skills.reading import Reading, read_skill, signature_of
+from sealyard.skills import signature_of
+from sealyard.skills.reading import Reading, read_skill
 from sealyard.skills.record import combined, effectiveness, judge, parse_duration
 from sealyard.store.skills import SkillRecord
 from sealyard.values import Skill, ToolNeed, ToolSpec
@@ -350,7 +351,7 @@ BAD_INPUTS: dict[str, tuple[Any, str]] = {
     ),
     "requires what is not there": (
         {"type": "object", "properties": {}, "required": ["a"]},
-        "`inputs` requires 'a', which is none of its properties. Add it there.",
+        "`inputs` requires 'a', which is not one of its properties. Add it there.",
     ),
     "no variable": (
         {"../a": "string"},
@@ -370,7 +371,7 @@ BAD_INPUTS: dict[str, tuple[Any, str]] = {
     ),
     "no schema": (
         {"a": {"type": "string", "minLength": "x"}},
-        "`inputs` is no JSON Schema that values can be checked against. Write it more plainly.",
+        "`inputs` is not a JSON Schema that can check values. Write it more plainly.",
     ),
 }
 
@@ -568,4 +569,4 @@ def test_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_duration(text)
 
-    assert str(caught.value) == f"{text[:80]!r} is no length of time. Write it as 30days, 12h or '2 weeks'."
+    assert str(caught.value) == f"{text[:80]!r} is not a duration. Write it as 30days, 12h or '2 weeks'."

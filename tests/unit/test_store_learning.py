@@ -13,8 +13,8 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store import learning as tables
 from sealyard.store.backup.copies import restore_backup, write_backup
+from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 from sealyard.store.learning import EventPage, SavedModel
-from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 from sealyard.values import (
     Assessed,
     CallEvidence,

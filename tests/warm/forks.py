@@ -60,7 +60,7 @@ def _import_all() -> None:
         importlib.import_module(name)
     commands = importlib.import_module("sealyard.cli")
     for name in commands._COMMANDS:
-        importlib.import_module(f"sealyard.cli.{name.replace('-', '_')}")
+        commands.find_command(name)
     importlib.import_module("sealyard.metrics.tokens").load()
     for name in [name for name in sys.modules if name.startswith(("sealyard.cli", "sealyard.examples"))]:
         del sys.modules[name]

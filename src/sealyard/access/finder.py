@@ -9,8 +9,8 @@ from typing import Protocol
 
 from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, Snapshot
-from sealyard.catalog.prose import plain
 from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files, stub_packages, tool_stubs
+from sealyard.catalog.text import plain
 from sealyard.discovery import Index, Learned, Ranking, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
 from sealyard.sandbox.library import Library

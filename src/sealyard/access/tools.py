@@ -9,8 +9,7 @@ from sealyard.access.finder import Finder
 from sealyard.access.unmatched import NameCheck, Unmatched
 from sealyard.broker import Policy
 from sealyard.broker.call import ToolServer
-from sealyard.catalog import Catalog, Snapshot
-from sealyard.catalog.observed import Observed
+from sealyard.catalog import Catalog, DriftWatch, Snapshot
 from sealyard.sandbox.review import ToolNames
 from sealyard.values import PrincipalScope, UpstreamStatus
 from sealyard.values.naming import glob
@@ -28,7 +27,7 @@ class Tools:
         finder: Finder,
         views: "Views",
         upstreams: Mapping[str, ToolServer],
-        observed: Observed,
+        observed: DriftWatch,
         names: NameCheck,
         *,
         on_published: Callable[[float, int], None],

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from sealyard.broker.answers import Answer, AnswerFile, read_answer, read_message, renamed, to_answer
-from sealyard.catalog.shapes import is_wrapped
+from sealyard.catalog.text import is_wrapped
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import LARGE, MOST_DEPTH, Offload, depth_exceeds, is_large, signs_of, turn
 from sealyard.offload.child import Ask

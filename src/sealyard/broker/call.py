@@ -19,8 +19,8 @@ from sealyard.broker.answers import Answer, renamed, short
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.limits import Attempts, Circuit, Throttle
 from sealyard.broker.policy import Decision, Policy
-from sealyard.catalog.arguments import check_arguments
-from sealyard.catalog.shapes import is_wrapped
+from sealyard.catalog import check_arguments
+from sealyard.catalog.text import is_wrapped
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
 from sealyard.offload import Offload, check_values, decode
 from sealyard.privacy import TOKEN, Guard, Sent

@@ -16,10 +16,8 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import ValidationErrorKind as Kind
 
-from sealyard.catalog.parameters import Parameter, parameters
-from sealyard.catalog.prose import plain
-from sealyard.catalog.shapes import shape
-from sealyard.catalog.stubs import signature
+from sealyard.catalog.stubs import Parameter, parameters, signature
+from sealyard.catalog.text import plain, shape
 from sealyard.catalog.validation import Check, check_of
 from sealyard.errors import InvalidArguments
 from sealyard.privacy import TOKEN

@@ -12,15 +12,15 @@ from functools import partial
 
 import msgspec
 
+from sealyard.catalog.answers import LearnedShape
 from sealyard.catalog.history import last_of, observe, read_listing, rebuild
-from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.names import assign, full_name, function_name, identifier, tool_part, upstream_part
-from sealyard.catalog.prose import one_line
 from sealyard.catalog.recent import Recent
 from sealyard.catalog.snapshot import Snapshot
+from sealyard.catalog.text import one_line
 from sealyard.errors import StoreError
 from sealyard.store import Release, Store
-from sealyard.store.releases import LastRelease
+from sealyard.store.tools import LastRelease
 from sealyard.values import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 

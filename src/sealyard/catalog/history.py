@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from sealyard.store import Release
-from sealyard.store.releases import LastRelease, ReleaseKind
-from sealyard.store.rows import SeenDefinition
+from sealyard.store.tools import LastRelease, ReleaseKind, SeenDefinition
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version, compare, highest
 from sealyard.versioning.compare.changes import BreakingChange, Replacement

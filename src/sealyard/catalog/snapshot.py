@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from sealyard.catalog.learned import LearnedShape
+from sealyard.catalog.answers import LearnedShape
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare import Version
 

@@ -1,22 +1,55 @@
 """Compiled input schemas, and the strictest check of a value that is sure to end soon.
 
-A schema that cannot be compiled or is not safe has no validator. No reference is ever fetched, formats are not enforced
-and patterns run in linear time.
+The validator follows every path: alternatives that refer to alternatives double its work at each step, and a circle
+through them doubles it at each level of the value. An upstream writes the schema and an agent the value, so both are
+hostile. `survey` bounds the work by reading the schema first, and refuses one that is not safe; such a schema, and one
+that cannot be compiled, has no validator. No reference is fetched, formats are not enforced, patterns run in linear
+time.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema_rs
+import msgspec
 
-from sealyard.catalog.hazards import Survey, TooHazardous, loosened, survey
 from sealyard.catalog.recent import Recent
 from sealyard.values import ToolSpec
 
-_STEPS = 2_000_000
+# Bounds on the work for one schema and one value. Chosen so that a check takes milliseconds, unless a source is named.
+
+_STEPS = 2_000_000  # some ten milliseconds
 _EXPLAINED_STEPS = 10_000  # each may become an error, and an error costs a thousand times what a step does
 _PATTERN_STEPS = 20_000  # characters that patterns may see: a hostile one takes microseconds for each
 _DEPTH = 100  # far deeper, the validator overflows its stack
 _REGEX = jsonschema_rs.RegexOptions(size_limit=1 << 16, dfa_size_limit=1 << 16)
+_BYTES = 256 << 10  # as many as a definition may have
+_VISITS = 20_000  # paths through a schema that are followed
+_REFERENCES = 500  # the time to compile a chain of them grows with its square
+_PATTERNS = 100  # each is compiled
+_PATTERN_CHARACTERS = 1000  # of each
+_SPREAD = 10_000  # steps for one part of a value
+_UNEVALUATED_FACTOR = 4  # measured 3: the validator goes through everything again to learn what was evaluated
+_REFERRING = ("$ref", "$dynamicRef", "$recursiveRef")
+_HERE_ONE = ("not", "if", "then", "else")
+_HERE_MANY = ("allOf", "anyOf", "oneOf")
+_HERE_NAMED = ("dependentSchemas", "dependencies")
+_BELOW = (
+    "additionalProperties",
+    "additionalItems",
+    "contains",
+    "items",
+    "prefixItems",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
+_DATA = frozenset({"const", "default", "enum", "examples", "example"})
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+_TURNING = frozenset({"not", "if", "oneOf", "maxContains", "patternProperties"})
+"""Keywords where a part that allows more makes the whole allow less."""
 
 
 class Check:
@@ -92,3 +125,219 @@ def _extent(value: object) -> tuple[int, int, int]:
                 below += item
         level = below
     return parts, characters, depth
+
+
+# The work of a validation
+
+
+class TooHazardous(ValueError):
+    """The schema cannot be used safely; the message says why."""
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """How the work of validating grows: `spread` steps per part of the value, times `branching` per level of it."""
+
+    spread: int
+    branching: int
+    patterns: int
+
+    def steps(self, parts: int, depth: int) -> int:
+        """A bound on the steps for a value of so many parts, nested so deep."""
+        levels: int = max(1, self.branching) ** min(depth, 64)
+        return parts * self.spread * levels
+
+
+class _Work(msgspec.Struct, frozen=True):
+    """Bounds for one schema: steps at the place it is applied to, at any one place below, and circles closed below."""
+
+    here: int = 1
+    below: int = 0
+    circles: int = 0
+
+
+def survey(schema: dict[str, Any]) -> Survey:
+    """Bound the work that validating with `schema` can be.
+
+    Raises:
+        TooHazardous: It is too big, too deep, applies itself to the same value, or refers to what is not in it.
+    """
+    try:
+        length = len(msgspec.json.encode(schema))
+    except (ValueError, RecursionError):
+        raise TooHazardous("it is too deep, or has text that is none") from None
+    if length > _BYTES:
+        raise TooHazardous("it is too long")
+    surveyor = _Surveyor(schema)
+    work = surveyor.visit(schema, {}, 0)
+    return Survey(spread=max(work.here, work.below), branching=work.circles, patterns=surveyor.patterns)
+
+
+def loosened(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """`schema` without regular expressions and without what is no schema, such as `"required": null`.
+
+    It allows all that `schema` allows; `None` if that cannot be had.
+    """
+    copied = _loosened(schema, names=False)
+    return copied if isinstance(copied, dict) else None
+
+
+class _Surveyor:
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._anchors: dict[str, dict[str, Any]] = {}
+        self._known: dict[int, _Work] = {}
+        self._visits = _VISITS
+        self.patterns = 0
+        old = "draft-04" in str(root.get("$schema"))
+        references = 0
+        for place in _places(root, _DEPTH):
+            # A part with an identifier of its own has other rules for what is inside it.
+            if place is not root and isinstance(place.get("id" if old else "$id"), str):
+                raise TooHazardous("a part of it has an identifier of its own")
+            for key in ("$anchor", "$dynamicAnchor"):
+                if isinstance(place.get(key), str):
+                    self._anchors[place[key]] = place
+            references += sum(key in place for key in _REFERRING)
+            self.patterns += _count_patterns(place)
+        if references > _REFERENCES or self.patterns > _PATTERNS:
+            raise TooHazardous("it has too many references or patterns")
+
+    def visit(self, schema: object, path: dict[int, int], level: int) -> _Work:
+        """Bounds for `schema`, which is applied `level` steps down into the value; `path` says what led here."""
+        if not isinstance(schema, dict):
+            return _Work()
+        known = self._known.get(id(schema))
+        if known is not None:
+            return known
+        self._visits -= 1
+        if id(schema) in path:
+            if path[id(schema)] == level:
+                raise TooHazardous("it applies itself to the same value")
+            return _Work(circles=1)
+        if self._visits < 0 or len(path) > _DEPTH:
+            raise TooHazardous("it has too many paths")
+        path[id(schema)] = level
+        work = self._combine(schema, path, level)
+        del path[id(schema)]
+        if max(work.here, work.below, work.circles) > _SPREAD:
+            raise TooHazardous("it has too many paths")
+        if not work.circles:
+            self._known[id(schema)] = work
+        return work
+
+    def _combine(self, schema: dict[str, Any], path: dict[int, int], level: int) -> _Work:
+        here, below, circles = 1 + _own_steps(schema), 0, 0
+        for part in self._applied_here(schema):
+            work = self.visit(part, path, level)
+            here, below, circles = here + work.here, below + work.below, circles + work.circles
+        # A value has one property of each name, so only the costliest counts; the others may all meet in one place.
+        named = [self.visit(part, path, level + 1) for part in _values(schema.get("properties"))]
+        below += max((max(work.here, work.below) for work in named), default=0)
+        circles += max((work.circles for work in named), default=0)
+        for part in _applied_below(schema):
+            work = self.visit(part, path, level + 1)
+            below, circles = below + max(work.here, work.below), circles + work.circles
+        again = _UNEVALUATED_FACTOR if "unevaluatedProperties" in schema or "unevaluatedItems" in schema else 1
+        return _Work(here * again, below * again, circles * again)
+
+    def _applied_here(self, schema: dict[str, Any]) -> Iterator[object]:
+        for key in _REFERRING:
+            if key in schema:
+                yield self._target(schema[key])
+        for key in _HERE_ONE:
+            if key in schema:
+                yield schema[key]
+        for key in _HERE_MANY:
+            yield from _values(schema.get(key))
+        for key in _HERE_NAMED:
+            yield from _values(schema.get(key))
+
+    def _target(self, reference: object) -> object:
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            raise TooHazardous("it refers to what is not in it")
+        pointer = unquote(reference[1:])
+        if pointer and not pointer.startswith("/"):
+            if pointer not in self._anchors:
+                raise TooHazardous("it refers to what is not in it")
+            return self._anchors[pointer]
+        place: Any = self._root
+        for step in pointer.split("/")[1:]:
+            try:
+                place = place[int(step) if isinstance(place, list) else step.replace("~1", "/").replace("~0", "~")]
+            except (KeyError, IndexError, ValueError, TypeError):
+                raise TooHazardous("it refers to what is not in it") from None
+        return place
+
+
+def _own_steps(schema: dict[str, Any]) -> int:
+    """The steps of the keywords that go through a list of their own."""
+    steps = 0
+    for key, share in (("required", 4), ("dependentRequired", 1)):
+        listed = schema.get(key)
+        steps += len(listed) // share if isinstance(listed, list | dict) else 0
+    values = schema.get("enum")
+    if isinstance(values, list):  # texts are looked up, all else is compared one by one
+        simple = all(isinstance(value, str) for value in values)
+        steps += len(values) // 100 if simple else len(msgspec.json.encode(values)) // 16
+    return steps
+
+
+def _applied_below(schema: dict[str, Any]) -> Iterator[object]:
+    yield from _values(schema.get("patternProperties"))
+    for key in _BELOW:
+        if key in schema:
+            part = schema[key]
+            yield from part if isinstance(part, list) else (part,)
+
+
+def _values(part: object) -> Iterable[object]:
+    if isinstance(part, dict):
+        return part.values()
+    return part if isinstance(part, list) else ()
+
+
+def _places(root: dict[str, Any], depth: int) -> Iterator[dict[str, Any]]:
+    """Every object in a schema that may be a schema."""
+    waiting: list[tuple[object, int, bool]] = [(root, depth, False)]
+    while waiting:
+        value, left, names = waiting.pop()
+        if not left:
+            raise TooHazardous("it is too deep")
+        if isinstance(value, list):
+            waiting += [(item, left - 1, False) for item in value if isinstance(item, list | dict)]
+        elif isinstance(value, dict):
+            if not names:
+                yield value
+            for key, item in value.items():
+                if isinstance(item, list | dict) and (names or key not in _DATA):
+                    waiting.append((item, left - 1, key in _NAMED and not names))
+
+
+def _count_patterns(place: dict[str, Any]) -> int:
+    pattern, named = place.get("pattern"), place.get("patternProperties")
+    patterns = [pattern] if isinstance(pattern, str) else []
+    patterns += list(named) if isinstance(named, dict) else []
+    if any(len(pattern) > _PATTERN_CHARACTERS for pattern in patterns):
+        raise TooHazardous("a pattern of it is too long")
+    return len(patterns)
+
+
+def _loosened(value: object, *, names: bool) -> object:
+    if isinstance(value, list):
+        return [_loosened(item, names=False) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if not names and not _TURNING.isdisjoint(value):
+        return None
+    copied = {}
+    for key, item in value.items():
+        if not names and (item is None or key == "pattern" or (key == "type" and not _is_type(item))):
+            continue
+        copied[key] = item if key in _DATA and not names else _loosened(item, names=key in _NAMED and not names)
+        if copied[key] is None and item is not None:
+            return None
+    return copied
+
+
+def _is_type(value: object) -> bool:
+    return all(isinstance(kind, str) and kind in _TYPES for kind in (value if isinstance(value, list) else [value]))

@@ -9,13 +9,14 @@ import io
 import logging
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from sealyard import SealyardError, __version__
 
-__all__ = ("exit_after", "main")
+__all__ = ("exit_after", "find_command", "main", "own_command")
 
 _COMMANDS = {
     "alerts": "List, silence and resolve alerts.",
@@ -42,7 +43,9 @@ _COMMANDS = {
     "token": "Make a token for a client called NAME, and the lines of sealyard.toml that let it in.",
     "tools": "List the tools of all configured servers.",
 }
-"""Each is the function of the same name in the module of the same name, with an underscore for a hyphen."""
+"""Each is the function of the same name, with an underscore for a hyphen, in a module of this package."""
+_MODULES = {"migrate-skills": "skills", "rebuild-metrics": "metrics", "restore": "backup"}
+"""Where the module is not named as the command."""
 
 
 class _LazyGroup(click.Group):
@@ -54,8 +57,20 @@ class _LazyGroup(click.Group):
         name, placeholder, rest = super().resolve_command(ctx, args)
         if name is None or placeholder is None:
             return name, placeholder, rest
-        module = name.replace("-", "_")
-        return name, getattr(importlib.import_module(f"{__name__}.{module}"), module), rest
+        return name, find_command(name), rest
+
+
+def find_command(name: str) -> click.Command:
+    """Import the command of this name."""
+    attribute = name.replace("-", "_")
+    command: click.Command = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, attribute)}"), attribute)
+    return command
+
+
+def own_command() -> list[str]:
+    """Return the command that starts this very sealyard from another folder and search path."""
+    script = Path(sys.executable).with_name("sealyard.exe" if sys.platform == "win32" else "sealyard")
+    return [str(script)] if script.is_file() else [sys.executable, "-m", "sealyard"]
 
 
 @click.group(
@@ -69,16 +84,16 @@ def _sealyard() -> None:
 
 
 def _take_over(arguments: list[str]) -> None:
-    """Before a command runs, take over what the product made under its former name and the command may need."""
+    """Take over the files of the product's former name that a command may need, and say so."""
     if not arguments or arguments[0] not in _COMMANDS or {"-h", "--help"} & set(arguments):
         return
-    takeover = importlib.import_module(f"{__name__}.takeover")
-    for note in takeover.take_over():
+    machine = importlib.import_module("sealyard.config.files").read_machine()
+    for note in importlib.import_module("sealyard.config.rewrite").take_over_files(machine, own_command()):
         click.echo(f"note: {note}", err=True)
 
 
 def _cut_frames(record: logging.LogRecord) -> bool:
-    from sealyard.cli.logs import ConcealingFilter  # noqa: PLC0415
+    from sealyard.serve.logs import ConcealingFilter  # noqa: PLC0415
 
     return ConcealingFilter(str).filter(record)
 
@@ -95,10 +110,10 @@ def _run() -> int | None:
 
 
 def exit_after(run: Callable[[], int | None]) -> NoReturn:
-    """Run a command and exit with its code; a failure is reported on standard error and has a code of its own."""
+    """Run a command and exit with its code; report a failure on standard error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # agent code prints what the locale may not be able to
-    if logging.lastResort is not None:  # what a part logs that failed and was left out is one line, not its frames
+        sys.stdout.reconfigure(errors="backslashreplace")  # agent code prints characters that the locale may lack
+    if logging.lastResort is not None:  # a logged failure is one line, without frames
         logging.lastResort.addFilter(_cut_frames)
     try:
         code = run()

@@ -1,39 +1,34 @@
-"""`sealyard alerts`: what is wrong, and what a person says about it. It needs the store, and no gateway."""
+"""`sealyard alerts`: list, silence and resolve alerts. It needs the store alone, not a gateway."""
 
 import time
-from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
-import msgspec
 
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, errors, plain, screen, write
-from sealyard.config import Config, load_config
+from sealyard.cli.command import CONFIG, JSON, LOCAL, load, run_to_end, with_store
+from sealyard.cli.terminal import columns, plain, screen, warn, write_json
 from sealyard.errors import InvalidRequest
-from sealyard.metrics.alerts import RULES, Alert
-from sealyard.observe import alert_list
-from sealyard.observe.alert_list import AlertList, AlertView
-from sealyard.observe.webhook import post
-from sealyard.skills.record import parse_duration
-from sealyard.store import Store, open_store
-
-_T = TypeVar("_T")
-_PRINCIPAL = "local"
-_STYLES = {"firing": "bold red", "pending": "yellow", "resolved": "green"}
-
-_config = click.option(
-    "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json."
+from sealyard.observe.alerts import (
+    RULES,
+    AlertView,
+    list_alerts,
+    post_alerts,
+    resolve_alert,
+    silence_rule,
+    unsilence_rule,
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+from sealyard.skills.record import parse_duration
+from sealyard.store.alerts import Alert
+
+_STYLES = {"firing": "bold red", "pending": "yellow", "resolved": "green"}
 _rule = click.argument("rule", metavar="RULE", type=click.Choice(list(RULES)))
 
 
 @click.group(invoke_without_command=True)
-@_config
-@_json
+@CONFIG
+@JSON
 @click.pass_context
 def alerts(ctx: click.Context, *, config: Path | None, as_json: bool) -> int:
     """List, silence and resolve alerts."""
@@ -43,10 +38,10 @@ def alerts(ctx: click.Context, *, config: Path | None, as_json: bool) -> int:
 
 
 @alerts.command("list")
-@_config
-@_json
+@CONFIG
+@JSON
 def list_(*, config: Path | None, as_json: bool) -> int:
-    """Show what fires, what is about to, what is over, and what is silenced."""
+    """Show all alerts, firing ones first, and all silences."""
     _list(config, as_json)
     return 0
 
@@ -55,23 +50,21 @@ def list_(*, config: Path | None, as_json: bool) -> int:
 @_rule
 @click.option("--for", "length", default="1h", show_default=True, metavar="TIME", help="Such as 30min, 8h or 2days.")
 @click.option("--reason", default="", help="Shown to others, and kept in the audit log.")
-@_config
+@CONFIG
 def silence(*, rule: str, length: str, reason: str, config: Path | None) -> int:
-    """Tell nobody that RULE fires, for some time. What fires then still is told at its end."""
+    """Deliver no alert of RULE for some time. One that still fires then is delivered at its end."""
     seconds = parse_duration(length)
-    _, made = _with_store(
-        config, lambda store: alert_list.silence(store, rule, seconds, principal=_PRINCIPAL, reason=reason)
-    )
+    made = with_store(load(config), partial(silence_rule, rule=rule, seconds=seconds, principal=LOCAL, reason=reason))
     screen.print(plain(f"silenced: {rule} until {_time(made.until)}"))
     return 0
 
 
 @alerts.command()
 @_rule
-@_config
+@CONFIG
 def unsilence(*, rule: str, config: Path | None) -> int:
     """End the silence of RULE."""
-    _with_store(config, lambda store: alert_list.unsilence(store, rule, principal=_PRINCIPAL))
+    with_store(load(config), partial(unsilence_rule, rule=rule, principal=LOCAL))
     screen.print(plain(f"no longer silenced: {rule}"))
     return 0
 
@@ -79,36 +72,35 @@ def unsilence(*, rule: str, config: Path | None) -> int:
 @alerts.command()
 @_rule
 @click.argument("subject", required=False, default="")
-@_config
+@CONFIG
 def resolve(*, rule: str, subject: str, config: Path | None) -> int:
-    """Say that the alert RULE about SUBJECT, which is an upstream, is over.
+    """Resolve the alert RULE about SUBJECT, which is an upstream.
 
-    If it is still so, it does not fire again before it was right in between.
+    If its fault lasts, it does not fire again before the fault was gone.
     """
-    _with_store(config, lambda store: alert_list.resolve(store, rule, subject, principal=_PRINCIPAL))
+    with_store(load(config), partial(resolve_alert, rule=rule, subject=subject, principal=LOCAL))
     screen.print(plain(f"resolved: {rule} {subject}".rstrip()))
     return 0
 
 
 @alerts.command()
-@_config
+@CONFIG
 def test(*, config: Path | None) -> int:
-    """Send a made-up alert to the configured webhook and say what came of it."""
-    loaded = _load(config)
-    webhook = loaded.alerts.webhook
-    if webhook is None:
+    """Send a made-up alert to the configured webhook and report the outcome."""
+    settings = load(config).alerts
+    if settings.webhook is None:
         raise InvalidRequest("No webhook is configured. Give its URL as webhook in [alerts].")
     now = time.time()
     made_up = Alert(
         rule="error_rate",
         state="resolved",
         value=0.0,
-        threshold=loaded.alerts.error_rate,
+        threshold=settings.error_rate,
         message="This is a test: nothing is wrong.",
         since=now,
         changed_at=now,
     )
-    problem = run_to_end(post(webhook, [made_up], secret=loaded.alerts.webhook_secret))
+    problem = run_to_end(post_alerts(settings.webhook, [made_up], secret=settings.webhook_secret))
     if problem:
         raise InvalidRequest(f"The webhook did not take it: {problem}. Look at webhook in [alerts].")
     screen.print(plain("The webhook took it."))
@@ -116,33 +108,25 @@ def test(*, config: Path | None) -> int:
 
 
 def _list(config: Path | None, as_json: bool) -> None:
-    loaded, found = _with_store(config, alert_list.list_alerts)
+    loaded = load(config)
+    found = with_store(loaded, list_alerts)
     if as_json:
-        write(msgspec.json.encode(found).decode() + "\n")
+        write_json(found)
         return
     if not loaded.alerts.enabled:
-        errors.print(plain("warning: alerts are switched off by [alerts] in the configuration", "yellow"))
-    _show(found)
-
-
-def _show(found: AlertList) -> None:
+        warn("alerts are switched off by [alerts] in the configuration")
     if not found.alerts:
         screen.print("Nothing is wrong, and nothing was.")
     else:
         table = columns("state", "alert", "since", "what")
         for alert in found.alerts:
+            at = alert.changed_at if alert.state == "resolved" else alert.since
             name = f"{alert.rule} {alert.subject}".rstrip()
-            table.add_row(
-                plain(alert.state, _STYLES[alert.state]), plain(name), _time(_shown_time(alert)), plain(_notes(alert))
-            )
+            table.add_row(plain(alert.state, _STYLES[alert.state]), plain(name), _time(at), plain(_notes(alert)))
         screen.print(table)
     for silence in found.silences:
         reason = f": {silence.reason}" if silence.reason else ""
         screen.print(plain(f"silenced until {_time(silence.until)} by {silence.principal}: {silence.rule}{reason}"))
-
-
-def _shown_time(alert: AlertView) -> float:
-    return alert.changed_at if alert.state == "resolved" else alert.since
 
 
 def _notes(alert: AlertView) -> str:
@@ -156,21 +140,3 @@ def _notes(alert: AlertView) -> str:
 
 def _time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _with_store(config: Path | None, work: Callable[[Store], Coroutine[Any, Any, _T]]) -> tuple[Config, _T]:
-    loaded = _load(config)
-
-    async def run() -> _T:
-        async with open_store(loaded.store.path) as store:
-            return await work(store)
-
-    return loaded, run_to_end(run())
-
-
-def _load(config: Path | None) -> Config:
-    parent = click.get_current_context().parent
-    loaded = load_config(config or (None if parent is None else parent.params.get("config")))
-    for warning in loaded.warnings:
-        errors.print(plain(f"warning: {warning}", "yellow"))
-    return loaded

@@ -1,4 +1,4 @@
-"""`sealyard analyze`: what an agent does with `execute_analysis`, over a file, standard input or a tool's answer.
+"""`sealyard analyze`: `execute_analysis` over a file, standard input or a tool's answer.
 
 Rows are never read here: a file goes as it is into the workspace of a sandbox that lives as long as this command.
 """
@@ -12,8 +12,8 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, errors, plain, screen, write
+from sealyard.cli.command import CONFIG, JSON, read_object, run_to_end
+from sealyard.cli.terminal import columns, errors, plain, screen, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy.levels import ANALYSIS, IsolationPolicy
@@ -27,8 +27,9 @@ _SESSION = "analysis"
 _WORKSPACE = f"local:{_SESSION}"
 _MIB = 1 << 20
 _LARGE_BYTES = _MIB
-"""From here on DuckDB may be of use; loading it takes longer than plain Python takes for less."""
+"""From here on DuckDB may help; loading it takes longer than plain Python takes for less."""
 _SPARE_MIB = 64
+"""Room beside the file and its answer, for an engine's own files."""
 
 
 class _Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True):
     "--format",
     "form",
     type=click.Choice(["json", "jsonl", "csv", "parquet"]),
-    help="Of the rows, if their name does not tell.",
+    help="Of the rows, if their name does not show it.",
 )
 @click.option("--path", metavar="FIELD", help="Where in the document or the answer the rows are, such as data.items.")
 @click.option("--parameters", metavar="JSON|@FILE", help="What to do, as execute_analysis takes it.")
@@ -61,13 +62,13 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--agg", multiple=True, metavar="TEXT", help="Such as 'sum(amount)' or 'p95(amount)'; again for more.")
 @click.option("--fields", metavar="FIELDS", help="Only these, such as id,amount.")
 @click.option("--sort", metavar="FIELDS", help="Such as department,-amount: the largest amount first.")
-@click.option("--limit", type=click.IntRange(0), help="So many rows at most.")
+@click.option("--limit", type=click.IntRange(0), help="The most rows.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write all rows there, as JSON lines."
 )
 @click.option("--timeout", type=click.FloatRange(1, 120), metavar="SECONDS", help="Wall time, 1 to 120.")
-@click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@CONFIG
+@JSON
 def analyze(
     *,
     kind: str,
@@ -102,7 +103,7 @@ def analyze(
     if output is not None and rows is not None:
         _write_rows(output, rows)
     if as_json:
-        write(msgspec.json.encode(outcome).decode() + "\n")
+        write_json(outcome)
     else:
         _show(outcome, output)
     return 0 if outcome.ok else 1
@@ -114,13 +115,12 @@ def analyze(
 def _read_object(text: str | None, option: str) -> dict[str, Any]:
     if text is None:
         return {}
-    try:
-        found = msgspec.json.decode(Path(text[1:]).read_bytes() if text.startswith("@") else text)
-    except (OSError, msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise InvalidRequest(f"{option} cannot be read: {error}. Give a JSON object, or @FILE with one.") from None
-    if not isinstance(found, dict):
-        raise InvalidRequest(f"{option} is no JSON object. Give one such as '{{\"limit\": 3}}'.")
-    return found
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"{option} cannot be read: {error}. Give a JSON object, or @FILE with one.") from None
+    return read_object(text, option)
 
 
 def _from_short_forms(
@@ -131,7 +131,7 @@ def _from_short_forms(
     sort: str | None,
     limit: int | None,
 ) -> dict[str, Any]:
-    """The parameters that the short options stand for. Whether they fit the type is for the engine to say."""
+    """Return the parameters that the short options stand for. The engine checks that they fit the type."""
     found: dict[str, Any] = {
         "conditions": list(where),
         "group_by": _split(group_by),
@@ -165,7 +165,7 @@ def _find_source(
 
 
 def _guess(content: bytes) -> str:
-    """The format of rows without a name, by how they begin."""
+    """Guess the format of rows without a name from their beginning."""
     text = content.removeprefix(codecs.BOM_UTF8).strip()
     if text.startswith(b"PAR1"):
         return "parquet"
@@ -184,7 +184,7 @@ def _guess(content: bytes) -> str:
 async def _analyze(
     request: AnalyzeRequest, source: _Source, config: Config, *, with_rows: bool
 ) -> tuple[Outcome, list[Any] | None]:
-    """The outcome, and all rows of the answer if they are wanted, with nothing private in them."""
+    """Return the outcome, and all rows of the answer if they are wanted, with private values concealed."""
     size_bytes = len(source.content or b"")
     # What stays here has room for the whole answer; `limits` of the engine still bound its rows.
     settings = msgspec.structs.replace(
@@ -205,7 +205,7 @@ async def _analyze(
 
 
 def _policy(analysis_type: str, size_bytes: int) -> IsolationPolicy:
-    """Room for the file and as much again, and the packages that may be of use."""
+    """Return a policy with room for the file and as much again, and the packages that may help."""
     packages = ("duckdb",) if size_bytes >= _LARGE_BYTES else ()
     statistics = ("scipy",) if analysis_type == "statistics" else ()
     room_mib = 2 * (size_bytes // _MIB) + _SPARE_MIB
@@ -256,7 +256,7 @@ def _show(outcome: Outcome, output: Path | None) -> None:
             errors.print(plain(f"hint: {outcome.failure.hint}", "yellow"))
         return
     if not isinstance(answer, dict) or not isinstance(answer.get("rows"), list):
-        write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
+        write_json(answer, indent=2)
         return
     names = list(dict.fromkeys(name for row in answer["rows"] for name in row))
     table = columns(*(plain(name).plain for name in names))

@@ -1,4 +1,4 @@
-"""`sealyard approvals`: the calls that wait for a person, and the person's answers."""
+"""`sealyard approvals`: list and answer the calls that wait for a person."""
 
 import asyncio
 import os
@@ -9,38 +9,38 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
 from sealyard.broker.approvals import Approvals, ask_lines, whole_lines
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import errors, plain, screen, write
-from sealyard.config import load_config
+from sealyard.cli.command import CONFIG, JSON, load, with_store
+from sealyard.cli.terminal import plain, screen, write, write_json
 from sealyard.errors import UnknownApproval
-from sealyard.store import Store, open_store
+from sealyard.store import Store
 from sealyard.store.approvals import Remembered
 from sealyard.values import Answered, Approval, Ask, AuditEntry
 
 _WATCH_SECONDS = 0.5
+"""A person does not notice a shorter wait, and the store is read twice a second only."""
 _T = TypeVar("_T")
 
-_config = click.option(
-    "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json."
-)
-_reason = click.option("--reason", default="", help="Told to the agent, and kept in the audit log.")
+_reason = click.option("--reason", default="", help="Shown to the agent, and kept in the audit log.")
 
 
 @click.group(invoke_without_command=True)
-@_config
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@CONFIG
+@JSON
 @click.pass_context
 def approvals(ctx: click.Context, *, config: Path | None, as_json: bool) -> int:
     """List and answer the calls that wait for approval."""
     if ctx.invoked_subcommand is not None:
         return 0
-    waiting, remembered = _with_store(config, _read)
+
+    async def read(store: Store, asked: Approvals) -> tuple[list[Ask], list[Remembered]]:
+        return await asked.waiting(), await store.approvals.remembered()
+
+    waiting, remembered = _with_store(config, read)
     if as_json:
         always = [{"ask": each.ask, "approval": each.approval} for each in remembered]
-        write(msgspec.json.encode({"waiting": waiting, "always": always}).decode() + "\n")
+        write_json({"waiting": waiting, "always": always})
         return 0
     for ask in waiting:
         _show(ask)
@@ -54,8 +54,8 @@ def approvals(ctx: click.Context, *, config: Path | None, as_json: bool) -> int:
 
 @approvals.command()
 @click.argument("ask_id", metavar="ID")
-@_config
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@CONFIG
+@JSON
 def show(*, ask_id: str, config: Path | None, as_json: bool) -> int:
     """Print all arguments of the call under ID, whole: of one that waits, or that is approved always."""
 
@@ -66,14 +66,14 @@ def show(*, ask_id: str, config: Path | None, as_json: bool) -> int:
 
     ask = _with_store(config, read)
     if as_json:
-        write(msgspec.json.encode(ask).decode() + "\n")
+        write_json(ask)
         return 0
     write("\n".join([ask.tool, *whole_lines(ask)]) + "\n")
     return 0
 
 
 @approvals.command()
-@_config
+@CONFIG
 def watch(*, config: Path | None) -> int:
     """Show each call that waits for approval as it comes, until Ctrl-C."""
 
@@ -104,7 +104,7 @@ def watch(*, config: Path | None) -> int:
     help="run, session: this tool, until the run or the session is over. always: this tool with these arguments.",
 )
 @_reason
-@_config
+@CONFIG
 def approve(*, ask_id: str, decision: Answered, reason: str, config: Path | None) -> int:
     """Allow the call that waits under ID, or under the one id that begins so."""
     return _answer(config, ask_id, decision, reason)
@@ -113,7 +113,7 @@ def approve(*, ask_id: str, decision: Answered, reason: str, config: Path | None
 @approvals.command()
 @click.argument("ask_id", metavar="ID")
 @_reason
-@_config
+@CONFIG
 def refuse(*, ask_id: str, reason: str, config: Path | None) -> int:
     """Refuse the call that waits under ID; its code gets an exception with the reason."""
     return _answer(config, ask_id, "refuse", reason)
@@ -122,7 +122,7 @@ def refuse(*, ask_id: str, reason: str, config: Path | None) -> int:
 @approvals.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "all_", is_flag=True, help="Everything that is approved always.")
-@_config
+@CONFIG
 def forget(*, ids: tuple[str, ...], all_: bool, config: Path | None) -> int:
     """Ask again for what is approved always. `sealyard approvals` lists the ids."""
     if bool(ids) == all_:
@@ -145,13 +145,13 @@ def forget(*, ids: tuple[str, ...], all_: bool, config: Path | None) -> int:
 def _answer(config: Path | None, ask_id: str, decision: Answered, reason: str) -> int:
     async def answer(store: Store, asked: Approvals) -> str:
         matching = _matching(await asked.waiting(), ask_id)
-        whole_id = matching[0].id if matching else ask_id  # who answers what does not wait is told what became of it
+        whole_id = matching[0].id if matching else ask_id  # for one that does not wait, `answer` says why
         approval = Approval(decision=decision, by=_operator(), channel="cli", reason=reason, answered_at=time.time())
         await asked.answer(whole_id, approval)
         return f"{matching[0].tool} ({whole_id})" if matching else whole_id
 
-    told = _with_store(config, answer)
-    screen.print(plain(f"{'refused' if decision == 'refuse' else f'approved ({decision})'}: {told}"))
+    answered = _with_store(config, answer)
+    screen.print(plain(f"{'refused' if decision == 'refuse' else f'approved ({decision})'}: {answered}"))
     return 0
 
 
@@ -163,7 +163,7 @@ def _get(asks: list[Ask], ask_id: str) -> Ask:
 
 
 def _matching(asks: list[Ask], ask_id: str) -> list[Ask]:
-    """The ask of this id, or the only one whose id begins so; none if there is none."""
+    """Return the ask of this id, or the only one whose id begins so, or nothing."""
     found = [ask for ask in asks if ask.id == ask_id] or [ask for ask in asks if ask_id and ask.id.startswith(ask_id)]
     if len(found) > 1:
         ids = ", ".join(ask.id for ask in found)
@@ -171,21 +171,9 @@ def _matching(asks: list[Ask], ask_id: str) -> list[Ask]:
     return found
 
 
-async def _read(store: Store, asked: Approvals) -> tuple[list[Ask], list[Remembered]]:
-    return await asked.waiting(), await store.approvals.remembered()
-
-
 def _with_store(config: Path | None, work: Callable[[Store, Approvals], Coroutine[Any, Any, _T]]) -> _T:
-    parent = click.get_current_context().parent
-    loaded = load_config(config or (None if parent is None else parent.params.get("config")))
-    for warning in loaded.warnings:
-        errors.print(plain(f"warning: {warning}", "yellow"))
-
-    async def run() -> _T:
-        async with open_store(loaded.store.path) as store:
-            return await work(store, Approvals(store, loaded.policy))
-
-    return run_to_end(run())
+    loaded = load(config)
+    return with_store(loaded, lambda store: work(store, Approvals(store, loaded.policy)))
 
 
 def _show(ask: Ask) -> None:

@@ -1,5 +1,9 @@
-"""`sealyard audit`: read the audit log, prove that it is whole, and move parts of it elsewhere."""
+"""`sealyard audit`: read the audit log, prove that it is whole, and move parts of it elsewhere.
 
+Everything in an entry may come from an agent or an upstream, so a terminal obeys nothing of it.
+"""
+
+import hashlib
 import os
 import sqlite3
 import sys
@@ -13,32 +17,46 @@ from typing import Any
 
 import click
 import msgspec
-from rich.progress import Progress
+from rich.text import Text
 
-from sealyard.cli.audit_view import find_code, show_entry, show_execution, show_line
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import errors, plain, screen, write
+from sealyard.cli.command import CONFIG, JSON, LOCAL, run_to_end
+from sealyard.cli.terminal import columns, errors, plain, progress, say, screen, visible, warn, write, write_json
 from sealyard.config import load_config
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import open_store
-from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditVerification, export_audit, verify_file, verify_store
-from sealyard.store.audit.export import AuditExport
+from sealyard.store.audit import (
+    AUDIT_KINDS,
+    AuditHead,
+    AuditRow,
+    AuditVerification,
+    export_audit,
+    verify_file,
+    verify_store,
+)
 from sealyard.store.audit.key import key_path, load_key, sync_folder
 from sealyard.store.audit.log import AuditSegment, open_log, read_entries, read_head, read_segments
+from sealyard.store.audit.verification import AuditExport
 from sealyard.store.database import take_over
 
-_PRINCIPAL = "local"
 _POLL_SECONDS = 0.5
+"""Between looks of `tail -f`: a person does not notice a shorter wait."""
 _PAGE = 1000
+"""Entries per look, so that one look fits into memory."""
 _DIGITS = 18
+"""A number of fewer digits fits SQLite's 64 bits."""
+_LINE_CHARACTERS = 160
+"""Of an entry in `tail`: two lines of a terminal."""
+_BIDI = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES = {code: f"\\u{code:04x}" for code in _BIDI} | {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"}
+"""Characters that begin another line, or show the text in another order than it is written in."""
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _of_store(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options that name a store, and their meaning as its first argument."""
+    """Give a command the options that name a store, and a function that finds it as its first argument."""
 
     @click.option("--store", type=_FILE, metavar="FILE", help="Another store than the configured one, such as a copy.")
-    @click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a file such as .mcp.json.")
+    @CONFIG
     @wraps(command)
     def with_store(*, store: Path | None, config: Path | None, **options: Any) -> Any:
         def find() -> Path:  # `verify FILE` needs no config
@@ -70,50 +88,52 @@ def tail(
     store = find_store()
     with open_log(store) as connection:
         last = _last_number(connection)
-        rows = read_entries(connection, count, None, principal, kind)[::-1]
+        rows = read_entries(connection, limit=count, principal=principal, kind=kind)[::-1]
     while True:
         for row in rows:
             if as_json:
-                write(msgspec.json.encode(row).decode() + "\n")
+                write_json(row)
             else:
-                show_line(row)
+                _show_line(row)
         if not follow:
             return
         if len(rows) < _PAGE:
             time.sleep(_POLL_SECONDS)
         with open_log(store) as connection:
-            rows = read_entries(connection, _PAGE, None, principal, kind, after=last)
+            rows = read_entries(connection, limit=_PAGE, principal=principal, kind=kind, after=last)
             last = rows[-1].number if len(rows) == _PAGE else _last_number(connection)
 
 
 @audit.command()
 @click.argument("wanted", metavar="EXECUTION_ID|NUMBER")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 @_of_store
 def show(find_store: Callable[[], Path], *, wanted: str, as_json: bool) -> None:
     """Print all about one execution, with its code, or one entry by its number."""
     with open_log(find_store()) as connection:
-        rows = read_entries(connection, sys.maxsize, execution_id=wanted, after=0)
+        rows = read_entries(connection, limit=sys.maxsize, execution_id=wanted, after=0)
         is_execution = bool(rows)
         if not rows and wanted.isascii() and wanted.isdecimal() and len(wanted) < _DIGITS:
-            rows = [row for row in read_entries(connection, 1, int(wanted) + 1) if row.number == int(wanted)]
-        code, warning = find_code(connection, rows)
+            rows = [
+                row for row in read_entries(connection, limit=1, before=int(wanted) + 1) if row.number == int(wanted)
+            ]
+        code, warning = _find_code(connection, rows)
     if not rows:
         raise InvalidRequest(f"The audit log has nothing about {wanted!r}. See `sealyard audit tail`.")
     if as_json:
-        write(msgspec.json.encode({"code": code, "entries": rows}).decode() + "\n")
+        write_json({"code": code, "entries": rows})
     elif is_execution:
-        show_execution(rows, code)
+        _show_execution(rows, code)
     else:
-        show_entry(rows[0])
+        _show_entry(rows[0])
     if warning:
-        errors.print(plain(f"warning: {warning}", "yellow"))
+        warn(warning)
 
 
 @audit.command()
 @click.argument("file", required=False, type=_FILE)
 @click.option("--head", "heads", type=_FILE, multiple=True, metavar="FILE", help="A kept `audit head`; again for more.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 @_of_store
 def verify(find_store: Callable[[], Path], *, file: Path | None, heads: tuple[Path, ...], as_json: bool) -> int:
     """Prove that no entry of the log, or of an exported FILE, was changed, removed, inserted or moved.
@@ -129,7 +149,7 @@ def verify(find_store: Callable[[], Path], *, file: Path | None, heads: tuple[Pa
         else:
             found = verify_store(find_store(), heads=kept, on_progress=on_progress)
     if as_json:
-        write(msgspec.json.encode({"ok": not found.problem} | msgspec.structs.asdict(found)).decode() + "\n")
+        write_json({"ok": not found.problem} | msgspec.structs.asdict(found))
     else:
         _show_verification(found, file)
     return 1 if found.problem else 0
@@ -192,12 +212,12 @@ def prune(find_store: Callable[[], Path], *, before: datetime | None, numbers: t
 
     async def remove() -> None:
         async with open_store(store) as opened:
-            await opened.prune_audit([each.segment for each in segments], principal=_PRINCIPAL)
+            await opened.prune_audit([each.segment for each in segments], principal=LOCAL)
 
     if segments:
         run_to_end(remove())
     count = sum(each.last_number - each.first_number + 1 for each in segments)
-    _say(f"{count:,} entries were pruned, and all that was signed about them is kept.")
+    say(f"{count:,} entries were pruned, and all that was signed about them is kept.")
     return 0
 
 
@@ -223,34 +243,30 @@ def rekey(find_store: Callable[[], Path], *, force: bool) -> int:
 
     async def sign() -> None:
         async with open_store(store) as opened:
-            await opened.rekey_audit(principal=_PRINCIPAL)
+            await opened.rekey_audit(principal=LOCAL)
 
     run_to_end(sign())
-    _say("The log is signed by a new key. Keep a new `sealyard audit head`.")
+    say("The log is signed by a new key. Keep a new `sealyard audit head`.")
     return 0
 
 
 def _show_verification(found: AuditVerification, file: Path | None) -> None:
     if found.problem:
-        _say(found.problem, "red")
+        say(found.problem, "red")
         return
-    _say(f"{found.entries:,} entries are as they were written, up to number {found.last_number:,}.", "green")
+    say(f"{found.entries:,} entries are as they were written, up to number {found.last_number:,}.", "green")
     if found.removed_entries:
-        _say(f"{found.removed_entries:,} more were pruned; what was signed about their segments fits.")
+        say(f"{found.removed_entries:,} more were pruned; what was signed about their segments fits.")
     if found.heads:
-        _say(f"Head documents that are part of this log: {found.heads}.")
+        say(f"Head documents that are part of this log: {found.heads}.")
     else:
-        _say(f"No --head was given: this may be {'the log of another key' if file else 'an older state'}.", "yellow")
+        say(f"No --head was given: this may be {'the log of another key' if file else 'an older state'}.", "yellow")
     if found.heads_elsewhere:
-        _say(f"Head documents of entries that are not here: {found.heads_elsewhere}. Check an exported file.", "yellow")
+        say(f"Head documents of entries that are not here: {found.heads_elsewhere}. Check an exported file.", "yellow")
     if found.codes_missing:
-        _say(f"Entries that name code whose text is not kept: {found.codes_missing:,}.", "yellow")
+        say(f"Entries that name code whose text is not kept: {found.codes_missing:,}.", "yellow")
     if found.public_key:
-        _say(f"Signed by the key {found.public_key}.", "dim")
-
-
-def _say(text: str, style: str = "") -> None:
-    screen.print(plain(text, style), soft_wrap=True)
+        say(f"Signed by the key {found.public_key}.", "dim")
 
 
 def _export_to_file(store: Path, output: Path, segment: int | None) -> int:
@@ -275,7 +291,7 @@ def _export_to_file(store: Path, output: Path, segment: int | None) -> int:
         errors.print(plain(f"What was exported is wrong, and not marked as exported. {found.problem}", "red"))
         return 1
     run_to_end(_mark(store, done))
-    _say(f"{done.entries:,} entries were exported. The SHA-256 of the file is {done.sha256}.")
+    say(f"{done.entries:,} entries were exported. The SHA-256 of the file is {done.sha256}.")
     return 0
 
 
@@ -306,7 +322,7 @@ def _choose(
 
 
 def _last_number(connection: sqlite3.Connection) -> int:
-    newest = read_entries(connection, 1)
+    newest = read_entries(connection, limit=1)
     return newest[0].number if newest else 0
 
 
@@ -320,7 +336,87 @@ def _read_document(file: Path) -> AuditHead:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, last: progress.update(task, completed=done, total=last)
+def _progress(step: str) -> Iterator[Callable[[int, int], None]]:
+    with progress() as report:
+        yield lambda done, last: report(step, done, last)
+
+
+# Entries on a terminal
+
+
+def _show_line(row: AuditRow) -> None:
+    text = f"{row.number:>7}  {_time(row.at)}  {row.kind:<15}  {row.principal:<10}  {row.execution_id or '-'}  "
+    said = _describe(row.body)
+    if len(said) > _LINE_CHARACTERS:
+        said = said[: _LINE_CHARACTERS - 1] + "…"
+    screen.print(_cell(text) + _cell(said, "dim"), soft_wrap=True)
+
+
+def _show_entry(row: AuditRow) -> None:
+    table = columns()
+    for name in ("number", "segment", "kind", "principal", "session", "execution_id", "hash"):
+        table.add_row(name, _cell(str(getattr(row, name))))
+    table.add_row("at", _time(row.at))
+    for name, value in row.body.items():
+        table.add_row(_cell(f"  {name}"), _cell(value if isinstance(value, str) else _json(value)))
+    screen.print(table)
+
+
+def _show_execution(rows: list[AuditRow], code: str | None) -> None:
+    """Show the entries of one execution, in the order in which they were written."""
+    table = columns()
+    ended = next((row.body for row in rows if row.kind == "execution.end"), {})
+    for name, value in {
+        "execution": rows[0].execution_id,
+        "principal": ", ".join(dict.fromkeys(row.principal for row in rows)),
+        "session": ", ".join(dict.fromkeys(row.session for row in rows)),
+        "began": _time(rows[0].at),
+        "status": str(ended.get("status", "not ended")),
+    }.items():
+        table.add_row(name, _cell(value))
+    screen.print(table)
+    if code is not None:
+        screen.print()
+        for number, line in enumerate(code.split("\n"), 1):
+            screen.print(plain(f"{number:>4}  ", "dim") + _cell(line), soft_wrap=True)
+    screen.print()
+    table = columns("number", "time", "kind", "what")
+    for row in rows:
+        table.add_row(str(row.number), _time(row.at), _cell(row.kind), _cell(_describe(row.body)))
+    screen.print(table)
+
+
+def _find_code(connection: sqlite3.Connection, rows: list[AuditRow]) -> tuple[str | None, str]:
+    """Return the code that these entries name, and a warning if it is gone or changed."""
+    named = next((row.body.get("code_sha256") for row in rows if row.kind == "execution.start"), None)
+    if not isinstance(named, str):
+        return None, ""
+    row = connection.execute("SELECT code FROM codes WHERE sha256 = ?", (named,)).fetchone()
+    if row is None:
+        return None, f"The text of the code with the SHA-256 {named} is not kept any more."
+    code = row[0] if isinstance(row[0], bytes) else str(row[0]).encode()
+    is_right = hashlib.sha256(code).hexdigest() == named
+    warning = "" if is_right else f"The text of this code was changed: the log names the SHA-256 {named}."
+    return code.decode("utf-8", "backslashreplace"), warning
+
+
+def _describe(body: dict[str, Any]) -> str:
+    return "  ".join(
+        f"{name}={value if isinstance(value, str) and value.isprintable() and ' ' not in value else _json(value)}"
+        for name, value in body.items()
+    )
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _cell(text: str, style: str = "") -> Text:
+    return Text(visible(text).translate(_ESCAPES), style=style)
+
+
+def _time(at: float) -> str:
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):  # whoever can write the store can write any number
+        return str(at)

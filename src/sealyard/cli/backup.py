@@ -1,4 +1,4 @@
-"""`sealyard backup`: everything a store holds, in one file that was looked through."""
+"""`sealyard backup` and `sealyard restore`: one checked file with everything a store holds, and back."""
 
 import time
 from pathlib import Path
@@ -6,35 +6,30 @@ from pathlib import Path
 import click
 import msgspec
 
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.progress import progress
-from sealyard.cli.terminal import errors, plain, screen, write
-from sealyard.config import load_config
-from sealyard.errors import StoreError
+from sealyard.cli.command import CONFIG, JSON, LOCAL, STORE, run_to_end
+from sealyard.cli.terminal import errors, minute, plain, progress, say, warn, write_json
+from sealyard.config import Config, load_config
+from sealyard.errors import StoreError, VaultError
+from sealyard.privacy.vault import KeyPlace
 from sealyard.store import open_store
-from sealyard.store.backup import Backup, write_backup
+from sealyard.store.backup import Backup, Restored, check_backup, restore_backup, write_backup
 from sealyard.values import AuditEntry
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--with-keys", is_flag=True, help="Take the vault's key along. Who has the file can read all values then."
+    "--with-keys", is_flag=True, help="Include the vault's key. Whoever has the file can read all values then."
 )
-@click.option(
-    "--store",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Another store than the configured one.",
-)
-@click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a file such as .mcp.json.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@STORE
+@CONFIG
+@JSON
 def backup(*, file: Path | None, with_keys: bool, store: Path | None, config: Path | None, as_json: bool) -> int:
     """Write everything the store holds into one file.
 
     FILE is a new file, by default named for the time. Gateways may go on meanwhile. It holds executions, calls, skills,
     tools, metrics, sealed private values, and the audit log with the key that signs it, so it is for its owner alone.
-    The vault's key is taken along only by --with-keys, settings and OAuth tokens not at all.
+    It holds the vault's key only with --with-keys, and never settings or OAuth tokens.
 
     Exit code 0: all is right; 1: it was written, and the audit log in it is wrong.
     """
@@ -43,27 +38,104 @@ def backup(*, file: Path | None, with_keys: bool, store: Path | None, config: Pa
     with progress() as on_progress:
         done = write_backup(path, output, with_keys=with_keys, on_progress=on_progress)
     try:
-        run_to_end(_record(path, done))
+        run_to_end(_audit(path, "store.backup", sha256=done.sha256, files=sorted(done.manifest.files)))
     except StoreError as error:  # such as a full disk: the backup is none the worse for it
-        errors.print(plain(f"warning: The audit log does not say that a backup was made. {error}", "yellow"))
+        warn(f"The audit log does not say that a backup was made. {error}")
     if as_json:
-        write(msgspec.json.encode({"file": str(output)} | msgspec.to_builtins(done)).decode() + "\n")
+        write_json({"file": str(output)} | msgspec.to_builtins(done))
     else:
-        _show(done, output)
+        say(f"{output}: {_rows(done)}.")
+        say(f"Its SHA-256 is {done.sha256}. Keep that elsewhere, for `sealyard restore --sha256`.")
     if done.problem:
         errors.print(plain(f"The audit log is wrong, and so it is in the backup. {done.problem}", "red"))
     return 1 if done.problem else 0
 
 
-async def _record(path: Path, done: Backup) -> None:
-    async with open_store(path) as store:
-        body = {"sha256": done.sha256, "files": sorted(done.manifest.files)}
-        store.audit(AuditEntry(kind="store.backup", principal="local", body=body))
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--check", is_flag=True, help="Only look through the backup, and change nothing.")
+@click.option("--sha256", metavar="HEX", help="What `sealyard backup` printed: it must be that very file.")
+@click.option("--force", is_flag=True, help="Restore it though the audit log in it is wrong.")
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Another place than the configured one.",
+)
+@CONFIG
+@JSON
+def restore(
+    *,
+    file: Path,
+    check: bool,
+    sha256: str | None,
+    force: bool,
+    store: Path | None,
+    config: Path | None,
+    as_json: bool,
+) -> int:
+    """Bring back what a backup holds.
 
+    Everything in FILE is checked before anything is touched: digests, the database, its tables and its audit log. The
+    store that is there is kept in a folder beside it. No gateway may have it open.
 
-def _show(done: Backup, output: Path) -> None:
-    rows = ", ".join(f"{count:,} {name}" for name, count in done.manifest.rows.items())
-    screen.print(plain(f"{output}: {rows}."), soft_wrap=True)
-    screen.print(
-        plain(f"Its SHA-256 is {done.sha256}. Keep that elsewhere, for `sealyard restore --sha256`."), soft_wrap=True
+    Exit code 0: all is right; 1: by --check, the audit log in it is wrong.
+    """
+    if check:
+        with progress() as on_progress:
+            found = check_backup(file, sha256=sha256, on_progress=on_progress)
+        if as_json:
+            write_json({"ok": not found.problem} | msgspec.to_builtins(found))
+        else:
+            say(f"{file} is whole: {_describe(found)}.", "green")
+        if found.problem:
+            errors.print(plain(f"The audit log in it is wrong. {found.problem}", "red"))
+        return 1 if found.problem else 0
+    loaded = load_config(config)
+    path = (store or loaded.store.path).resolve()
+    with progress() as on_progress:
+        done = restore_backup(file, path, sha256=sha256, force=force, on_progress=on_progress)
+    run_to_end(
+        _audit(
+            path,
+            "store.restore",
+            sha256=done.backup.sha256,
+            created_at=done.backup.manifest.created_at,
+            replaced=done.replaced is not None,
+        )
     )
+    if as_json:
+        write_json({"store": str(path)} | msgspec.to_builtins(done))
+    else:
+        say(f"{path} is as it was: {_describe(done.backup)}.", "green")
+        if done.replaced is not None:
+            say(f"What was there is kept in {done.replaced}. Remove it when it is not needed any more.")
+    _warn_of_keys(done, loaded, path)
+    return 0
+
+
+async def _audit(path: Path, kind: str, **body: object) -> None:
+    async with open_store(path) as store:  # which also brings an older store up to date
+        store.audit(AuditEntry(kind=kind, principal=LOCAL, body=body))
+
+
+def _warn_of_keys(done: Restored, config: Config, path: Path) -> None:
+    settings = config.privacy
+    try:
+        keys = KeyPlace(settings.key, folder=path.parent, environment_value=settings.vault_key).find()
+    except VaultError:
+        keys = None
+    if done.vault_key is not None and (keys is None or keys.find(done.vault_key) is None):
+        warn(
+            f"Private values in it are sealed with the key {done.vault_key}, which is not here. Add it to"
+            " vault.key beside the store, or to SEALYARD_VAULT_KEY: else no gateway can use the vault."
+        )
+
+
+def _describe(backup: Backup) -> str:
+    made = minute(backup.manifest.created_at)
+    return f"made at {made} UTC by sealyard {backup.manifest.sealyard}, {_rows(backup)}"
+
+
+def _rows(backup: Backup) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in backup.manifest.rows.items())

@@ -19,21 +19,21 @@ from sealyard.broker import Answer
 from sealyard.broker.answers import read_answer
 from sealyard.broker.call import OnProgress
 from sealyard.broker.upstreams import Upstream
+from sealyard.cli.command import run_to_end
 from sealyard.cli.demo_attacks import show_attacks
-from sealyard.cli.demo_learning import show_learning
-from sealyard.cli.demo_skills import show_skills
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, plain, screen
+from sealyard.cli.terminal import columns, counts, plain, screen, write
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
 from sealyard.examples import MAIL_RULE, demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server, text_of
+from sealyard.skills.migration import migrate_skills
 from sealyard.values import UpstreamConfig
-from sealyard.yard import Yard, open_yard
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 _SHOWN_LINES = 14
+"""Of an answer: a whole step fits a terminal of 40 lines."""
 _SHOWN_CHARACTERS = 700
 
 
@@ -156,7 +156,7 @@ _SCRIPT = (
 
 
 class _Paid(NamedTuple):
-    """What one part cost, in tokens."""
+    """The cost of one part, in tokens."""
 
     title: str
     plain: int
@@ -169,7 +169,7 @@ def demo() -> int:
 
     A scripted agent searches, runs code over five MCP servers and makes mistakes; every token is counted beside what
     plain MCP would have cost, and the gateway says what it has counted itself. What works is kept as a skill, which
-    survives a change of its tool. What helped after a failure is told the next time. Then code attacks the sandbox.
+    survives a change of its tool. What helped after a failure is shown the next time. Then code attacks the sandbox.
     Exit code 1: an attack got through.
     """
     return run_to_end(_show_all())
@@ -178,10 +178,9 @@ def demo() -> int:
 async def _show_all() -> int:
     paid = await _show_agent()
     _show_costs(paid)
-    await show_skills()
-    await show_learning()
-    screen.print()
-    screen.rule(plain("Last: code that attacks the sandbox"), align="left", style="dim")
+    await _show_skills()
+    await _show_learning()
+    _show_title("Last: code that attacks the sandbox")
     stopped, attempts = await show_attacks()
     screen.print(
         plain(f"{stopped} of {attempts} attacks stopped.", "bold green" if stopped == attempts else "bold red")
@@ -212,14 +211,13 @@ async def _show_agent() -> list[_Paid]:
 
 
 async def _show_report(yard: Yard) -> None:
-    """What the gateway itself has counted meanwhile, which `sealyard metrics` and the dashboard show."""
+    """Show what the gateway has counted itself, as `sealyard metrics` and the dashboard do."""
     await yard.observer.accounting.settled()
     report = await yard.report()
     execution, discovery, hidden = report.execution, report.discovery, report.security.hidden_total
-    screen.print()
-    screen.rule(plain("What the gateway says of itself: sealyard metrics"), align="left", style="dim")
+    _show_title("What the gateway says of itself: sealyard metrics")
     table = columns("", "")
-    table.add_row("runs", f"{execution.count}, {execution.ok} of them well; errors: {_spell(execution.errors)}")
+    table.add_row("runs", f"{execution.count}, {execution.ok} of them well; errors: {counts(execution.errors)}")
     table.add_row("searches", f"{discovery.queries}, {discovery.hits} of which led to a call")
     table.add_row("calls of tools", ", ".join(f"{name} {each.calls}" for name, each in report.upstreams.items()))
     table.add_row("private values hidden", f"{hidden:,}")
@@ -228,18 +226,12 @@ async def _show_report(yard: Yard) -> None:
     screen.print(plain("It counts every answer that a tool gave, also one that it gave before.", "dim"))
 
 
-def _spell(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
-
-
 async def _show_step(agent: Client, servers: list["_Weighed"], step: _Step, seen: dict[str, int]) -> _Paid:
-    screen.print()
-    screen.rule(plain(step.title), align="left", style="dim")
+    _show_title(step.title)
     screen.print(plain(_asked(step), "cyan"))
     result = await agent.call_tool(step.tool, step.arguments)
     text = text_of(result)
-    if result.is_error != step.fails:
-        raise SandboxBroken(f"A step of the demo went otherwise than planned: {text}")
+    _expect(result.is_error == step.fails, text)
     passed = [each for server in servers for each in server.take()]
     own = tokens.count_json(step.arguments) + tokens.count(text)
     new, known = await asyncio.to_thread(_weigh, passed, seen)
@@ -250,15 +242,14 @@ async def _show_step(agent: Client, servers: list["_Weighed"], step: _Step, seen
 
 
 def _asked(step: _Step) -> str:
-    """What the agent wrote."""
     if "code" in step.arguments:
         return str(step.arguments["code"]).rstrip()
-    told = ", ".join(f"{key}={value!r}" for key, value in step.arguments.items())
-    return f"{step.tool}({told})"
+    arguments = ", ".join(f"{key}={value!r}" for key, value in step.arguments.items())
+    return f"{step.tool}({arguments})"
 
 
 def _weigh(passed: list[str], seen: dict[str, int]) -> tuple[int, int]:
-    """What calls and answers cost in a context: those that are new to it, and those that it holds already."""
+    """Return the tokens of calls and answers that are new to a context, and of those that it holds already."""
     known = sum(seen[each] for each in passed if each in seen)
     new = {each: tokens.count(each) for each in passed if each not in seen}
     seen.update(new)
@@ -266,14 +257,13 @@ def _weigh(passed: list[str], seen: dict[str, int]) -> tuple[int, int]:
 
 
 def _beginning(text: str) -> str:
-    """As much of what the agent read as a screen bears."""
+    """Cut what the agent read to what fits a screen."""
     shown = "\n".join(text.splitlines()[:_SHOWN_LINES])[:_SHOWN_CHARACTERS]
     return shown if shown == text else f"{shown}…\n(the agent read {len(text) - len(shown):,} characters more)"
 
 
 def _show_costs(paid: list[_Paid]) -> None:
-    screen.print()
-    screen.rule(plain("What it cost"), align="left", style="dim")
+    _show_title("What it cost")
     table = columns("", "plain MCP, tokens", "sealyard, tokens")
     for part in paid:
         table.add_row(plain(part.title), f"{part.plain:,}", f"{part.sealyard:,}")
@@ -289,7 +279,7 @@ def _show_costs(paid: list[_Paid]) -> None:
 
 
 class _Weighed(Upstream):
-    """An upstream that keeps what passed: with plain MCP, all of it would have been in the agent's context."""
+    """An upstream that keeps all calls: with plain MCP, they would have been in the agent's context."""
 
     def __init__(self, config: UpstreamConfig) -> None:
         super().__init__(config)
@@ -312,26 +302,143 @@ class _Weighed(Upstream):
         return answer
 
     def take(self) -> list[str]:
-        """The calls since the last time, each with its answer."""
+        """Return the calls since the last time, each with its answer."""
         passed, self._passed = self._passed, []
         return passed
 
 
 @asynccontextmanager
 async def _open_gateway() -> AsyncIterator[tuple[Yard, list[_Weighed], Client]]:
-    """The gateway over the example servers, and a client in the place of the agent; all of it gone afterwards."""
+    """Open the gateway over the example servers, and a client in the place of the agent."""
     with tempfile.TemporaryDirectory(prefix="sealyard-demo-") as folder:
         place = Path(folder)
         files = place / "files"
         files.mkdir()
         servers = {name: _Weighed(config) for name, config in demo_upstreams(files).items()}
-        config = Config(
-            store=StoreConfig(path=place / "sealyard.db"),
-            sandbox=SandboxConfig(allow_weaker=True),
-            privacy=PrivacyConfig(rules=(MAIL_RULE,)),
-        )
+        config = _config(place, privacy=PrivacyConfig(rules=(MAIL_RULE,)))
         async with (
             open_yard(config, upstreams=servers) as yard,
             Client(build_server(yard, config.surface)) as agent,
         ):
             yield yard, list(servers.values()), agent
+
+
+def _config(folder: Path, **settings: Any) -> Config:
+    store = StoreConfig(path=folder / "sealyard.db")
+    return Config(store=store, sandbox=SandboxConfig(allow_weaker=True), **settings)
+
+
+def _show_title(title: str) -> None:
+    screen.print()
+    screen.rule(plain(title), align="left", style="dim")
+
+
+def _expect(is_so: bool, text: str) -> None:
+    if not is_so:
+        raise SandboxBroken(f"A step of the demo went otherwise than planned: {text}")
+
+
+# Skills
+
+_TOOL = "mcp__expenses__list_expenses"
+
+_SKILL_CODE = '''\
+def biggest_merchants(since: str, count: int = 3) -> list:
+    """The merchants that got most since a day."""
+    from servers.expenses import list_expenses
+
+    totals = {}
+    for row in list_expenses(since=since):  # the newest first
+        totals[row["merchant"]] = totals.get(row["merchant"], 0) + row["amount"]
+    best = sorted(totals.items(), key=lambda item: -item[1])[:count]
+    return [[name, round(amount)] for name, amount in best]
+'''
+_SKILL: dict[str, Any] = {
+    "name": "biggest_merchants",
+    "code": _SKILL_CODE,
+    "description": "Which merchants got most money since a day.",
+    "examples": [{"inputs": {"since": "2024-12-01"}}],
+}
+_USE: dict[str, Any] = {"code": "from skills import biggest_merchants\n\nbiggest_merchants(since='2024-11-01')"}
+
+
+async def _show_skills() -> None:
+    """One agent keeps what works, another uses it, and it survives a change of its tool."""
+    with tempfile.TemporaryDirectory(prefix="sealyard-demo-") as folder:
+        expenses = demo_upstreams(Path(folder))["expenses"]
+        config = _config(Path(folder), upstreams={"expenses": expenses})
+        async with open_yard(config) as yard:
+            async with Client(build_server(yard, config.surface)) as agent:
+                cost = await _ask(agent, "save_skill", _SKILL, "An agent keeps what worked")
+            async with Client(build_server(yard, config.surface)) as agent:
+                await _ask(agent, "find_skills", {"query": "who got the most money"}, "Another one looks for it")
+                reuse = await _ask(agent, "execute_code", _USE, "and uses it")
+        screen.print(plain(f"Written once for {cost:,} tokens, used for {reuse:,} each time.", "bold"))
+        await _show_change(config, expenses)
+
+
+async def _show_change(config: Config, expenses: UpstreamConfig) -> None:
+    _show_title("The server is upgraded: since is called start_date now")
+    changed = msgspec.structs.replace(expenses, args=(*expenses.args, "--release", "2"))
+    config = msgspec.structs.replace(config, upstreams={"expenses": changed})
+    async with open_yard(config) as yard, Client(build_server(yard, config.surface)) as agent:
+        await yard.tools.finder.refresh()
+        for check in await yard.skills.check_all():
+            need = f"{check.name} {check.version} needs {check.tool} {check.need}, which is {check.current} now"
+            screen.print(plain(f"{need}: {check.state}, {check.difficulty}", "yellow"))
+        await _ask(agent, "execute_code", _USE, "It still works: its calls are translated")
+        _show_title("Migrated in its syntax tree, and proven by replaying its example")
+        (done,) = await migrate_skills(yard.skills, _TOOL)
+        _expect(done.outcome == "migrated", done.reason)
+        write(done.diff)
+        screen.print(plain(f"{done.name} is {done.to_version} now; {done.from_version} can be restored.", "green"))
+
+
+async def _ask(agent: Client, tool: str, arguments: dict[str, Any], title: str) -> int:
+    """Send one request of an agent, show it, and return its cost in tokens."""
+    _show_title(title)
+    screen.print(plain(arguments.get("code", "").rstrip() or f"{tool}({arguments.get('query')!r})", "cyan"))
+    result = await agent.call_tool(tool, arguments)
+    text = text_of(result)
+    _expect(not result.is_error, text)
+    screen.print(plain(text, "green"))
+    return tokens.count_json(arguments) + tokens.count(text)
+
+
+# Learning
+
+_FAILING = """\
+from servers.expenses import list_expenses
+len(list_expenses(since="December 2024"))"""
+_REPAIRED = """\
+from servers.expenses import list_expenses
+len(list_expenses(since="2024-12-01"))"""
+_LATER = """\
+from servers.expenses import list_expenses
+rows = list_expenses(since="1st of November", category="travel")
+sum(row["amount"] for row in rows)"""
+_WRONG = """\
+from servers.expenses import list_expenses
+len(list_expenses(sinse="2024-11-01"))"""
+
+
+async def _show_learning() -> None:
+    """One agent fails and repairs it, and the next one reads how."""
+    with tempfile.TemporaryDirectory(prefix="sealyard-demo-") as folder:
+        config = _config(Path(folder), upstreams={"expenses": demo_upstreams(Path(folder))["expenses"]})
+        async with open_yard(config) as yard:
+            await _run(yard, _FAILING, "An agent fails", fails=True)
+            await _run(yard, _REPAIRED, "and repairs it", fails=False)
+            await yard.guidance.learner.once()
+            answer = await _run(yard, _LATER, "Other code fails likewise, and reads what helped", fails=True)
+            _expect("helped" in answer, answer)
+            await _run(yard, _WRONG, "Code that cannot work is not run at all", fails=True)
+
+
+async def _run(yard: Yard, code: str, title: str, *, fails: bool) -> str:
+    _show_title(title)
+    screen.print(plain(code, "cyan"))
+    result = await yard.execute(ExecuteRequest(code=code))
+    _expect(result.is_error is fails, result.text)
+    screen.print(plain(result.text, "yellow" if fails else "green"))
+    return result.text

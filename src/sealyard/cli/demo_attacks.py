@@ -39,7 +39,7 @@ result = "sent"
 
 
 async def show_attacks() -> tuple[int, int]:
-    """Run each attack outside and inside; return how many were stopped, and of how many."""
+    """Run each attack outside and inside; return the number of stopped ones, and of all."""
     table = columns("attack", "outside", "what happened in the sandbox")
     stopped = 0
     # The most permissive level, so that nothing but the kernel stands in the way. The code is our own, so the weaker
@@ -60,7 +60,7 @@ async def show_attacks() -> tuple[int, int]:
             outcome = await sandbox.run(code)
             got_through = outcome.ok or target.hits > 0 or target.secret in f"{outcome.result}{outcome.output}"
             stopped += not got_through
-            verdict = plain("got through", "bold red") if got_through else plain(_tell(outcome), "green")
+            verdict = plain("got through", "bold red") if got_through else plain(_describe(outcome), "green")
             table.add_row(title, "works", verdict)
         screen.print(table)
     return stopped, len(attacks)
@@ -68,7 +68,7 @@ async def show_attacks() -> tuple[int, int]:
 
 @dataclass
 class _Target:
-    """What the attacks aim at: a file, a listening port and this process, each of which tells when it was reached."""
+    """The target of the attacks: a file, a listening port and this process, each of which notes that it was reached."""
 
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
     path: str = ""
@@ -113,7 +113,7 @@ def _counted_signals(target: _Target) -> Iterator[None]:
 
 
 async def _run_bare(code: str) -> str:
-    """Run code with the system's Python, outside any sandbox; return what it printed."""
+    """Run code with the system's Python, outside any sandbox; return its output."""
 
     def run() -> str:
         system = Path("/usr/bin/python3")
@@ -131,5 +131,5 @@ async def _run_bare(code: str) -> str:
     return await asyncio.to_thread(run)
 
 
-def _tell(outcome: Outcome) -> str:
+def _describe(outcome: Outcome) -> str:
     return f"{outcome.failure.type}: {outcome.failure.message}" if outcome.failure else f"result {outcome.result!r}"

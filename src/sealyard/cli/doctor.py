@@ -1,11 +1,10 @@
-"""`sealyard doctor`: what isolation this machine offers, what is missing, and what to do about it."""
+"""`sealyard doctor`: the isolation that this machine offers, what is missing, and how to get it."""
 
 import click
-import msgspec
 from rich.text import Text
 
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, plain, screen, write
+from sealyard.cli.command import JSON, run_to_end
+from sealyard.cli.terminal import columns, plain, screen, write_json
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox import IsolationPolicy
 from sealyard.sandbox.policy.levels import DEFAULT, PRESETS
@@ -15,7 +14,7 @@ from sealyard.sandbox.report import Report, TierReport
 
 @click.command()
 @click.option("--policy", metavar="NAME", help=f"Print this policy instead: {', '.join(PRESETS)}.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@JSON
 def doctor(*, policy: str | None, as_json: bool) -> int:
     """Show what isolation this machine offers.
 
@@ -26,7 +25,7 @@ def doctor(*, policy: str | None, as_json: bool) -> int:
         return 0
     report = run_to_end(examine(DEFAULT))
     if as_json:
-        _print_json(report)
+        write_json(report, indent=2)
     else:
         _print_report(report)
     return 0 if report.levels[str(DEFAULT.level)].honoured else 1
@@ -38,13 +37,9 @@ def _find_policy(name: str) -> IsolationPolicy:
     return PRESETS[name]
 
 
-def _print_json(value: object) -> None:
-    write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
-
-
 def _print_policy(policy: IsolationPolicy, *, as_json: bool) -> None:
     if as_json:
-        _print_json(policy)
+        write_json(policy, indent=2)
         return
     table = columns("field", "value")
     for field in policy.__struct_fields__:

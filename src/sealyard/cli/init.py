@@ -1,14 +1,14 @@
-"""`sealyard init`: one `sealyard.toml` from what MCP clients have, and sealyard in their place if asked for."""
+"""`sealyard init`: make one `sealyard.toml` from the servers of MCP clients, and let clients use sealyard alone."""
 
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
-from sealyard.cli.takeover import own_command
-from sealyard.cli.terminal import columns, errors, plain, screen, visible, write
+from sealyard.cli import own_command
+from sealyard.cli.command import JSON
+from sealyard.cli.terminal import columns, errors, plain, say, screen, visible, write, write_json
 from sealyard.config import Machine, describe_upstream, load_config, read_machine
 from sealyard.config.clients import CLIENTS, Found, find_places, find_servers
 from sealyard.config.draft import Upstream, merge, render
@@ -34,7 +34,7 @@ from sealyard.errors import InvalidConfig, InvalidRequest
 @click.option("--undo", is_flag=True, help="Put back the files that --apply changed.")
 @click.option("--yes", is_flag=True, help="Change clients' files without asking.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@JSON
 def init(
     *, output: Path, force: bool, clients: tuple[str, ...], undo: bool, yes: bool, dry_run: bool, as_json: bool
 ) -> int:
@@ -59,7 +59,7 @@ def init(
 
 
 class _Session:
-    """Talks to a person, or gathers what a program is to read."""
+    """Talks to a person, or gathers the answer for a program."""
 
     def __init__(self, *, yes: bool, dry_run: bool, as_json: bool) -> None:
         self.dry_run = dry_run
@@ -77,7 +77,7 @@ class _Session:
 
     def say(self, text: str, style: str = "") -> None:
         if not self.as_json:
-            screen.print(plain(text, style), soft_wrap=True)
+            say(text, style)
 
     def note(self, text: str) -> None:
         self._answer["notes"].append(text)
@@ -108,7 +108,7 @@ class _Session:
             self.note(each)
 
     def agrees_to(self, question: str) -> bool:
-        """Whether the change may be made: nothing may in a dry run, everything with --yes."""
+        """True if the change may be made: never in a dry run, always with --yes."""
         if self.dry_run:
             return False
         return self._yes or click.confirm(visible(question), err=True)
@@ -124,7 +124,7 @@ class _Session:
 
     def finish(self) -> None:
         if self.as_json:
-            write(msgspec.json.format(msgspec.json.encode(self._answer), indent=2).decode() + "\n")
+            write_json(self._answer, indent=2)
 
 
 def _make(machine: Machine, session: _Session, *, output: Path, force: bool, clients: tuple[str, ...]) -> bool:
@@ -159,7 +159,7 @@ args = ["mcp-server-time"]
 
 
 def _read_existing(output: Path, machine: Machine, *, force: bool) -> dict[str, UpstreamEntry] | None:
-    """What the file has already; `None` if it is to be replaced because it cannot be read."""
+    """Return the upstreams of the file; `None` if it is to be replaced because it cannot be read."""
     try:
         return read_file(output, machine)[1]
     except InvalidConfig as error:
@@ -177,7 +177,7 @@ def _write_config(
     *,
     force: bool,
 ) -> None:
-    """Write the file, or add to it what it lacks. What is in it stays, remarks and all."""
+    """Write the file, or add what it lacks and keep the rest, comments included."""
     if not added and existing is not None:
         session.say(f"{output} has them all already.")
         return

@@ -1,6 +1,5 @@
-"""`sealyard insights`: what was learned from the journal, and forgetting it. It needs the store, and no gateway."""
+"""`sealyard insights`: show what was learned from the journal, and forget it. It needs the store, not a gateway."""
 
-import difflib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,35 +7,35 @@ from pathlib import Path
 import click
 import msgspec
 
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, errors, plain, screen, write
+from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL, run_to_end
+from sealyard.cli.terminal import columns, errors, plain, say, screen, warn, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
+from sealyard.learning import Insight, PartInsights
 from sealyard.learning.learner import PARTS
 from sealyard.learning.overview import Insights, forget, learner_of, with_conflicts
 from sealyard.learning.overview import insights as all_insights
-from sealyard.learning.part import Insight, PartInsights
 from sealyard.store import Store, open_store
 from sealyard.values import Forgotten
+from sealyard.wording import suggest
 
 _FEW = 5
-"""Lines of a list; `--part` and `--json` have all."""
+"""Lines of a list, so that all parts fit a screen; `--part` and `--json` have all."""
 _TITLES = {
-    "ranking": "what was found and used",
-    "chains": "what follows what",
-    "shapes": "what tools answer",
-    "failures": "what helped after a failure",
-    "risk": "what is likely to fail",
-    "skills": "skills to use or to save",
-    "resources": "what runs need",
-    "domains": "who works on what",
+    "ranking": "Ranking",
+    "chains": "Tool chains",
+    "shapes": "Output shapes",
+    "failures": "Failure fixes",
+    "risk": "Risk",
+    "skills": "Skills",
+    "resources": "Limits",
 }
 
 
 @click.command()
-@click.argument("config", required=False, type=click.Path(path_type=Path))
-@click.option("--part", type=click.Choice(list(PARTS)), help="Only this part, with everything that it has to show.")
-@click.option("--principal", metavar="NAME", help="Only what this principal is told from.")
+@CONFIG_ARGUMENT
+@click.option("--part", type=click.Choice(list(PARTS)), help="Show this part alone, with all its entries.")
+@click.option("--principal", metavar="NAME", help="Show the evidence that one principal is advised from.")
 @click.option(
     "--forget",
     "subject",
@@ -44,7 +43,7 @@ _TITLES = {
     help="Forget what was learned of a tool, of a principal (also as tool:NAME, principal:NAME), or all of it.",
 )
 @click.option("--rebuild", is_flag=True, help="Learn everything anew from the journal first.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@JSON
 def insights(
     *,
     config: Path | None,
@@ -65,16 +64,16 @@ def insights(
     if subject is not None:
         done = run_to_end(_forget(loaded, subject))
         if as_json:
-            write(msgspec.json.encode(done).decode() + "\n")
+            write_json(done)
         else:
-            screen.print(plain(f"forgotten: {_name(done)}"), soft_wrap=True)
+            say(f"forgotten: {_name(done)}")
         return 0
     with errors.status("Learning from the journal"):
         found = run_to_end(_look(loaded, principal, rebuild=rebuild))
     if part is not None:
         found = msgspec.structs.replace(found, parts=[each for each in found.parts if each.part == part])
     if as_json:
-        write(msgspec.json.encode(found).decode() + "\n")
+        write_json(found)
     elif part is None:
         _show(found)
     else:
@@ -101,18 +100,17 @@ async def _look(config: Config, principal: str | None, *, rebuild: bool) -> Insi
 
 
 async def _check(store: Store, principal: str, configured: Sequence[str]) -> None:
-    """Raise `InvalidRequest` for a principal that nobody knows."""
+    """Raise `InvalidRequest` for an unknown principal."""
     _, seen = await store.learning.known()
     known = sorted({*seen, *configured})
     if principal not in known:
-        near = difflib.get_close_matches(principal[:100], known, n=1)
-        advice = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known[:20]) or 'none yet'}."
+        advice = suggest(principal, known, f"There are: {', '.join(known[:20]) or 'none yet'}.")
         raise InvalidRequest(f"No principal is called {principal[:100]!r}. {advice}")
 
 
 async def _forget(config: Config, subject: str) -> Forgotten:
     async with open_store(config.store.path) as store:
-        return await forget(store, learner_of(store, config.learning), subject, principal="local")
+        return await forget(store, learner_of(store, config.learning), subject, principal=LOCAL)
 
 
 def _show(found: Insights) -> None:
@@ -123,14 +121,14 @@ def _show(found: Insights) -> None:
         table.add_row(each.part, *cells, plain(_TITLES[each.part], "dim"))
     screen.print(table)
     shared = "by all" if found.scope == "shared" else f"by each {found.scope}"
-    learned = f"\nlearned from {found.facts:,} facts, {shared}; what is {found.half_life_days:g} days old counts half"
+    learned = f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days"
     screen.print(plain(learned, "dim"))
     for part in found.parts:
         _show_items(_TITLES[part.part], part.items, _FEW, more=f"sealyard insights --part {part.part}")
     _show_risk(found)
-    _show_items("what skills are worth", found.skills, _FEW, more="sealyard insights --part skills")
+    _show_items("Skill effectiveness", found.skills, _FEW, more="sealyard insights --part skills")
     _show_migrations(found)
-    _show_items("tools that do not answer what they declare", found.conflicts, _FEW, more="sealyard insights --json")
+    _show_items("Outputs that differ from the declared schema", found.conflicts, _FEW, more="sealyard insights --json")
     for gone in found.forgotten[:_FEW]:
         screen.print(plain(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim"))
     if len(found.forgotten) > _FEW:
@@ -138,7 +136,7 @@ def _show(found: Insights) -> None:
 
 
 def _show_part(found: Insights, name: str) -> None:
-    """One part, with all that it has to show."""
+    """Show one part whole."""
     _warn(found)
     for part in found.parts:
         screen.print(plain(_summary(part)))
@@ -146,10 +144,10 @@ def _show_part(found: Insights, name: str) -> None:
     if name == "risk":
         _show_risk(found)
     if name == "skills":
-        _show_items("what skills are worth", found.skills, len(found.skills))
+        _show_items("Skill effectiveness", found.skills, len(found.skills))
         _show_migrations(found)
     if name == "shapes":
-        _show_items("tools that do not answer what they declare", found.conflicts, len(found.conflicts))
+        _show_items("Outputs that differ from the declared schema", found.conflicts, len(found.conflicts))
 
 
 def _summary(part: PartInsights) -> str:
@@ -159,9 +157,9 @@ def _summary(part: PartInsights) -> str:
 
 def _warn(found: Insights) -> None:
     if not found.enabled:
-        errors.print(plain("warning: learning is switched off by [learning] in the configuration", "yellow"))
+        warn("learning is switched off by [learning] in the configuration")
     for name, count in sorted(found.faults.items()):
-        errors.print(plain(f"warning: {name} failed {count:,} times and learned nothing from that", "yellow"))
+        warn(f"{name} failed {count:,} times and learned nothing from that")
 
 
 def _show_items(title: str, items: Sequence[Insight], shown: int, *, more: str = "") -> None:
@@ -181,7 +179,7 @@ def _show_items(title: str, items: Sequence[Insight], shown: int, *, more: str =
 def _show_risk(found: Insights) -> None:
     if not any(each.told for each in found.risk):
         return
-    screen.print(plain("\nwhat became of runs, by the risk that they were told", "bold"))
+    screen.print(plain("\nFailed runs by assessed risk", "bold"))
     table = columns("risk", "runs", "failed", "share", "expected")
     for each in found.risk:
         table.add_row(each.risk, f"{each.told:,}", f"{each.failed:,}", _share(each.share), _share(each.expected))

@@ -1,4 +1,4 @@
-"""`sealyard metrics`: the figures of a store, once or live. It needs no gateway, and does not disturb one."""
+"""`sealyard metrics` and `sealyard rebuild-metrics`: the figures of a store. A running gateway is not disturbed."""
 
 import sys
 from pathlib import Path
@@ -6,20 +6,43 @@ from typing import Any
 
 import click
 import msgspec
+from rich.table import Table
 
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.metrics_live import follow
-from sealyard.cli.metrics_read import WINDOWS, read_gauges, read_report
-from sealyard.cli.metrics_view import show
-from sealyard.cli.terminal import errors, plain, screen, write
+from sealyard import __version__
+from sealyard.cli.command import CONFIG_ARGUMENT, JSON, STORE, run_to_end
+from sealyard.cli.metrics_live import WINDOWS, follow, read_report
+from sealyard.cli.terminal import (
+    columns,
+    count,
+    counts,
+    dollars,
+    errors,
+    minute,
+    plain,
+    progress,
+    say,
+    screen,
+    seconds,
+    share,
+    size,
+    write_json,
+)
 from sealyard.config import Config, load_config
-from sealyard.metrics import exposition
-from sealyard.metrics.report import Prices
-from sealyard.store import open_store
+from sealyard.metrics import exposition, tokens
+from sealyard.metrics.exposition import render
+from sealyard.metrics.names import Gauge, gauge
+from sealyard.metrics.report import Prices, Report
+from sealyard.observe.alerts import list_alerts
+from sealyard.store import Store, open_store
+from sealyard.store.metrics.rebuild import Rebuilt
+from sealyard.store.metrics.usage import Usage
+
+_FEW = 10
+"""Lines of a list; `--format json` has all."""
 
 
 @click.command()
-@click.argument("config", required=False, type=click.Path(path_type=Path))
+@CONFIG_ARGUMENT
 @click.option(
     "--format",
     "form",
@@ -34,12 +57,7 @@ from sealyard.store import open_store
     help="The time up to now that is counted: 24h by default, and always all of it for Prometheus.",
 )
 @click.option("--once", is_flag=True, help="Print the dashboard once.")
-@click.option(
-    "--store",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Another store than the configured one.",
-)
+@STORE
 @click.option(
     "--write-files",
     type=click.Path(file_okay=False, path_type=Path),
@@ -55,7 +73,7 @@ def metrics(
     """
     if write_files is not None:
         for path in exposition.write_files(write_files):
-            screen.print(plain(str(path)), soft_wrap=True)
+            say(str(path))
         return 0
     if form == "prometheus" and window not in (None, "all"):
         raise click.UsageError("Prometheus reads sums of all time and makes windows itself. Leave out --window.")
@@ -74,13 +92,214 @@ async def _metrics(path: Path, config: Config, form: str, name: str, *, once: bo
             await follow(store, prices, window, is_live=not once and screen.is_terminal)
             return
         if form == "prometheus":
-            text, _ = exposition.render(await store.metrics.sums(), await read_gauges(store, prices))
+            text, _ = render(await store.metrics.sums(), await _read_gauges(store, prices))
             sys.stdout.buffer.write(text)
             return
         found = await read_report(store, prices, window)
         usage = await store.usage.read(found.since or 0.0, found.until or 0.0)
     if form == "json":
         body: dict[str, Any] = msgspec.to_builtins(found) | {"usage": msgspec.to_builtins(usage)}
-        write(msgspec.json.encode(body).decode() + "\n")
+        write_json(body)
     else:
-        show(found, usage, window.title)
+        _show(found, usage, window.title)
+
+
+async def _read_gauges(store: Store, prices: Prices) -> list[Gauge]:
+    """Read the gauges that a store has without a gateway."""
+    whole = await read_report(store, prices, WINDOWS["all"])
+    census = await store.census()
+    firing = [each.rule for each in (await list_alerts(store)).alerts if each.state == "firing"]
+    found = [
+        gauge("sealyard_info", 1, version=__version__, tier="none", level="none", tokenizer=tokens.TOKENIZER),
+        gauge("sealyard_approvals_waiting", len(await store.approvals.waiting())),
+        gauge("sealyard_context_tokens_saved", whole.tokens.saved),
+        gauge("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
+        gauge("sealyard_store_bytes", census.size_bytes),
+        gauge("sealyard_metrics_uncounted_rows", await store.metrics.uncounted()),
+        *(gauge("sealyard_skills", number, status=status) for status, number in census.skills.items()),
+        *(gauge("sealyard_alerts_firing", firing.count(rule), rule=rule) for rule in sorted(set(firing))),
+    ]
+    if whole.discovery.hit_rate is not None:
+        found.append(gauge("sealyard_discovery_hit_rate", whole.discovery.hit_rate))
+    if whole.skills.reuse_ratio is not None:
+        found.append(gauge("sealyard_skill_reuse_ratio", whole.skills.reuse_ratio))
+    return found
+
+
+# Tables, within the 80 columns that many terminals have
+
+
+def _show(report: Report, usage: Usage, title: str) -> None:
+    """Show every part that has figures."""
+    screen.print(plain(f"What was done in {title}", "bold"))
+    for name, rows in _parts(report).items():
+        screen.print()
+        table = columns()
+        table.add_row(plain(name, "bold"), plain(""))
+        for key, value in rows.items():
+            if value:
+                table.add_row(plain(f"  {key}", "dim"), plain(value))
+        screen.print(table)
+    for name, table in {
+        "upstreams": _upstreams(report),
+        "tools": _tools(usage),
+        "tools that were used together": _combinations(usage),
+        "clients": _principals(usage),
+        "skills": _skills(usage),
+    }.items():
+        if table.row_count:
+            screen.print()
+            screen.print(plain(name, "bold"))
+            screen.print(table)
+
+
+def _parts(report: Report) -> dict[str, dict[str, str]]:
+    run, found, told = report.execution, report.discovery, report.tokens
+    kept, skills, guarded, known = report.filtering, report.skills, report.security, report.learning
+    return {
+        "runs": {
+            "all": f"{run.count:,}, {share(run.success_rate)} ended well, {run.timeouts:,} ran out of time",
+            "time": f"{seconds(run.p50_seconds)} p50, {seconds(run.p95_seconds)} p95, {seconds(run.p99_seconds)} p99",
+            "how they ended": counts(run.by_status),
+            "errors": counts(run.errors),
+            "what for": counts(run.use_cases),
+            "sessions": f"{report.sessions.count:,}, {share(report.sessions.code_share)} with code",
+        },
+        "searches": {
+            "all": f"{found.queries:,}, {found.from_code:,} of them from code",
+            "hits": f"{found.hits:,}, which is {share(found.hit_rate)}; {found.continued:,} searched again",
+            "time": f"{seconds(found.p50_seconds)} p50, {seconds(found.p95_seconds)} p95",
+        },
+        "tokens": {
+            "without sealyard": f"{told.baseline:,}, {dollars(told.dollars_baseline)}",
+            "with it": f"{told.actual:,}, {dollars(told.dollars_actual)}",
+            "saved": f"{told.saved:,}, {share(told.saved_share)}, {dollars(told.dollars_saved)}",
+            "counted with": f"{report.tokenizer}, at ${report.prices.input:g} and ${report.prices.output:g} a million",
+            "not counted": f"{size(told.uncounted_bytes)} of answers" if told.uncounted_bytes else "",
+        },
+        "data": {
+            "from tools": size(kept.bytes_in),
+            "to agents": f"{size(kept.bytes_out)}, {share(kept.reduction)} less",
+        },
+        "privacy and approval": {
+            "hidden": counts(guarded.hidden),
+            "withheld whole": f"{guarded.hiding_failures:,}" if guarded.hiding_failures else "",
+            "revealed": f"{guarded.revealed:,}" if guarded.revealed else "",
+            "refused": counts({"by review": guarded.review_refused, "by policy": guarded.policy_denied}),
+            "asked": counts(
+                {"approved": guarded.approved, "refused": guarded.refused, "not answered": guarded.expired}
+            ),
+        },
+        "saved skills": {
+            "saved": f"{skills.saved:,}, {skills.drafts:,} drafts, {skills.rejected:,} rejected",
+            "used": f"in {skills.runs:,} runs, {share(skills.reuse_ratio)} of those of code; {skills.failed:,} failed",
+        },
+        "experience": {
+            "risk told": counts(known.by_risk),
+            "not run for it": f"{known.refused:,}" if known.refused else "",
+            "hints": counts(known.hints),
+            "limits fitted": counts({name.replace("_", " "): number for name, number in known.fitted.items()}),
+            "searches reordered": f"{known.searches_changed:,}, {share(known.searches_changed_share)}",
+        },
+    }  # fmt: skip
+
+
+def _upstreams(report: Report) -> Table:
+    table = columns("upstream", "calls", "failed", "p50", "p95", "p99", "answers", "restarts")
+    for name, each in report.upstreams.items():
+        table.add_row(
+            plain(name),
+            f"{each.calls:,}",
+            plain(share(each.error_rate), "red" if each.error_rate else ""),
+            seconds(each.p50_seconds),
+            seconds(each.p95_seconds),
+            seconds(each.p99_seconds),
+            size(each.answer_bytes),
+            f"{each.restarts:,}",
+        )
+    return table
+
+
+def _tools(usage: Usage) -> Table:
+    table = columns("tool", "version", "calls", "failed", "refused", "p50", "p95", "last")
+    for each in usage.tools[:_FEW]:
+        table.add_row(
+            plain(each.tool),
+            plain(each.version),
+            f"{each.calls:,}",
+            f"{each.errors:,}",
+            f"{each.refused:,}",
+            seconds(each.p50_seconds),
+            seconds(each.p95_seconds),
+            minute(each.last_at),
+        )
+    return table
+
+
+def _combinations(usage: Usage) -> Table:
+    table = columns("runs", "ended well", "tools")
+    for each in usage.combinations[:_FEW]:
+        table.add_row(f"{each.runs:,}", f"{each.ok:,}", plain(", ".join(each.tools)))
+    return table
+
+
+def _principals(usage: Usage) -> Table:
+    table = columns("client", "sessions", "with code", "runs", "failed", "searches", "calls")
+    for each in usage.principals[:_FEW]:
+        numbers = (each.executions, each.failed, each.searches, each.calls)
+        table.add_row(
+            plain(each.principal), f"{each.sessions:,}", share(each.code_share), *(f"{number:,}" for number in numbers)
+        )
+    return table
+
+
+def _skills(usage: Usage) -> Table:
+    table = columns("skill", "version", "uses", "failures")
+    for each in usage.skills[:_FEW]:
+        table.add_row(
+            plain(f"{each.namespace}/{each.name}"), plain(each.version), f"{each.uses:,}", f"{each.failures:,}"
+        )
+    return table
+
+
+# Counting again
+
+
+@click.command("rebuild-metrics")
+@CONFIG_ARGUMENT
+@click.option("--check", is_flag=True, help="Only compare what would be counted with what was, and change nothing.")
+@STORE
+@JSON
+def rebuild_metrics(*, config: Path | None, check: bool, store: Path | None, as_json: bool) -> int:
+    """Count all metrics again from the journal.
+
+    Figures of days whose rows were removed because they are old stay as they are. Gateways may go on meanwhile.
+
+    Exit code 0: all is right; 1: by --check, some sums are others than the journal gives.
+    """
+    done = run_to_end(_rebuild(store or load_config(config).store.path, check=check))
+    if as_json:
+        write_json(done)
+    else:
+        _show_rebuilt(done, check=check)
+    return 1 if check and (done.differences or done.derived) else 0
+
+
+async def _rebuild(path: Path, *, check: bool) -> Rebuilt:
+    async with open_store(path) as store:
+        with progress() as report:
+            return await store.metrics.rebuild(lambda done, total: report("counting", done, total), check=check)
+
+
+def _show_rebuilt(done: Rebuilt, *, check: bool) -> None:
+    screen.print(plain(f"{done.facts:,} facts and {done.calls:,} calls of {count(done.days, 'day')} were counted."))
+    if done.derived:
+        verb = "are missing" if check else "were missing, and made from the executions"
+        screen.print(plain(f"{done.derived:,} facts {verb}.", "yellow"))
+    if done.skipped:
+        screen.print(plain(f"{done.skipped:,} rows cannot be read, and do not count.", "yellow"))
+    if done.differences:
+        verb = "are" if check else "were"
+        screen.print(plain(f"{done.differences:,} sums {verb} others than the journal gives.", "yellow"))
+    else:
+        screen.print(plain("Every sum is what the journal gives.", "green"))

@@ -1,4 +1,4 @@
-"""The dashboard in a terminal: one picture every two seconds, made of lines that fit whatever size it has."""
+"""The dashboard in a terminal: one picture every two seconds, made of lines that fit its size."""
 
 import asyncio
 import contextlib
@@ -9,29 +9,92 @@ import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import msgspec
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from sealyard.cli.metrics_read import Frame, Window, read_frame
-from sealyard.cli.metrics_view import dollars, seconds, share, size
-from sealyard.cli.terminal import plain, screen
-from sealyard.metrics.report import Point, Prices
+from sealyard.cli.terminal import dollars, plain, screen, seconds, share, size
+from sealyard.metrics import tokens
+from sealyard.metrics.report import Point, Prices, Report, points, report
+from sealyard.observe.alerts import AlertView, list_alerts
 from sealyard.store import Store
-from sealyard.values import ExecutionRecord
+from sealyard.values import Ask, ExecutionRecord
 
 _EVERY_SECONDS = 2.0
+"""Between two pictures: an eye follows, and the store is hardly read."""
 _TILE = 16
-"""Columns."""
+"""Columns of a figure with its name."""
 _FEW_TILES = 3
+"""In a row; a narrower terminal gets one line a figure."""
 _WIDE = 100
+"""Columns from which on sections stand side by side."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _FEW = 5
+"""Lines of a section."""
+_RUNS = 8
+"""Last runs shown."""
+_DAY = 86_400.0
 _ENDINGS = {"ok": "green", "running": "cyan"}
 
 
+class Window(msgspec.Struct, frozen=True):
+    """A time up to now, and the bars of its chart."""
+
+    title: str
+    seconds: float | None
+    step: str
+    charted_seconds: float
+
+
+WINDOWS = {
+    "1h": Window("the last hour", 3_600.0, "minute", 3_600.0),
+    "24h": Window("the last 24 hours", _DAY, "hour", _DAY),
+    "7d": Window("the last 7 days", 7 * _DAY, "hour", 7 * _DAY),
+    "30d": Window("the last 30 days", 30 * _DAY, "day", 30 * _DAY),
+    "all": Window("all time", None, "day", 90 * _DAY),
+}
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of one picture."""
+
+    at: float
+    window: Window
+    report: Report
+    points: list[Point]
+    waiting: list[Ask]
+    runs: list[ExecutionRecord]
+    """The newest first."""
+    alerts: list[AlertView]
+
+
+async def read_report(store: Store, prices: Prices, window: Window) -> Report:
+    """Read the figures of a time up to now."""
+    now = time.time()
+    since = None if window.seconds is None else now - window.seconds
+    sums = await store.metrics.sums(since, None)
+    return report(sums, since=since or 0.0, until=now, prices=prices, tokenizer=tokens.TOKENIZER)
+
+
+async def read_frame(store: Store, prices: Prices, window: Window) -> Frame:
+    """Read the content of one picture."""
+    found = await read_report(store, prices, window)
+    now = time.time()
+    series = await store.metrics.series(now - window.charted_seconds, now, window.step)
+    return Frame(
+        at=now,
+        window=window,
+        report=found,
+        points=points(series),
+        waiting=await store.approvals.waiting(),
+        runs=await store.executions(limit=_RUNS),
+        alerts=(await list_alerts(store)).alerts,
+    )
+
+
 async def follow(store: Store, prices: Prices, window: Window, *, is_live: bool) -> None:
-    """Draw what is in the store, once, or again and again until q is pressed or the task is cancelled."""
+    """Draw the store once, or again and again until q is pressed or the task is cancelled."""
     if not is_live:
         for line in draw(await read_frame(store, prices, window), screen.width, None):
             screen.print(line, no_wrap=True, crop=True)
@@ -48,7 +111,7 @@ async def follow(store: Store, prices: Prices, window: Window, *, is_live: bool)
 
 @contextlib.contextmanager
 def _keys(pressed: Callable[[str], None]) -> Iterator[None]:
-    """Tell each key that is pressed, at once and without showing it."""
+    """Call `pressed` with each key at once, without showing it."""
     if not sys.stdin.isatty():
         yield
         return
@@ -74,7 +137,7 @@ def _keys(pressed: Callable[[str], None]) -> Iterator[None]:
 
 
 def draw(frame: Frame, width: int, height: int | None) -> list[Text]:
-    """The lines of one picture; what matters most comes first, and what is too low is left out."""
+    """Return the lines of one picture, the most important first; those below the last row are left out."""
     at = time.strftime("%H:%M:%S UTC", time.gmtime(frame.at))
     lines = [plain(f"sealyard, {frame.window.title}, {at}", "bold"), *_tiles(frame, width), *_charts(frame, width)]
     sections = [section for section in _sections(frame) if section]
@@ -89,7 +152,7 @@ def draw(frame: Frame, width: int, height: int | None) -> list[Text]:
 
 
 def _tiles(frame: Frame, width: int) -> list[Text]:
-    """Two lines for each row of tiles: figures, and what they are."""
+    """Return two lines per row of tiles: figures and their names."""
     report = frame.report
     firing = sum(each.state == "firing" and not each.silenced for each in frame.alerts)
     tiles = [
@@ -116,7 +179,7 @@ def _tiles(frame: Frame, width: int) -> list[Text]:
 
 
 def _charts(frame: Frame, width: int) -> list[Text]:
-    """What happened over time, the newest at the right."""
+    """Return charts over time, the newest at the right."""
     room = max(1, width - 14)
     charts: dict[str, Callable[[Point], int]] = {
         "runs": lambda point: point.executions,
@@ -131,7 +194,7 @@ def _charts(frame: Frame, width: int) -> list[Text]:
 
 
 def _spark(values: Sequence[int], room: int) -> str:
-    """A bar for each value; with less room than values, for the sum of some neighbours."""
+    """Return a bar for each value; with less room than values, for the sum of some neighbours."""
     each = -(-len(values) // room) if values else 1
     sums = [sum(values[first : first + each]) for first in range(0, len(values), each)]
     most = max(sums, default=0)
@@ -197,7 +260,7 @@ def _run(record: ExecutionRecord) -> Text:
 
 
 def _side_by_side(sections: list[list[Text]], width: int) -> list[Text]:
-    """The sections in two columns of about the same length, in their order."""
+    """Return the sections in two columns of about the same length, in their order."""
     total = sum(len(section) + 1 for section in sections)
     left: list[Text] = []
     right: list[Text] = []

@@ -1,4 +1,4 @@
-"""`sealyard policy`: what the rules say of a tool and why, and all rules at once."""
+"""`sealyard policy`: explain the verdict on a tool, show all rules, and find rules that fit nothing."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -9,13 +9,14 @@ import msgspec
 from sealyard.access.unmatched import Unmatched
 from sealyard.broker import Policy, PolicySettings, Preset, Rule, ToolLimits
 from sealyard.broker.policy import UNLIMITED, Step, default_preset
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, errors, plain, screen, write
-from sealyard.config import Config, load_config
-from sealyard.errors import InvalidRequest, UnknownTool
+from sealyard.cli.command import CONFIG, JSON, LOCAL, load, read_object
+from sealyard.cli.gateway import with_yard
+from sealyard.cli.terminal import columns, plain, screen, warn, write_json
+from sealyard.config import Config
+from sealyard.errors import UnknownTool
 from sealyard.privacy import Privacy, Reveal
 from sealyard.values import ToolSpec
-from sealyard.yard import open_yard
+from sealyard.yard import Yard
 from sealyard.yard.assembly import build_privacy
 
 _STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -24,12 +25,8 @@ _REVEALS: dict[Reveal, str] = {
     "inside": "a token becomes the value wherever it stands",
     "never": "tokens stay tokens",
 }
-_CONFIG = click.option(
-    "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json."
-)
-_PRINCIPAL = click.option("--principal", default="local", show_default=True, metavar="NAME", help="Who would call it.")
+_PRINCIPAL = click.option("--principal", default=LOCAL, show_default=True, metavar="NAME", help="Who would call it.")
 _PRESET = click.option("--preset", type=click.Choice(get_args(Preset)), help="As if this preset held.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 
 
 class _Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +61,8 @@ def policy() -> None:
 @_PRINCIPAL
 @click.option("--arguments", metavar="JSON", help="What it would be called with, for rules with conditions.")
 @_PRESET
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def explain(
     *,
     tool: str,
@@ -79,33 +76,31 @@ def explain(
 
     TOOL is a full name such as mcp__mail__send, or mail/send.
     """
-    given = None if arguments is None else _read_arguments(arguments)
-    loaded = _load(config)
+    given = None if arguments is None else read_object(arguments, "--arguments")
+    loaded = load(config)
     rules, why_preset = _build(loaded, preset)
-    with errors.status("Asking the servers"):
-        spec = run_to_end(_find(loaded, tool))
+    spec = with_yard(loaded, lambda yard: _find(yard, tool))
     explanation = _explain(rules, why_preset, spec, principal, given, build_privacy(loaded.privacy))
     if as_json:
-        write(msgspec.json.encode(explanation).decode() + "\n")
+        write_json(explanation)
     else:
         _show_explanation(explanation)
     return 0
 
 
 @policy.command()
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def check(*, config: Path | None, as_json: bool) -> int:
     """Find rules, limits, privacy rules and direct tools that name nothing there is.
 
     Exit code 0: every name fits something; 1: one does not, or a server did not answer, so that it cannot be known.
     """
-    loaded = _load(config)
-    with errors.status("Asking the servers"):
-        found, silent = run_to_end(_check(loaded))
+    loaded = load(config)
+    found, silent = with_yard(loaded, lambda yard: _check(yard, loaded))
     if as_json:
         shown = [{**msgspec.structs.asdict(each), "message": each.message} for each in found]
-        write(msgspec.json.encode({"unmatched": shown, "silent": silent}).decode() + "\n")
+        write_json({"unmatched": shown, "silent": silent})
     else:
         for each in found:
             screen.print(plain(each.message, "yellow"))
@@ -122,20 +117,19 @@ def check(*, config: Path | None, as_json: bool) -> int:
 @click.option("--tools", "with_tools", is_flag=True, help="Also what the rules say of every tool.")
 @_PRINCIPAL
 @_PRESET
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def show(*, with_tools: bool, principal: str, preset: Preset | None, config: Path | None, as_json: bool) -> int:
     """Show all rules, all limits and the preset.
 
     The first rule that fits decides, the first limits that name a tool are its own, and the preset holds where no rule
     fits.
     """
-    loaded = _load(config)
+    loaded = load(config)
     rules, why_preset = _build(loaded, preset)
-    with errors.status("Asking the servers"):
-        specs, unmatched = run_to_end(_list(loaded))
+    specs, unmatched = with_yard(loaded, _list)
     for each in unmatched:
-        errors.print(plain(f"warning: {each.message}", "yellow"))
+        warn(each.message)
     if not with_tools:
         specs = []
     privacy = build_privacy(loaded.privacy)
@@ -143,7 +137,7 @@ def show(*, with_tools: bool, principal: str, preset: Preset | None, config: Pat
     if as_json:
         settings = msgspec.structs.replace(loaded.policy, preset=rules.preset)
         shown: dict[str, Any] = {"policy": settings, "preset_reason": why_preset, "trusted": sorted(rules.trusted)}
-        write(msgspec.json.encode(shown | ({"tools": found} if with_tools else {})).decode() + "\n")
+        write_json(shown | ({"tools": found} if with_tools else {}))
         return 0
     _show_rules(loaded.policy)
     _show_limits(loaded.policy)
@@ -153,15 +147,8 @@ def show(*, with_tools: bool, principal: str, preset: Preset | None, config: Pat
     return 0
 
 
-def _load(config: Path | None) -> Config:
-    loaded = load_config(config)
-    for warning in loaded.warnings:
-        errors.print(plain(f"warning: {warning}", "yellow"))
-    return loaded
-
-
 def _build(config: Config, preset: Preset | None) -> tuple[Policy, str]:
-    """The policy, and why its preset is the one it is."""
+    """Return the policy, and the reason for its preset."""
     if preset is not None:
         why = "as you ask for it with --preset."
     elif config.policy.preset is not None:
@@ -172,16 +159,8 @@ def _build(config: Config, preset: Preset | None) -> tuple[Policy, str]:
     return Policy(config.policy, preset=preset, trusted=config.trusted), why
 
 
-def _read_arguments(text: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise InvalidRequest(f'--arguments is no JSON object: {error}. Give one such as \'{{"to": "x"}}\'.') from None
-
-
-async def _find(config: Config, name: str) -> ToolSpec:
-    async with open_yard(config, with_sandbox=False) as yard:
-        snapshot = await yard.snapshot()
+async def _find(yard: Yard, name: str) -> ToolSpec:
+    snapshot = await yard.snapshot()
     spec = snapshot.find(name)
     if spec is None:
         nearest = ", ".join(map(repr, snapshot.nearest(name)))
@@ -190,19 +169,16 @@ async def _find(config: Config, name: str) -> ToolSpec:
     return spec
 
 
-async def _list(config: Config) -> tuple[list[ToolSpec], tuple[Unmatched, ...]]:
-    async with open_yard(config, with_sandbox=False) as yard:
-        snapshot = await yard.snapshot()
-        unmatched = await yard.tools.unmatched()
-    return sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function)), unmatched
+async def _list(yard: Yard) -> tuple[list[ToolSpec], tuple[Unmatched, ...]]:
+    specs = (await yard.snapshot()).tools.values()
+    return sorted(specs, key=lambda spec: (spec.upstream, spec.function)), await yard.tools.unmatched()
 
 
-async def _check(config: Config) -> tuple[tuple[Unmatched, ...], list[str]]:
-    async with open_yard(config, with_sandbox=False) as yard:
-        await yard.snapshot()
-        # What these keep out is in no catalog: only the servers can tell whether there is such a tool.
-        await yard.tools.finder.refresh([name for name, each in config.upstreams.items() if each.without_tools])
-        return await yard.tools.unmatched(), yard.tools.finder.unlisted()
+async def _check(yard: Yard, config: Config) -> tuple[tuple[Unmatched, ...], list[str]]:
+    await yard.snapshot()
+    # What these keep out is in no catalog: only the servers know whether there is such a tool.
+    await yard.tools.finder.refresh([name for name, each in config.upstreams.items() if each.without_tools])
+    return await yard.tools.unmatched(), yard.tools.finder.unlisted()
 
 
 def _explain(

@@ -1,23 +1,33 @@
-"""`sealyard privacy`: what is private in a text, and what the operator may do with what was concealed."""
+"""`sealyard privacy`: scan a text for private values, and look after the vault beside a running gateway.
+
+A command that shows, erases or reseals values is in the audit log, on disk, before it acts. No value is in there.
+"""
 
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
-from sealyard.cli.privacy_vault import forget, reveal, rotate, status
-from sealyard.cli.terminal import columns, plain, screen, write
-from sealyard.config import load_config
-from sealyard.errors import InvalidRequest
+from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, load, with_store
+from sealyard.cli.terminal import columns, minute, plain, screen, warn, write, write_json
+from sealyard.config import Config, load_config
+from sealyard.errors import InvalidRequest, UnknownToken, VaultError
 from sealyard.privacy import TYPES
+from sealyard.privacy.vault import KeyPlace, Keys, RevealedValue, Vault
+from sealyard.store import Store
+from sealyard.store.vault import ScopeCount
+from sealyard.values import AuditEntry
 from sealyard.yard.assembly import build_privacy
 
 _SAMPLES = 3
 """Masked samples shown of each type."""
 _LONGEST_SAMPLE = 60
+"""Characters: three samples fit a wide terminal."""
 _RUN = re.compile(r"[^\W_]+")
 
 
@@ -26,15 +36,11 @@ def privacy() -> None:
     """Show what is private, and what was concealed."""
 
 
-for _command in (forget, reveal, rotate, status):
-    privacy.add_command(_command)
-
-
 @privacy.command()
 @click.argument("file", metavar="FILE|-")
 @click.option("--all", "all_types", is_flag=True, help="Also types that are left visible unless configured.")
-@click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@CONFIG
+@JSON
 def scan(*, file: str, all_types: bool, config: Path | None, as_json: bool) -> None:
     """Show what would be concealed in FILE, or in standard input if FILE is -: types, counts and masked samples.
 
@@ -53,7 +59,7 @@ def scan(*, file: str, all_types: bool, config: Path | None, as_json: bool) -> N
             samples[span.type].append(sample)
     if as_json:
         found = [{"type": name, "count": count, "samples": samples[name]} for name, count in sorted(counts.items())]
-        write(msgspec.json.encode({"characters": len(text), "found": found}).decode() + "\n")
+        write_json({"characters": len(text), "found": found})
         return
     table = columns("type", "count", "such as")
     for name, count in counts.most_common():
@@ -71,8 +77,195 @@ def _read(file: str) -> str:
 
 
 def _mask(value: str) -> str:
-    """The first character of each run of letters and digits, the rest starred: `a***@e***.com`."""
+    """Keep the first character of each run of letters and digits, and star the rest: `a***@e***.com`."""
     runs = list(_RUN.finditer(value))
     kept = runs[-1].start() if "@" in value and len(runs) > 2 and runs[-1].end() == len(value) else len(value)
     masked = _RUN.sub(lambda run: run.group() if run.start() == kept else f"{run.group()[0]}***", value)
     return masked if len(masked) <= _LONGEST_SAMPLE else f"{masked[:_LONGEST_SAMPLE]}…"
+
+
+# The vault
+
+
+@privacy.command()
+@click.argument("token")
+@CONFIG
+@JSON
+def reveal(*, token: str, config: Path | None, as_json: bool) -> None:
+    """Show the value that TOKEN stands for, after an entry in the audit log."""
+    loaded = load(config)
+    for found in with_store(loaded, lambda store: _reveal(store, loaded, token)):
+        if as_json:
+            write_json({"token": found.token, "type": found.type, "scope": found.scope, "value": found.value})
+        else:
+            write(f"{found.value}\n")
+
+
+async def _reveal(store: Store, config: Config, token: str) -> list[RevealedValue]:
+    found = await (await _open_vault(config, store)).find(token)
+    if not found:
+        raise UnknownToken(f"{token!r} is no token in the vault: it is incomplete, has expired or was erased.")
+    for each in found:
+        await _audit(store, "privacy.reveal", token=each.token, scope=each.scope, type=each.type)
+    return found
+
+
+@privacy.command()
+@click.argument("values", nargs=-1, metavar="[VALUE|TOKEN]...")
+@click.option("--session", metavar="NAME", help="Only this one, as `status` names it; all of it if no value is given.")
+@click.option("--all", "everything", is_flag=True, help="Everything in the vault, even if its key is lost.")
+@YES
+@CONFIG
+def forget(*, values: tuple[str, ...], session: str | None, everything: bool, yes: bool, config: Path | None) -> None:
+    """Erase values from the vault for good, by what they are or by their tokens.
+
+    A - stands for the lines of standard input, so that no value is in the shell's history. A value is found whatever
+    its case, and as whole words in longer values. Its tokens are refused from then on.
+    """
+    if everything == bool(values or session):
+        raise click.UsageError("Give values or tokens, or --session NAME, or --all.")
+    wanted = [line for each in values for line in (_read_lines() if each == "-" else [each])]
+    if values and not any(each.strip() for each in wanted):
+        raise click.UsageError("Give values that are not empty.")
+
+    def confirm(count: int, scopes: int) -> None:
+        if not yes:
+            click.confirm(f"Erase {count:,} values in {scopes:,} scopes for good?", abort=True, err=True)
+
+    loaded = load(config)
+    count = with_store(loaded, lambda store: _forget(store, loaded, wanted, session, confirm))
+    screen.print(plain(f"{count:,} values are erased."))
+
+
+async def _forget(
+    store: Store, config: Config, wanted: Sequence[str], session: str | None, confirm: Callable[[int, int], None]
+) -> int:
+    counts = _sum_values(await store.vault.counts())
+    scope = None if session is None else _find_scope(counts, session)
+    if not wanted:  # whole scopes: the key is not needed
+        matches = counts if scope is None else {scope: counts[scope]}
+        confirm(sum(matches.values()), len(matches))
+        await _audit(store, "privacy.forget", count=sum(matches.values()), scopes=sorted(matches))
+        count = await store.vault.erase_scopes(list(matches))
+        await store.vault.scrub()
+        return count
+    vault = await _open_vault(config, store)
+    matches = await vault.match(wanted, scope=scope)
+    if not matches:
+        return 0
+    confirm(sum(matches.values()), len(matches))
+    await _audit(store, "privacy.forget", count=sum(matches.values()), scopes=sorted(matches))
+    return await vault.forget(wanted, scope=scope)
+
+
+@privacy.command()
+@CONFIG
+def rotate(*, config: Path | None) -> None:
+    """Seal the vault with a new key. Running gateways go on, unless they have their key from the environment.
+
+    With a key from SEALYARD_VAULT_KEY, first put the new one in front of the old one: NEW,OLD.
+    """
+    loaded = load(config)
+    keys, count = with_store(loaded, lambda store: _rotate(store, loaded))
+    screen.print(plain(f"{count:,} scopes are sealed with the key {keys.current_id} from the {keys.source} now."))
+    if keys.source == "environment" and len(keys.ids) > 1:
+        screen.print(plain("Restart the gateways with it, then take the old keys out of SEALYARD_VAULT_KEY."))
+
+
+async def _rotate(store: Store, config: Config) -> tuple[Keys, int]:
+    used = await store.vault.key_in_use()
+    old = _key_place(config).find()
+    if used is not None:
+        _check_key(old, used)
+    if old is not None and old.source == "environment" and old.current_id == used:
+        raise InvalidRequest(
+            f"The vault is sealed with the first key of SEALYARD_VAULT_KEY, {used}, already. Put a new one in front"
+            " of it, with a comma between: `openssl rand -base64 32` makes one."
+        )
+    with _key_place(config).rotate() as keys:
+        vault = Vault(keys, store.vault, expires_seconds=config.privacy.expires_seconds)
+        await _audit(store, "privacy.rotate", old_key=used or "", new_key=keys.current_id)
+        return keys, await vault.rotate(keys)
+
+
+@privacy.command()
+@CONFIG
+@JSON
+def status(*, config: Path | None, as_json: bool) -> None:
+    """Show the number of values of each type in the vault, its key's id, and when they expire; never a value."""
+
+    async def read(store: Store) -> tuple[list[ScopeCount], str | None]:
+        return await store.vault.counts(), await store.vault.key_in_use()
+
+    loaded = load(config)
+    counts, used = with_store(loaded, read)
+    keys = _key_place(loaded).find()
+    is_open = used is None or (keys is not None and keys.find(used) is not None)
+    if as_json:
+        shown = {
+            "key": {"id": used, "source": None if keys is None else keys.source, "is_here": is_open},
+            "expires_seconds": loaded.privacy.expires_seconds,
+            "values": [each for each in counts if each.values],
+            "scopes": sorted({each.scope for each in counts}),
+        }
+        write_json(shown)
+        return
+    table = columns("scope", "type", "values", "the last expires")
+    for each in counts:
+        expiry = f"{minute(each.expires_at)} UTC" if each.values else "-"
+        table.add_row(plain(each.scope), plain(each.type or "-"), f"{each.values:,}", expiry)
+    screen.print(table if counts else plain("The vault is empty."))
+    source = "no key is here yet" if keys is None else f"key {used or keys.current_id} from the {keys.source}"
+    screen.print(plain(f"{source}; values expire {loaded.privacy.expires_seconds:,.0f} s after they were seen last"))
+    if not is_open:
+        warn(f"The vault is sealed with the key {used}, which is not here.")
+
+
+def _key_place(config: Config) -> KeyPlace:
+    return KeyPlace(
+        config.privacy.key, folder=config.store.path.resolve().parent, environment_value=config.privacy.vault_key
+    )
+
+
+def _check_key(keys: Keys | None, used: str) -> None:
+    """Raise `VaultError` for a key that is elsewhere, so that none is made in its place."""
+    if keys is None or keys.find(used) is None:
+        here = "no key is" if keys is None else f"only {', '.join(keys.ids)} from the {keys.source} is"
+        raise VaultError(
+            f"The vault is sealed with the key {used!r}, and {here} here. Give this command the configuration and the"
+            " SEALYARD_VAULT_KEY of the gateway; if the key is lost, `sealyard privacy forget --all` clears the vault."
+        )
+
+
+async def _open_vault(config: Config, store: Store) -> Vault:
+    """Return the vault with the key that exists. Raises `VaultError` if there is none."""
+    used = await store.vault.key_in_use()
+    keys = _key_place(config).find()
+    if used is not None:
+        _check_key(keys, used)
+    if keys is None:
+        raise VaultError("The vault has no key yet, so nothing was ever put into it. Run a gateway with privacy first.")
+    return Vault(keys, store.vault, expires_seconds=config.privacy.expires_seconds)
+
+
+async def _audit(store: Store, kind: str, **body: Any) -> None:
+    store.audit(AuditEntry(kind=kind, principal=LOCAL, body=body))
+    await store.flush()
+
+
+def _sum_values(counts: Sequence[ScopeCount]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for each in counts:
+        sums[each.scope] = sums.get(each.scope, 0) + each.values
+    return sums
+
+
+def _find_scope(counts: dict[str, int], session: str) -> str:
+    for name in (session, f"{LOCAL}:{session}"):
+        if name in counts:
+            return name
+    raise InvalidRequest(f"The vault has no scope {session!r}. `sealyard privacy status` lists those that it has.")
+
+
+def _read_lines() -> list[str]:
+    return sys.stdin.buffer.read().decode("utf-8", "replace").splitlines()

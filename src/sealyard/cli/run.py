@@ -1,4 +1,4 @@
-"""`sealyard run`: review code, run it in the sandbox, show what came of it."""
+"""`sealyard run`: review code, run it in the sandbox, show the outcome."""
 
 import time
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from sealyard.analysis import GUESTS
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import errors, plain, write
+from sealyard.cli.command import CONFIG, JSON, read_object, run_to_end
+from sealyard.cli.terminal import errors, plain, warn, write, write_json
 from sealyard.config import Config, SandboxConfig, load_config
 from sealyard.config.settings import Level
 from sealyard.errors import InvalidRequest
@@ -26,7 +26,7 @@ from sealyard.yard.assembly import build_policy
 
 class _Timing(msgspec.Struct, frozen=True, kw_only=True):
     start_seconds: float = 0.0
-    """Opening the sandbox: what a gateway pays once."""
+    """Opening the sandbox, which a gateway pays for once."""
     run_seconds: float = 0.0
 
 
@@ -43,9 +43,9 @@ class _Timing(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--tier", type=click.Choice(["namespace", "landlock"]), help="Use this tier instead of the best one.")
 @click.option("--allow-weaker", is_flag=True, help="Run even if this machine cannot honour the level.")
 @click.option("--package", "packages", multiple=True, metavar="NAME", help="Let the code import this too. Repeatable.")
-@click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json.")
+@CONFIG
 @click.option("--no-tools", is_flag=True, help="Run without the configured servers, and without recording it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@JSON
 def run(
     *,
     file: str | None,
@@ -67,7 +67,7 @@ def run(
     ran; 1: it failed or was refused; 2: it could not be run.
     """
     source = _read_code(file, code)
-    variables = _read_context(context)
+    variables = None if context is None else read_object(context, "--context")
     loaded = load_config(config)
     settings = loaded.sandbox if level is None else msgspec.structs.replace(loaded.sandbox, level=level)
     policy = _build_policy(settings, timeout, packages)
@@ -91,7 +91,7 @@ def run(
         with_tools = not no_tools and (loaded.upstreams or config is not None)
         if with_tools:
             for warning in loaded.warnings:
-                errors.print(plain(f"warning: {warning}", "yellow"))
+                warn(warning)
         outcome, timing = run_to_end(_execute_with_tools(job, loaded) if with_tools else _execute(job))
     if as_json:
         _print_json(outcome, verdict, timing)
@@ -123,20 +123,8 @@ def _read_code(file: str | None, code: str | None) -> str:
     return code
 
 
-def _read_context(context: str | None) -> dict[str, Any] | None:
-    if context is None:
-        return None
-    try:
-        variables = msgspec.json.decode(context)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise InvalidRequest(f"--context is not JSON: {error}. Give an object such as '{{\"n\": 3}}'.") from None
-    if not isinstance(variables, dict):
-        raise InvalidRequest(f"--context is {context!r}, not a JSON object. Give one such as '{{\"n\": 3}}'.")
-    return variables
-
-
 def _build_policy(settings: SandboxConfig, timeout: float | None, packages: tuple[str, ...]) -> IsolationPolicy:
-    """What the config says, and what was asked for beyond it."""
+    """Build the policy of the configuration, with the options of the command."""
     policy = build_policy(settings)
     for name in packages:
         found = find_packages((name,))
@@ -200,7 +188,7 @@ async def _execute_with_tools(job: _Job, config: Config) -> tuple[Outcome, _Timi
 
 
 def _refused(policy: IsolationPolicy, failure: Failure) -> Outcome:
-    """The outcome of code that was never started: no execution, no tier."""
+    """Return the outcome of code that was never started: no execution, no tier."""
     return Outcome(
         execution_id="",
         status="failed",
@@ -212,7 +200,7 @@ def _refused(policy: IsolationPolicy, failure: Failure) -> Outcome:
 
 
 class _Output:
-    """Streams the code's output and remembers whether its last line was ended."""
+    """Streams the code's output and ends its last line."""
 
     def __init__(self) -> None:
         self._open_line = False
@@ -230,12 +218,12 @@ class _Output:
 def _print_json(outcome: Outcome, verdict: Review, timing: _Timing) -> None:
     answer = msgspec.to_builtins(outcome)
     answer |= {"review": msgspec.to_builtins(verdict), "timing": msgspec.to_builtins(timing)}
-    write(msgspec.json.encode(answer).decode() + "\n")
+    write_json(answer)
 
 
 def _show(outcome: Outcome, verdict: Review) -> None:
     if outcome.result is not None:
-        write(msgspec.json.format(msgspec.json.encode(outcome.result), indent=2).decode() + "\n")
+        write_json(outcome.result, indent=2)
     for note in outcome.notes:
         errors.print(plain(f"note: {note}", "dim"))
     if outcome.failure is not None:

@@ -1,15 +1,14 @@
-"""`sealyard search`: what an agent would find."""
+"""`sealyard search`: search for tools as an agent does."""
 
 from pathlib import Path
 
 import click
-import msgspec
 
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import errors, plain, screen, write
-from sealyard.config import Config, load_config
+from sealyard.cli.command import CONFIG, JSON
+from sealyard.cli.gateway import with_yard
+from sealyard.cli.terminal import plain, screen, warn, write_json
 from sealyard.values import SearchAnswer
-from sealyard.yard import open_yard
+from sealyard.yard import Yard
 
 
 @click.command()
@@ -23,8 +22,8 @@ from sealyard.yard import open_yard
 )
 @click.option("--server", metavar="NAME", help="Only tools of this server.")
 @click.option("--limit", type=click.IntRange(1, 50), default=5, show_default=True, help="How many tools at most.")
-@click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@CONFIG
+@JSON
 def search(
     *, query: tuple[str, ...], detail: str, server: str | None, limit: int, config: Path | None, as_json: bool
 ) -> int:
@@ -32,26 +31,19 @@ def search(
 
     Exit code 0: something was found; 1: nothing was.
     """
-    loaded = load_config(config)
-    for warning in loaded.warnings:
-        errors.print(plain(f"warning: {warning}", "yellow"))
-    with errors.status("Asking the servers"):
-        answer, unlisted = run_to_end(_search(loaded, " ".join(query), detail, server, limit))
+
+    async def work(yard: Yard) -> tuple[SearchAnswer, list[str]]:
+        answer = await yard.search(" ".join(query), detail_level=detail, server=server, limit=limit)
+        return answer, yard.tools.finder.unlisted()
+
+    answer, unlisted = with_yard(config, work)
     if as_json:
-        write(msgspec.json.encode(answer).decode() + "\n")
+        write_json(answer)
     else:
         _show(answer)
     for name in unlisted:
-        errors.print(plain(f"warning: {name} did not list its tools. See `sealyard tools --status`.", "yellow"))
+        warn(f"{name} did not list its tools. See `sealyard tools --status`.")
     return 0 if answer.hits else 1
-
-
-async def _search(
-    config: Config, query: str, detail: str, server: str | None, limit: int
-) -> tuple[SearchAnswer, list[str]]:
-    async with open_yard(config, with_sandbox=False) as yard:
-        answer = await yard.search(query, detail_level=detail, server=server, limit=limit)
-        return answer, yard.tools.finder.unlisted()
 
 
 def _show(answer: SearchAnswer) -> None:

@@ -10,14 +10,13 @@ from pathlib import Path
 import click
 
 from sealyard.broker.upstreams import transports
-from sealyard.cli.logs import ConcealingFilter
-from sealyard.cli.loop import run_to_end
+from sealyard.cli.command import CONFIG_ARGUMENT, load, run_to_end
 from sealyard.cli.terminal import errors, plain
-from sealyard.config import Config, load_config
+from sealyard.config import Config
 from sealyard.serve import api, dashboard
 from sealyard.serve.connections import raise_open_files
 from sealyard.serve.http import default_preset, open_http, parse_address
-from sealyard.serve.logs import RepeatFilter
+from sealyard.serve.logs import ConcealingFilter, RepeatFilter
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
 from sealyard.serve.stdio import serve_stdio
@@ -26,7 +25,7 @@ from sealyard.yard.assembly import open_border
 
 
 @click.command()
-@click.argument("config", required=False, type=click.Path(path_type=Path))
+@CONFIG_ARGUMENT
 @click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp instead, such as 127.0.0.1:8321.")
 @click.option(
     "--mode", type=click.Choice(["code", "hybrid", "search", "proxy"]), help="What the agent sees, over the config's."
@@ -43,9 +42,7 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
     for handler in logging.getLogger().handlers:
         handler.addFilter(RepeatFilter())
         handler.addFilter(ConcealingFilter(str))  # until there is a guard to conceal by
-    loaded = load_config(config)
-    for warning in loaded.warnings:
-        errors.print(plain(f"warning: {warning}", "yellow"))
+    loaded = load(config)
     if http is not None:
         raise_open_files()
     run_to_end(_serve(loaded, mode or loaded.surface.mode, None if http is None else parse_address(http)))

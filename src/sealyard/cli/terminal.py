@@ -1,9 +1,15 @@
-"""What goes to the terminal, made safe: text from agent code may hold sequences that command a terminal."""
+"""Output of commands, safe to show: text from agent code may hold sequences that command a terminal."""
 
 import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -11,16 +17,27 @@ screen = Console(highlight=False, markup=False, emoji=False)
 errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"}
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def visible(text: str) -> str:
-    """The text with control characters spelled out, so that a terminal shows them instead of obeying them."""
+    """Spell out control characters, so that a terminal shows them instead of obeying them."""
     return text.translate(_CONTROLS)
 
 
 def plain(text: str, style: str = "") -> Text:
-    """The text for a rich table or line, visible and never read as markup."""
+    """Return the text for a rich table or line, visible and never read as markup."""
     return Text(visible(text), style=style)
+
+
+def say(text: str, style: str = "") -> None:
+    """Print one line, however long it is."""
+    screen.print(plain(text, style), soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    errors.print(plain(f"warning: {text}", "yellow"))
 
 
 def write(text: str) -> None:
@@ -29,9 +46,74 @@ def write(text: str) -> None:
     click.echo(visible(text) if on_terminal else text, nl=False)
 
 
+def write_json(value: Any, *, indent: int | None = None) -> None:
+    """Write a value as JSON, on one line or indented."""
+    encoded = msgspec.json.encode(value)
+    write((encoded if indent is None else msgspec.json.format(encoded, indent=indent)).decode() + "\n")
+
+
 def columns(*names: str) -> Table:
-    """An empty table without lines; cells fold rather than lose text."""
+    """Return an empty table without lines; cells fold rather than lose text."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", show_header=bool(names))
     for name in names:
         table.add_column(name, overflow="fold")
     return table
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on standard error. Call the function with the step, the work done and the total, or 0."""
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total or None)
+
+
+# Figures as words
+
+
+def count(number: int, noun: str) -> str:
+    """Such as `1 skill` or `2 skills`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def counts(found: Mapping[str, int]) -> str:
+    """Such as `ok 12, failed 3`, the largest first."""
+    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{name} {number:,}" for name, number in ordered if number) or "none"
+
+
+def share(part: float | None) -> str:
+    """Such as `97.5 %`; a dash if there is nothing to divide by. Only all of it is `100.0 %`."""
+    if part is None:
+        return "-"
+    return "> 99.9 %" if 0.9995 <= part < 1 else f"{part * 100:.1f} %"
+
+
+def seconds(taken: float | None) -> str:
+    """Such as `12 ms` or `3.4 s`."""
+    if taken is None:
+        return "-"
+    return f"{taken * 1e3:.3g} ms" if taken < 1 else f"{taken:.3g} s"
+
+
+def size(bytes_: float) -> str:
+    """Such as `3.4 MiB`."""
+    unit = 0
+    while abs(bytes_) >= 1024 and unit < len(_UNITS) - 1:
+        bytes_, unit = bytes_ / 1024, unit + 1
+    return f"{bytes_:,.0f} bytes" if unit == 0 else f"{bytes_:,.1f} {_UNITS[unit]}"
+
+
+def dollars(amount: float) -> str:
+    """Such as `$12.34`; less than a cent has more digits."""
+    return f"{'-' if amount < 0 else ''}${abs(amount):,.{2 if abs(amount) >= 0.01 or not amount else 5}f}"
+
+
+def day(at: float) -> str:
+    """Such as `2026-03-01`, in UTC; a dash for no time."""
+    return time.strftime("%Y-%m-%d", time.gmtime(at)) if at else "-"
+
+
+def minute(at: float) -> str:
+    """Such as `2026-03-01 14:05`, in UTC; a dash for no time."""
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at)) if at else "-"

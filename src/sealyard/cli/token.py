@@ -3,9 +3,8 @@
 import secrets
 
 import click
-import msgspec
 
-from sealyard.cli.terminal import errors, plain, write
+from sealyard.cli.terminal import errors, plain, write, write_json
 from sealyard.config.draft import dump_toml
 from sealyard.config.settings import HttpConfig, PrincipalEntry, hash_token
 
@@ -56,8 +55,7 @@ def token(
     }
     lines = dump_toml({"http": {"principals": {name: table}}})
     if as_json:
-        told = {"principal": name, "token": made, "token_sha256": digest, "toml": lines}
-        write(msgspec.json.encode(told).decode() + "\n")
+        write_json({"principal": name, "token": made, "token_sha256": digest, "toml": lines})
         return 0
     write(lines)
     errors.print(plain(f"The token of {name!r}, which is not shown again. Clients send it as Authorization: Bearer …"))

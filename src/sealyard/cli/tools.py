@@ -1,29 +1,43 @@
-"""`sealyard tools`: which tools there are, how they changed, and how the servers that offer them are."""
+"""`sealyard tools`: the tools, their versions, and the state of the servers that offer them.
 
+An upstream wrote most of what is shown, so a terminal obeys nothing of it.
+"""
+
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+from rich.text import Text
 
 from sealyard.access.unmatched import Unmatched
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, errors, plain, screen, write
-from sealyard.cli.tools_versions import (
-    ask_changelog,
-    ask_versions,
-    show_changelog,
-    show_compatibility,
-    show_versions,
-    versions_data,
-)
-from sealyard.config import Config, describe_upstream, load_config
+from sealyard.catalog.text import one_line
+from sealyard.cli.command import CONFIG, JSON, load
+from sealyard.cli.gateway import with_yard
+from sealyard.cli.terminal import columns, day, plain, screen, warn, write_json
+from sealyard.config import Config, describe_upstream
+from sealyard.errors import UnknownTool
 from sealyard.skills.requests import SkillCheck
 from sealyard.store import Release
 from sealyard.values import ToolSpec, UpstreamStatus
-from sealyard.yard import open_yard
+from sealyard.versioning.compare import Change, Severity
+from sealyard.yard import Yard
 
 _STDERR_LINES = 10
+"""Of a server's stderr: the end of a traceback."""
+_GONE_SECONDS = 30 * 86_400
+"""Tools that went away in the last month are still listed."""
+_GONE = 1_000
+"""Releases read to find them."""
+_CHARACTERS = 300
+"""Of an upstream's text: about four lines of a terminal."""
+_NAME_CHARACTERS = 40
+"""Of a tool's name in one piece: half a terminal."""
+_SEVERITIES: tuple[Severity, ...] = ("major", "minor", "patch", "none")
+_STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}
+_STYLES = {"major": "red", "minor": "yellow"}
 
 
 @click.command()
@@ -33,8 +47,8 @@ _STDERR_LINES = 10
 @click.option("--check-compatibility", is_flag=True, help="Show which skills the changes hit, and how badly.")
 @click.option("--refresh", is_flag=True, help="Ask the servers anew instead of showing what is known.")
 @click.option("--server", metavar="NAME", help="Only this server.")
-@click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@CONFIG
+@JSON
 def tools(
     *,
     tool: str | None,
@@ -52,29 +66,26 @@ def tools(
     """
     if tool is not None and not versions and not check_compatibility:
         raise click.UsageError(f"{tool!r} is one argument too many. Say --versions to see what changed about it.")
-    loaded = load_config(config)
-    for warning in loaded.warnings:
-        errors.print(plain(f"warning: {warning}", "yellow"))
-    with errors.status("Asking the servers"):
-        told = run_to_end(
-            _ask(loaded, server, tool, anew=status or refresh, versions=versions, check=check_compatibility)
-        )
-    statuses, specs, releases, checks, unmatched = told
+    loaded = load(config)
+    statuses, specs, releases, checks, unmatched = with_yard(
+        loaded,
+        lambda yard: _ask(yard, server, tool, anew=status or refresh, versions=versions, check=check_compatibility),
+    )
     for name in unmatched:
-        errors.print(plain(f"warning: {name.message}", "yellow"))
+        warn(name.message)
     if as_json:
         shown: dict[str, Any] = {"servers": statuses, "tools": specs}
         if versions:
-            shown = {"servers": statuses, "releases": versions_data(releases)}
+            shown = {"servers": statuses, "releases": _versions_data(releases)}
         if check_compatibility:
             shown["compatibility"] = checks
-        write(msgspec.json.encode(shown).decode() + "\n")
+        write_json(shown)
     elif status:
         _show_status(statuses, loaded)
     elif tool is not None and versions:
-        show_changelog(releases)
+        _show_changelog(releases)
     elif versions:
-        show_versions(releases)
+        _show_versions(releases)
     elif not check_compatibility:
         _show_tools(specs)
     if check_compatibility and not as_json:
@@ -82,27 +93,26 @@ def tools(
     failed = [each for each in statuses if each.state in ("failed", "backing_off", "starting")]
     if not status and not as_json:
         for each in failed:
-            errors.print(plain(f"warning: {each.name}: {each.error or 'It did not answer in time.'}", "yellow"))
+            warn(f"{each.name}: {each.error or 'It did not answer in time.'}")
     return 1 if failed or any(check.state in ("broken", "missing") for check in checks) else 0
 
 
 async def _ask(
-    config: Config, server: str | None, tool: str | None, *, anew: bool, versions: bool, check: bool
+    yard: Yard, server: str | None, tool: str | None, *, anew: bool, versions: bool, check: bool
 ) -> tuple[list[UpstreamStatus], list[ToolSpec], list[Release], list[SkillCheck], tuple[Unmatched, ...]]:
     releases: list[Release] = []
     checks: list[SkillCheck] = []
-    async with open_yard(config, with_sandbox=False) as yard:
-        if anew:
-            await yard.tools.finder.refresh()
-        snapshot = await yard.snapshot()
-        statuses = yard.tools.statuses()
-        unmatched = await yard.tools.unmatched()
-        specs = sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function))
-        if versions:
-            releases = await (ask_versions(yard, server) if tool is None else ask_changelog(yard, tool))
-        if check:
-            named = None if tool is None else snapshot.find(tool)
-            checks = await yard.skills.check_all(tool if named is None else named.full_name)
+    if anew:
+        await yard.tools.finder.refresh()
+    snapshot = await yard.snapshot()
+    statuses = yard.tools.statuses()
+    unmatched = await yard.tools.unmatched()
+    specs = sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function))
+    if versions:
+        releases = await (_ask_versions(yard, server) if tool is None else _ask_changelog(yard, tool))
+    if check:
+        named = None if tool is None else snapshot.find(tool)
+        checks = await yard.skills.check_all(tool if named is None else named.full_name)
     if server is not None:
         specs = [spec for spec in specs if spec.upstream == server]
         statuses = [each for each in statuses if each.name == server]
@@ -139,3 +149,148 @@ def _show_status(statuses: list[UpstreamStatus], config: Config) -> None:
             screen.print(plain(f"{each.name}: {warning}", "yellow"))
         for line in each.stderr.splitlines()[-_STDERR_LINES:]:
             screen.print(plain(f"{each.name} stderr: {line}", "dim"))
+
+
+# Versions
+
+
+async def _ask_versions(yard: Yard, server: str | None) -> list[Release]:
+    """Return the last release of each tool, then those of tools that went away lately."""
+    snapshot = await yard.snapshot()
+    newest = [each for each in await yard.store.releases.newest() if each.spec.full_name in snapshot.tools]
+    since = time.time() - _GONE_SECONDS
+    last: dict[tuple[str, str], Release] = {}
+    for release in await yard.store.releases.recent(since, _GONE):
+        last.setdefault((release.upstream, release.name), release)
+    gone = [each for each in last.values() if each.is_gone and each.upstream in yard.tools.upstreams]
+    return [each for each in newest + gone if server in (None, each.upstream)]
+
+
+async def _ask_changelog(yard: Yard, tool: str) -> list[Release]:
+    """Return the releases of a tool, which may be gone, the newest first. Raises `UnknownTool`."""
+    snapshot = await yard.snapshot()
+    spec = snapshot.find(tool)
+    table = yard.store.releases
+    known = (spec.upstream, spec.name) if spec is not None else await table.find_tool(tool)
+    if known is not None:
+        return await table.history(*known)
+    for separator in "./":
+        upstream, _, name = tool.partition(separator)
+        if found := await table.history(upstream, name):
+            return found
+    nearest = ", ".join(map(repr, snapshot.nearest(tool)))
+    hint = f"Nearest: {nearest}." if nearest else "Run `sealyard tools` to see those that there are."
+    raise UnknownTool(f"No tool is or was named {tool!r}. {hint}")
+
+
+def _show_versions(releases: Sequence[Release]) -> None:
+    """Show one line per tool: its version, since when, and the last change."""
+    table = columns("tool", "version", "released", "last change")
+    longest = max((len(each.spec.full_name) for each in releases), default=0)
+    table.columns[0].min_width = min(longest, _NAME_CHARACTERS)  # a name in one piece is worth more than a sentence
+    for each in releases:
+        bump = each.comparison.bump
+        table.add_row(
+            plain(each.spec.full_name, "dim" if each.is_gone else ""),
+            plain(each.version),
+            plain(day(each.released_at)),
+            _cell(_last_change(each), _STYLES.get(bump, "dim")),
+        )
+    screen.print(table)
+    count = sum(not each.is_gone for each in releases)
+    screen.print(plain(f"{count} tools. `sealyard tools --versions TOOL` shows all that changed about one.", "dim"))
+
+
+def _show_changelog(releases: Sequence[Release]) -> None:
+    """Show all releases of one tool, the newest first."""
+    screen.print(plain(releases[0].spec.full_name, "bold"))
+    for each in releases:
+        declared = f", declared {each.declared}" if each.declared else ""
+        screen.print()
+        screen.print(
+            plain(each.version, "bold") + plain("  ") + _cell(f"{day(each.released_at)} {_kind(each)}{declared}")
+        )
+        for change in sorted(each.changes, key=lambda change: _SEVERITIES.index(change.severity)):
+            where = "tool" if change.side == "tool" else f"{change.side} {change.field or '(whole)'}"
+            style = _STYLES.get(change.severity, "")
+            _show_line(f"  {change.severity:<5}  ", f"{where}: {change.reason}{_types(change)}", style)
+            if change.kind == "text":
+                _show_line(" " * 9 + "- ", change.before, "dim")
+                _show_line(" " * 9 + "+ ", change.after, "dim")
+            if change.replacement is not None:
+                guess = change.replacement
+                _show_line(" " * 9, f"probably {guess.name} ({guess.confidence:.0%}: {guess.why})", "dim")
+        for breaking in each.comparison.breaking:
+            _show_line("  migrate ", f"{breaking.field or 'the tool'}: {breaking.migration_code}")
+        for gone in each.comparison.deprecations:
+            by = f", use {gone.replacement}" if gone.replacement else ""
+            at = f", removed in {gone.removed_in}" if gone.removed_in else ""
+            _show_line("  deprecated ", f"{gone.field or 'the tool'}{by}{at}: {gone.guidance}", "yellow")
+
+
+def show_compatibility(checks: Sequence[SkillCheck]) -> None:
+    """Show the skills whose tools have changed, and how badly."""
+    if not checks:
+        screen.print(plain("No skill uses a tool."))
+        return
+    for check in checks:
+        state = f"{check.state}, migration: {check.difficulty}" if check.difficulty else check.state
+        screen.print(plain(f"{check.namespace}/{check.name} {check.version}: ") + plain(state, _STATES[check.state]))
+        change = "" if check.current in (None, check.need) else f", now {check.current}"
+        _show_line("  ", f"{check.tool} {check.need}{change}", "dim")
+        if check.reason:
+            _show_line("  ", check.reason, "dim")
+    changed = [check for check in checks if check.difficulty is not None and check.difficulty != "impossible"]
+    for tool in dict.fromkeys(check.tool for check in changed):
+        _show_line("See what a migration does: ", f"sealyard migrate-skills --tool {tool} --dry-run")
+
+
+def _versions_data(releases: Sequence[Release]) -> list[dict[str, Any]]:
+    """Return releases as JSON data, without the definitions themselves."""
+    return [
+        {
+            "tool": each.spec.full_name,
+            "server": each.upstream,
+            "name": each.name,
+            "number": each.number,
+            "version": each.version,
+            "kind": each.kind,
+            "declared": each.declared,
+            "released_at": each.released_at,
+            "digest": each.spec.digest,
+            "renamed_to": each.renamed_to,
+            "renamed_from": each.renamed_from,
+            **msgspec.to_builtins(each.comparison),
+        }
+        for each in releases
+    ]
+
+
+def _last_change(release: Release) -> str:
+    """Describe the worst change of a release in one sentence."""
+    worst = sorted(release.changes, key=lambda change: _SEVERITIES.index(change.severity))
+    if not worst or release.kind == "added":
+        return _kind(release)
+    more = f" (and {len(worst) - 1} more)" if len(worst) > 1 else ""
+    return f"{_kind(release)}: {worst[0].reason}{more}"
+
+
+def _kind(release: Release) -> str:
+    if release.renamed_to is not None:
+        return f"renamed to {release.renamed_to}"
+    return f"renamed from {release.renamed_from}" if release.renamed_from is not None else release.kind
+
+
+def _types(change: Change) -> str:
+    if change.side == "tool" or not (change.before or change.after):
+        return ""
+    return f" [{change.before or 'nothing'} -> {change.after or 'nothing'}]"
+
+
+def _show_line(lead: str, text: str, style: str = "") -> None:
+    screen.print(plain(lead, style) + _cell(text, style), soft_wrap=True)
+
+
+def _cell(text: str, style: str = "") -> Text:
+    """Return an upstream's text on one line, without invisible characters."""
+    return plain(one_line(text, limit=_CHARACTERS), style)

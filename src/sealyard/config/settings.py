@@ -1,6 +1,5 @@
 """The configuration as one frozen value, and its tables in `sealyard.toml`. Errors name the value and the right one."""
 
-import difflib
 import hashlib
 import re
 from collections.abc import Collection, Mapping
@@ -14,6 +13,7 @@ from sealyard.broker import PolicySettings
 from sealyard.config.files import read_machine
 from sealyard.errors import InvalidConfig
 from sealyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
+from sealyard.wording import suggest
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -330,7 +330,7 @@ class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     scope: Literal["shared", "principal", "domain"] = "shared"
     """`shared`: principals learn from all. `principal`: each from itself. `domain`: from those of the same domain."""
     domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
-    """The domain of principals without one. By default derived from the tools that they use."""
+    """The domain of principals without one of their own."""
     half_life_days: Annotated[float, Meta(ge=1, le=3_650)] = 30.0
     """An event this long ago counts half."""
     critical: Literal["warn", "ask", "refuse"] = "refuse"
@@ -487,8 +487,7 @@ class _Reader:
     def check_keys(self, table: Mapping[str, Any], path: tuple[str, ...], known: set[str]) -> None:
         for key in table:
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                advice = f"Did you mean {near[0]!r}?" if near else f"Its keys are {', '.join(sorted(known))}."
+                advice = suggest(key, known, f"Its keys are {', '.join(sorted(known))}.")
                 raise InvalidConfig(f"In {str(self._file)!r}, {_spell_path(path)} has no key {key!r}. {advice}")
 
     def fail(self, path: tuple[str, ...], value: object, expected: str) -> NoReturn:

@@ -1,11 +1,41 @@
 """Learns from the journal: tools found and used, failures and their repairs, so that the next run is better.
 
-Readers turn hostile code and answers into facts without values (`code`, `causes`, `answers`, `flows`, `disclosure`).
-`part` is the skeleton: a lesson in, evidence that fades, insights out. Eight parts stand on it, one file each, two for
-failures (`repairs`) and for risk (`precedents`). `learner` feeds them in the background; `guidance` asks them.
+Readers turn hostile code and answers into facts without values (`code`, `causes`, `flows`, `disclosure`). `part` is the
+skeleton: a lesson in, evidence that fades, insights out. Seven parts stand on it, one file each, two for failures
+(`repairs`) and for risk (`precedents`). `learner` feeds them in the background; `guidance` asks them.
 
 Nothing here is on the request path but lookups in memory. Agents are shown our own words, filled with names and numbers
 that were checked; never text that a tool or an agent wrote.
+
+The names of this door are imported on first use: a command that shows what was learned needs no sandbox.
 """
 
-__all__ = ()
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sealyard.learning.guidance import Guidance, Look, SearchGuide
+    from sealyard.learning.overview import Insights
+    from sealyard.learning.part import Insight, PartInsights
+    from sealyard.learning.risk import Assessment
+    from sealyard.learning.skills import KnownSkills
+
+__all__ = ("Assessment", "Guidance", "Insight", "Insights", "KnownSkills", "Look", "PartInsights", "SearchGuide")
+
+_MODULES = {
+    "Assessment": "risk",
+    "Guidance": "guidance",
+    "Insight": "part",
+    "Insights": "overview",
+    "KnownSkills": "skills",
+    "Look": "guidance",
+    "PartInsights": "part",
+    "SearchGuide": "guidance",
+}
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -27,7 +27,7 @@ from sealyard.values import CallEvidence, RunEvidence
 _ATOMS = 200  # hashes kept of a run's values, and of its names: a bound
 _ARGUMENTS = 40  # arguments of a call that are read: a bound
 _TEXT_CHARACTERS = 80  # characters of an argument's name that are compared: a bound
-# The three shares separate repairs from the next job in the sessions of `tests/unit/test_learning_repairs.py`.
+# The three shares separate repairs from the next job in the sessions of `tests/unit/learning/test_repairs.py`.
 _STATEMENT = 0.5  # least share of the failed statement that an attempt repeats
 _WHOLE = 0.65  # least share of the whole failed run that it repeats
 _BACK = 0.3  # least share of the attempt that was in the failed run

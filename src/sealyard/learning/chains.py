@@ -12,9 +12,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from sealyard.catalog import Snapshot
-from sealyard.catalog.parameters import parameters
-from sealyard.catalog.recent import Recent
+from sealyard.catalog import Recent, Snapshot
+from sealyard.catalog.stubs import parameters
 from sealyard.learning.disclosure import (
     UNPLACED,
     is_callable,
@@ -25,7 +24,6 @@ from sealyard.learning.disclosure import (
     place_of,
     shown,
 )
-from sealyard.learning.domains import infer
 from sealyard.learning.flows import Flow, fragment, major_of
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, part_insights, trim
 from sealyard.values import Hinted, HintKind, RunEvidence, ToolSpec
@@ -51,7 +49,6 @@ TIPS = 16  # tips of one visit that wait to be rated: a bound
 _OFTEN = 0.3  # least share of runs for a chain to be shown
 _MOSTLY = 0.5  # least share for the source of a parameter
 _NEARLY_ALWAYS = 0.8  # least share for an optional parameter to be called usual
-_OWN_DOMAIN = 1.25  # weight of a follower in the viewer's own domain
 _HINTS = 2  # tips on one tool: more would crowd out the results of a search
 
 # Habits
@@ -481,15 +478,8 @@ class Chains(msgspec.Struct, kw_only=True):
 
     # Looking up
 
-    def followers(
-        self,
-        tool: str,
-        viewer: Viewer,
-        *,
-        view: Mapping[str, ToolSpec],
-        domain: str = "",
-    ) -> list[Follower]:
-        """The tools of `view` that usually follow a tool of it, the best first; those of `domain` are worth more."""
+    def followers(self, tool: str, viewer: Viewer, *, view: Mapping[str, ToolSpec]) -> list[Follower]:
+        """The tools of `view` that usually follow a tool of it, the best first."""
         if tool not in self.tools or tool not in view:
             return []
         ranked = []
@@ -499,8 +489,7 @@ class Chains(msgspec.Struct, kw_only=True):
                 continue
             if not said.is_backed and not _is_safe(view[tool], view[name]):
                 continue  # one other principal is not enough to speak of it
-            weight = _OWN_DOMAIN if domain and infer([view[name]]) == domain else 1.0
-            ranked.append(((not said.is_backed, -said.share * weight, -said.evidence, name), said))
+            ranked.append(((not said.is_backed, -said.share, -said.evidence, name), said))
         ranked.sort()
         return [
             Follower(
@@ -577,13 +566,11 @@ class Chains(msgspec.Struct, kw_only=True):
                 taken.add(name)
                 yield source.field, source.parameter
 
-    def tell(
-        self, spec: ToolSpec, viewer: Viewer, *, view: Snapshot, domain: str = "", with_code: bool = False
-    ) -> tuple[Tip, ...]:
+    def tell(self, spec: ToolSpec, viewer: Viewer, *, view: Snapshot, with_code: bool = False) -> tuple[Tip, ...]:
         """At most two tips on a tool, with code if it is wanted and can be made."""
         if spec.full_name not in self.tools:
             return ()
-        followers = self.followers(spec.full_name, viewer, view=view.tools, domain=domain)
+        followers = self.followers(spec.full_name, viewer, view=view.tools)
         needs = self.needs(spec, viewer, view=view.tools)
         chains: list[Tip | None] = []
         for follower in followers[:_HINTS]:

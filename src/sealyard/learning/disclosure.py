@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from sealyard.catalog.shapes import resolve, unwrapped
+from sealyard.catalog.answers import is_named
+from sealyard.catalog.text import resolve, unwrapped
 from sealyard.privacy.reading import GIVEN_NAMES, read_name, split_name
 from sealyard.values import ToolSpec
-from sealyard.versioning.shapes import is_named
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
@@ -26,9 +26,6 @@ _FIELD_WORDS = 6  # words of a field's name; more could be a sentence
 _CHOICE_WORDS = 4  # words of a choice; more could be a sentence
 _PERSON_WORDS = 3  # words of a key up to which its last one is checked against given names
 _REMEMBERED = 4_096  # verdicts cached by each test: a bound
-_LARGEST = 1e9  # larger numbers may be telephone numbers, accounts or times
-_ID_FLOOR = 100_000  # whole numbers that are all larger may be ids
-_YEARS = (1900, 2100)  # whole numbers within may be years of birth
 _VALUE_CHARACTERS = 80  # characters of a value that are compared: a bound
 _LARGEST_WRITTEN = 10**18  # larger numbers are not written out: one can have thousands of digits
 _BRANCHES = 8  # alternatives of a declared schema that are read: a bound
@@ -144,22 +141,9 @@ def tells_span(name: str) -> bool:
     return bool(words) and not meaning.kind and not meaning.is_role and words[-1] not in _UNMEASURED
 
 
-def is_measure(low: float, high: float, *, is_whole: bool) -> bool:
-    """True if numbers between these bounds are neither ids, nor years, nor telephone numbers."""
-    if max(-low, high) >= _LARGEST or (is_whole and low >= _ID_FLOOR):
-        return False
-    return not (is_whole and _YEARS[0] <= low and high <= _YEARS[1])
-
-
 def outward(low: float, high: float) -> tuple[float, float]:
     """Bounds around these with one significant digit."""
     return _rounded(low, math.floor), _rounded(high, math.ceil)
-
-
-def coarser(low: float, high: float) -> tuple[float, float]:
-    """Bounds around these that tell no more than how long the numbers are."""
-    bottom = 0.0 if low >= 0 else -(10.0 ** math.ceil(math.log10(-low)))
-    return bottom, 0.0 if high <= 0 else 10.0 ** math.ceil(math.log10(high))
 
 
 def _rounded(value: float, to_whole: Callable[[float], int]) -> float:

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.parameters import Parameter, parameters
-from sealyard.catalog.shapes import resolve, unwrapped
+from sealyard.catalog.stubs import Parameter, parameters
+from sealyard.catalog.text import resolve, unwrapped
 from sealyard.learning.causes import Cause, is_again
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import is_field, is_name, mark_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog.parameters import Parameter, parameters
+from sealyard.catalog.stubs import Parameter, parameters
 from sealyard.code import read
 from sealyard.learning.code import syntax_tree
 from sealyard.learning.disclosure import UNPLACED, agree, is_callable, is_field, is_nameable, joined, steps

@@ -1,11 +1,13 @@
-"""Adds experience to a run: an assessment before it begins, limits that fit it, advice when it fails.
+"""Adds experience to runs and searches: an assessment and limits before a run, advice after it, hints at hits.
 
 Every lookup passes the barrier: what was learned may be missing, broken or slow, and the run goes on without it. What
 was told is recorded, so that it can be scored against what then happened.
 """
 
+import asyncio
 import functools
 import itertools
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -15,25 +17,23 @@ import msgspec
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
 from sealyard.broker.approvals import Approvals
-from sealyard.catalog import Snapshot
-from sealyard.catalog.learned import LearnedShape
-from sealyard.catalog.recent import Recent
+from sealyard.catalog import LearnedShape, Recent, Snapshot
+from sealyard.catalog.stubs import returns_text, signature
 from sealyard.config.settings import LearningConfig
+from sealyard.discovery import Learned
 from sealyard.errors import ApprovalRefused
-from sealyard.learning.barrier import Barrier, Watch
 from sealyard.learning.causes import prepare_cause
+from sealyard.learning.chains import Tip
 from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.failures import advice
-from sealyard.learning.known_skills import KnownSkills
 from sealyard.learning.learner import Model
 from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.part import Viewer
-from sealyard.learning.pool import PoolFollowing
 from sealyard.learning.precedents import Curve, WrongCall, wrong_calls
-from sealyard.learning.resources import Fitted, Prediction, fit
+from sealyard.learning.resources import Fitted, Prediction, fit, wanted
 from sealyard.learning.risk import Assessment
 from sealyard.learning.shapes import SteadyShapes
-from sealyard.learning.skills import job_print, suggest_for_code
+from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
 from sealyard.observe.recorder import Run
 from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.observe.visits import Visit
@@ -41,10 +41,12 @@ from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review
+from sealyard.sandbox.run import Sandbox
 from sealyard.store import Store
 from sealyard.store.learning import context_digest
 from sealyard.values import (
     Assessed,
+    DetailLevel,
     Executed,
     ExecutionRecord,
     Fact,
@@ -53,26 +55,163 @@ from sealyard.values import (
     Grant,
     Hinted,
     HintKind,
+    Hit,
     Limits,
     Outcome,
     RunEvidence,
+    SearchAnswer,
     ToolSpec,
 )
 
-_LONG_CODE = 1_000
-"""Longer code is read in a thread: what is made to be hard to read takes a millisecond for every hundred characters."""
-_SHORT_CODE = 300
-"""Why shorter code failed is found out at once, which takes some milliseconds at worst; else in a thread."""
-_CODES_KEPT = 128
-_CURVES_KEPT = 64
-"""As many principals as learn apart."""
-_REST = 4.0
-"""A fifth of a processor is for learning, at most; the rest is for requests."""
-_LINE_CHARACTERS = 400
-_TOLD_ONCE = 200
-"""Hints in a visit that are given once."""
+# Tuned values. All were chosen, not measured.
+
+_LONG_CODE = 1_000  # characters from which code is read in a thread: hostile code takes a millisecond for each hundred
+_SHORT_CODE = 300  # the same for why code failed, which takes longer
+_CODES_KEPT = 128  # codes whose reading is kept, since agents run the same again and again: a bound
+_CURVES_KEPT = 64  # principals whose corrections are kept: as many as learn apart
+_REST = 4.0  # rest after learning, so that it takes at most a fifth of a processor from requests
+_LINE_CHARACTERS = 400  # of a source line in a refusal: a bound
+_TOLD_ONCE = 200  # hints that are given once in a visit: a bound
+_HINTED = 3  # best hits that get hints: more would cost more tokens than they help
+_CONFLICTS = 2  # differences from a declared schema that are shown with a hit
+_SKILLS = 2  # skills that are shown with a search
+_OFF_SECONDS = 300.0  # for which a part that failed is left out
+_SLOW_SECONDS = 0.02  # processor time from which a lookup is slow
+_SLOW_IN_A_ROW = 3  # slow lookups after which a part is left out
+_FORGIVEN = 0.1  # share of a slow lookup that a quick one makes up for
+_BESIDE_SECONDS = 1.0  # for which a request waits for a thread
+_KEPT = 1_000  # principals and parts that are watched: a bound
+
+_log = logging.getLogger(__name__)
+
 _T = TypeVar("_T")
 _LOW = Assessment(risk="low", chance=0.0)
+
+
+# The barrier
+
+
+class Barrier:
+    """Switches a part off for five minutes when it raises, or is slow three times in a row or every other time.
+
+    It is off for the principal `who` alone: hostile code and answers must not take it from everybody.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        spent: Callable[[], float] = time.thread_time,
+        beside_seconds: float = _BESIDE_SECONDS,
+    ) -> None:
+        """`beside_seconds` is the longest that a request waits for a thread.
+
+        `spent` is the cost of a lookup: processor time, so that a busy machine does not count against a part.
+        """
+        self._clock = clock
+        self._spent = spent
+        self._beside_seconds = beside_seconds
+        self._off_until: dict[tuple[str, str], float] = {}
+        self._slow: dict[tuple[str, str], float] = {}
+        self.faults: dict[str, int] = {}
+        """The number of times that each part was switched off."""
+
+    def watch(self, who: str = "") -> "Watch":
+        """A watch over several lookups in a row."""
+        return Watch(self, who, self._spent)
+
+    def ask(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
+        """The result of `look`; `otherwise` if the part is off or fails."""
+        return self.watch(who).ask(part, look, otherwise)
+
+    async def ask_beside(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
+        """The same for work that takes its time, in a thread. `look` must not touch what was learned.
+
+        After a second the request goes on without it.
+        """
+        if self.is_off(part, who):
+            return otherwise
+        limit = asyncio.timeout(self._beside_seconds)
+        try:
+            async with limit:
+                found = await asyncio.to_thread(look)
+        except TimeoutError:
+            if limit.expired():
+                self.note_time(part, who, is_slow=True)
+            else:  # it is its own
+                self.fail(part, who)
+            return otherwise
+        except Exception:  # noqa: BLE001 - as above
+            self.fail(part, who)
+            return otherwise
+        self.note_time(part, who, is_slow=False)
+        return found
+
+    def is_off(self, part: str, who: str = "") -> bool:
+        """True if it is left out now."""
+        return bool(self._off_until) and self._clock() < self._off_until.get((part, who), 0.0)
+
+    def note_time(self, part: str, who: str, *, is_slow: bool) -> None:
+        """Count a lookup that has ended."""
+        if not is_slow and not self._slow:
+            return
+        # One request may ask a part several times: a quick answer makes up for a tenth of a slow one, not for all.
+        score = self._slow.pop((part, who), 0.0) + (1.0 if is_slow else -_FORGIVEN)
+        if score > 0:
+            self._slow[part, who] = score
+            _keep_last(self._slow)
+        if score >= _SLOW_IN_A_ROW:
+            _log.error("What was learned takes too long to look up: %s is left out for five minutes.", part)
+            self._switch_off(part, who)
+
+    def fail(self, part: str, who: str = "") -> None:
+        """Leave a part out that has just raised what is being handled."""
+        _log.exception("What was learned is of no use: %s is left out for five minutes.", part)
+        self._switch_off(part, who)
+
+    def _switch_off(self, part: str, who: str) -> None:
+        self._slow.pop((part, who), None)
+        self.faults[part] = self.faults.get(part, 0) + 1
+        self._off_until.pop((part, who), None)
+        self._off_until[part, who] = self._clock() + _OFF_SECONDS
+        _keep_last(self._off_until)
+
+
+class Watch:
+    """Lookups of one request in a row: the end of each is the beginning of the next, so that the clock is read once."""
+
+    def __init__(self, barrier: Barrier, who: str, spent: Callable[[], float]) -> None:
+        self._barrier = barrier
+        self._who = who
+        self._spent = spent
+        self._at = spent()
+        self.is_clean = True
+        """True if every part that was asked has answered in time."""
+
+    def ask(self, part: str, look: Callable[[], _T], otherwise: _T) -> _T:
+        """As `Barrier.ask`."""
+        if self._barrier.is_off(part, self._who):
+            self.is_clean = False
+            return otherwise
+        try:
+            found = look()
+        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
+            self._barrier.fail(part, self._who)
+            self.is_clean = False
+            return otherwise
+        before, self._at = self._at, self._spent()
+        is_slow = self._at - before > _SLOW_SECONDS
+        self.is_clean = self.is_clean and not is_slow
+        self._barrier.note_time(part, self._who, is_slow=is_slow)
+        return found
+
+
+def _keep_last(some: dict[tuple[str, str], Any]) -> None:
+    while len(some) > _KEPT:
+        del some[next(iter(some))]
+
+
+# Around a run
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -575,3 +714,112 @@ def _evidence(outcome: Outcome, failure: Failure, record: ExecutionRecord, run: 
         failure_line=failure.line,
         calls=tuple(run.last_calls),
     )
+
+
+# Around a search
+
+
+class SearchGuide:
+    """The experience of one principal, for one search. `query` is concealed, as those are that it learned from."""
+
+    def __init__(self, guidance: Guidance, visit: Visit, view: Snapshot, query: str) -> None:
+        self._guidance = guidance
+        self._barrier = guidance.barrier
+        self._visit = visit
+        self._view = view
+        self._query = query
+        self._model = guidance.model(visit.principal)
+        self._viewer = Viewer(visit.principal, time.time(), guidance.half_life)
+        self._told: list[Tip] = []
+        self._shown: list[str] = []
+
+    def recall(self, query: str) -> Learned | None:
+        """The words of the query that tools were used by."""
+        return self._barrier.ask(
+            "ranking",
+            lambda: self._model.ranking.tell(self._query, self._viewer, used=tuple(self._visit.tools)),
+            None,
+            who=self._visit.principal,
+        )
+
+    def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
+        """A hit with what is known of its tool; `place` is 0 for the best."""
+        if level == "name_only":
+            return hit
+        is_full = level == "full"
+        tips = self._tips(spec, is_full=is_full)[: None if is_full else 1] if place < _HINTED else ()
+        self._told += tips
+        hints = [text for tip in tips for text in (tip.text, tip.code) if text is not None]
+        if not is_full:
+            return msgspec.structs.replace(hit, hints=tuple(hints)) if hints else hit
+        learned = self._guidance.shape_of(self._model, spec, self._viewer)
+        learned = learned or self._view.shapes.get(spec.full_name)
+        if learned is not None:
+            hints += learned.conflicts[:_CONFLICTS]
+            self._shown.append(spec.full_name)
+        return msgspec.structs.replace(
+            hit, hints=tuple(hints), signature=signature(spec, learned), returns=returns_text(spec, learned)
+        )
+
+    def _tips(self, spec: ToolSpec, *, is_full: bool) -> tuple[Tip, ...]:
+        return self._barrier.ask(
+            "chains",
+            lambda: self._model.chains.tell(spec, self._viewer, view=self._view, with_code=is_full),
+            (),
+            who=self._visit.principal,
+        )
+
+    async def told(self, answer: SearchAnswer) -> SearchAnswer:
+        """The answer with saved skills that may do the job. What was told is recorded."""
+        for tip in self._told:
+            self._guidance.tell(self._visit, tip.kind, tip.subject, tip.mark)
+        for name in self._shown:
+            self._guidance.tell(self._visit, "shape", name)
+        skills = await self._skills()
+        return msgspec.structs.replace(answer, skills=skills) if skills else answer
+
+    async def _skills(self) -> tuple[str, ...]:
+        principal = self._visit.principal
+        known = self._guidance.skills.of(principal)
+        if known is None or not known.skills:
+            return ()
+        found = self._barrier.ask(
+            "skills",
+            lambda: suggest_for_query(self._query, known, self._model.skills, self._viewer, limit=_SKILLS),
+            list[Suggestion](),
+            who=principal,
+        )
+        usable = [each for each in found if await self._guidance.skills.is_importable(each, principal)]
+        for each in usable:
+            self._guidance.tell(self._visit, "skill", each.subject)
+        return tuple(each.text for each in usable)
+
+
+# Beside requests
+
+
+class PoolFollowing:
+    """Tells the sandbox, once it is there, what `models` say; by partition, as `Learner.models` holds them."""
+
+    def __init__(
+        self,
+        sandbox: "asyncio.Future[Sandbox] | None",
+        models: Callable[[], Mapping[str, Model]],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._sandbox = sandbox
+        self._models = models
+        self._clock = clock
+
+    async def follow(self) -> None:
+        """Have another look; every few seconds will do. It takes well under a millisecond."""
+        opening = self._sandbox
+        if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
+            return
+        sandbox = opening.result()
+        models = self._models()
+        # What is shared by all holds what the other partitions hold.
+        asked = [models[""]] if "" in models else list(models.values())
+        found = wanted([model.resources.demand for model in asked], now=self._clock(), offered=sandbox.packages.imports)
+        sandbox.follow(found.size, found.packages)

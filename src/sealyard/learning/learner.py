@@ -19,18 +19,16 @@ import msgspec
 
 from sealyard import __version__
 from sealyard.errors import StoreError
-from sealyard.learning.answers import prepare_answers
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.code import code_print
-from sealyard.learning.domains import Domains, infer
 from sealyard.learning.failures import Failures
 from sealyard.learning.flows import prepare_flows
 from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, merged, principal_of, put_last
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
 from sealyard.learning.risk import Dangers
-from sealyard.learning.shapes import Shapes
+from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.learning.skills import SkillMemory
 from sealyard.store import Store
 from sealyard.values import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
@@ -43,6 +41,7 @@ SLICE_SECONDS = 0.004  # time on the event loop before other tasks get a turn
 _ENTRIES = 32  # entries of a table encoded at once, to keep within the slice
 _PACKING = 1  # zlib's fastest level
 _UNPACKED_BYTES = 512 << 20  # largest saved model: a bound against a stored zip bomb
+_PRINCIPALS = 1_000  # principals whose domain is remembered, the last heard: a bound
 PARTITIONS = 64  # principals or domains that learn apart, the last that learned: a bound
 REBUILD_FACTS = 200_000  # newest facts from which everything is learned anew: a bound on the time of a start
 _EVERY_SECONDS = 2.0  # pause between two readings of the journal
@@ -80,9 +79,8 @@ def prepare_all(
 def prepare(event: LearningEvent, number: int = 0) -> Lesson:
     """The lesson of an event."""
     faults: list[str] = []
-    domain = _try("domains", faults, lambda: _domain(event), "")
     if not isinstance(event, RunEvidence):
-        return Lesson(number=number, event=event, domain=domain, faults=tuple(faults))
+        return Lesson(number=number, event=event)
     run = event
     code = _try("code", faults, lambda: code_print(run.code) if run.code else None, None)
     return Lesson(
@@ -92,17 +90,8 @@ def prepare(event: LearningEvent, number: int = 0) -> Lesson:
         flows=_try("chains", faults, lambda: prepare_flows(run), ()),
         answers=_try("shapes", faults, lambda: prepare_answers(run), ()),
         cause=_try("failures", faults, lambda: prepare_cause(run, code), None),
-        domain=domain,
         faults=tuple(faults),
     )
-
-
-def _domain(event: LearningEvent) -> str:
-    fact = event.fact if isinstance(event, RunEvidence) else event
-    if isinstance(fact, Searched | Executed) and fact.domain:
-        return fact.domain
-    tools = _tools(event)
-    return infer(tools) if tools else ""
 
 
 def _tools(event: LearningEvent) -> tuple[str, ...]:
@@ -201,8 +190,20 @@ PARTS: dict[str, type[Part]] = {
     "risk": Dangers,
     "skills": SkillMemory,
     "resources": Resources,
-    "domains": Domains,
 }
+
+
+class Domains(msgspec.Struct):
+    """The domains that principals are configured to work in."""
+
+    principals: dict[str, str] = {}
+    """The principals that were heard last, and the domain of each; empty for one without."""
+
+    def note(self, lesson: Lesson) -> None:
+        """Remember the principal of a search or run, with its domain."""
+        fact = lesson.event.fact if isinstance(lesson.event, RunEvidence) else lesson.event
+        if isinstance(fact, Searched | Executed):
+            put_last(self.principals, fact.principal, fact.domain, _PRINCIPALS)
 
 
 class Model(msgspec.Struct, kw_only=True):
@@ -221,6 +222,7 @@ class Model(msgspec.Struct, kw_only=True):
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
         """Take in one lesson. A part that fails is counted; the others learn it."""
+        self.domains.note(lesson)
         for part in lesson.faults:
             self._note_fault(part)
         for name in PARTS:
@@ -282,6 +284,7 @@ class BrokenModels(Exception):
 class _Partition(msgspec.Struct, frozen=True):
     name: str
     parts: dict[str, bytes]
+    domains: Domains
     faults: dict[str, int]
 
 
@@ -290,7 +293,7 @@ async def pack(models: Mapping[str, Model]) -> bytes:
     packed = []
     for name, model in models.items():
         parts = {part: await _encode(getattr(model, part)) for part in PARTS}
-        packed.append(_Partition(name, parts, model.faults))
+        packed.append(_Partition(name, parts, model.domains, model.faults))
     return await asyncio.to_thread(lambda: zlib.compress(msgspec.msgpack.encode(packed), _PACKING))
 
 
@@ -303,7 +306,7 @@ def unpack(content: bytes) -> dict[str, Model]:
             parts: dict[str, Any] = {
                 name: msgspec.msgpack.decode(saved.parts[name], type=part) for name, part in PARTS.items()
             }
-            found[saved.name] = Model(**parts, faults=saved.faults)
+            found[saved.name] = Model(**parts, domains=saved.domains, faults=saved.faults)
     except (msgspec.MsgspecError, LookupError, RecursionError, zlib.error) as error:
         raise BrokenModels(f"A saved model cannot be read: {error}.") from None
     return found
@@ -411,7 +414,8 @@ class Learner:
         models = self._state.models
         if self._scope == "domain":
             everything = models.get("")
-            found = models.get(domain or self._usual_domain(everything, principal, time.time()), everything)
+            domain = domain or ("" if everything is None else everything.domains.principals.get(principal, ""))
+            found = models.get(domain, everything)
         else:
             found = models.get(principal if self._scope == "principal" else "")
         return Model() if found is None else found
@@ -536,18 +540,10 @@ class Learner:
             return ("",)
         if self._scope == "principal":
             return (lesson.principal,)
-        domain = lesson.domain or self._usual_domain(state.models.get(""), lesson.principal, lesson.at)
+        domains = state.model_of("").domains  # of all principals; an event that has no domain is of its principal's
+        domains.note(lesson)
+        domain = domains.principals.get(lesson.principal, "")
         return ("", domain) if domain else ("",)
-
-    def _usual_domain(self, model: Model | None, principal: str, now: float) -> str:
-        """The domain in which a principal mostly works; empty if it is unknown."""
-        if model is None:
-            return ""
-        try:
-            return model.domains.tell(Viewer(principal, now, self._half_life)) or ""
-        except Exception:  # noqa: BLE001 - as for every part: what fails in it must not stop the others
-            _log.exception("What a principal works on cannot be told.")
-            return ""
 
     def _drop(self, forgotten: Sequence[Forgotten]) -> None:
         """Serve nothing any more that may hold what was forgotten. What is being learned into is nobody's then."""

@@ -1,7 +1,6 @@
 """Shows people what was learned and forgets it on request, from a gateway or from the command line."""
 
 import asyncio
-import difflib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -13,12 +12,12 @@ from sealyard.errors import InvalidRequest
 from sealyard.learning.learner import PARTS, Learner, Model
 from sealyard.learning.part import MAX_ITEMS, Insight, PartInsights, Viewer, merged
 from sealyard.learning.precedents import LEVELS
-from sealyard.skills.difficulty import KindRecord, by_kind, is_right
-from sealyard.skills.record import EXEMPLARY, WEAK, combined, effectiveness, judge
+from sealyard.skills.record import EXEMPLARY, WEAK, KindRecord, by_kind, combined, effectiveness, is_right, judge
 from sealyard.skills.shelf import namespaces_for
 from sealyard.store import Store
 from sealyard.store.skills import MigrationRecord, SkillRecord
 from sealyard.values import AuditEntry, Forgotten, PrincipalScope, Risk, Skill, ToolSpec
+from sealyard.wording import suggest
 
 DAY = 86_400.0
 _UNUSED_SECONDS = 30 * DAY
@@ -277,8 +276,7 @@ async def _resolve(store: Store, subject: str) -> tuple[_What, str]:
         return ("tool", found[0]) if found else ("principal", named)
     known = [*(tools if meant != "principal" else ()), *(principals if meant != "tool" else ())]
     shown = named[:_SUBJECT_CHARACTERS]
-    near = difflib.get_close_matches(shown, known, n=1)
-    advice = f"Did you mean {near[0]!r}?" if near else "Give a tool, a principal, or ALL."
+    advice = suggest(shown, known, "Give a tool, a principal, or ALL.")
     raise InvalidRequest(f"Nothing was learned of {shown!r}. {advice}")
 
 

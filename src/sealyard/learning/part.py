@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from sealyard.learning.answers import AnswerSeen
+from sealyard.catalog.answers import AnswerSeen
 from sealyard.learning.causes import Cause
 from sealyard.learning.code import CodePrint
 from sealyard.learning.flows import Flow
@@ -236,8 +236,6 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     flows: tuple[Flow, ...] = ()
     answers: tuple[AnswerSeen, ...] = ()
     cause: Cause | None = None
-    domain: str = ""
-    """The domain of its principal as configured, or else that of its tools; empty if neither is known."""
     faults: tuple[str, ...] = ()
     """The parts that failed to read it."""
 

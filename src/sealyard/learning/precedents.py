@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from sealyard import errors
-from sealyard.catalog.parameters import parameters, rest
+from sealyard.catalog.stubs import parameters, rest
 from sealyard.code import Names
 from sealyard.learning.code import CodePrint, names_of, similarity
 from sealyard.learning.disclosure import mark_of

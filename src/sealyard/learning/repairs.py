@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.parameters import parameter_names
-from sealyard.catalog.shapes import resolve, unwrapped
+from sealyard.catalog.stubs import parameter_names
+from sealyard.catalog.text import resolve, unwrapped
 from sealyard.learning.causes import Cause
 from sealyard.learning.disclosure import is_field, is_name
 from sealyard.values import ToolSpec

@@ -41,7 +41,7 @@ _TELLING_SHARE = 0.3  # least share of failures for that; as `MEDIUM`
 MEDIUM = 0.3  # chance from which the risk is medium
 HIGH = 0.6  # chance from which the risk is high
 _BASE = 0.1  # chance of failure while nothing is known
-# Runs that each step needs to move halfway from the one before. `tests/unit/test_learning_risk_calibration.py` holds
+# Runs that each step needs to move halfway from the one before. `tests/unit/learning/test_risk_calibration.py` holds
 # the outcome to the chances given, in a simulated population.
 _BASE_WEIGHT = 16.0
 _TOOL_WEIGHT = 6.0

@@ -8,31 +8,50 @@ tool that echoes. A declared schema is never overridden; differences from it are
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.learned import LearnedShape
-from sealyard.catalog.shapes import is_vague, resolve, unwrapped
+from sealyard.catalog.answers import (
+    CHARACTERS,
+    MARK,
+    PLACES,
+    AnswerSeen,
+    Audience,
+    Copying,
+    LearnedShape,
+    Place,
+    PlaceSeen,
+    Reading,
+    Sighting,
+    build_schema,
+    children_of,
+    is_mapping,
+    is_measure,
+    joined,
+    name_of,
+    parent_of,
+)
 from sealyard.catalog.stubs import returns
-from sealyard.learning.answers import CHOICES, PLACES, AnswerSeen, PlaceSeen, major_of, parent_of
-from sealyard.learning.disclosure import coarser, is_field, is_measure
+from sealyard.catalog.text import is_vague, resolve, unwrapped
+from sealyard.errors import InvalidRequest
+from sealyard.learning.disclosure import is_choice, is_data, is_field, is_trait, outward, tells_choices, tells_span
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, faded, part_insights
-from sealyard.values import Hinted, RunEvidence, ToolSpec
+from sealyard.privacy import TYPES
+from sealyard.privacy.detect import Scanner, ScanRules
+from sealyard.values import CallEvidence, Hinted, RunEvidence, ToolSpec
+from sealyard.versioning.compare.changes import Version
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 
-_CHOICE_WEIGHT = 3.0  # sightings of each text before it is shown as a choice
-_CHOICES_WEIGHT = 20.0  # sightings of all texts of a field before any is
-_CHOICE_REPEATS = 5  # sightings for each different text
-_NUMBERS = 20.0  # numbers seen before bounds are shown
-_ALWAYS = 1 - 1e-9  # share of objects that have a field which is never missing, but for rounding
-_NEARLY_ALWAYS = 0.9  # the same beside keys that are data
-_SELDOM = 0.25  # share of objects below which many keys are data
-_VARIED = 8  # keys that are many
-_DEPTH = 10  # levels of a schema: a bound
+CHOICES = 10  # different texts of a field that still count as a choice
+_TOOLS = 8  # tools of a run that are read: a bound
+_ANSWERS = 10  # answers of each of them: a bound
+_VISITS = 3_000  # values of all answers of one tool: a bound of some milliseconds
+_GIVEN = 200  # values of a call's arguments that are compared with keys: a bound
 _MOST = 5  # conflicts reported of one tool
 _BRANCHES = 8  # alternatives of a declared schema that are read: a bound
 _DECLARED_DEPTH = 8  # levels of a declared schema: a bound
@@ -55,189 +74,111 @@ _SECONDS_PER_TOOL = 0.05  # the same for each tool: writing stubs of ten thousan
 _SECONDS_PER_SHAPE = 0.02  # between two looks for each shape: they take a hundredth of the time
 _AT_ONCE = 8  # shapes looked at before other tasks get a turn
 
-# Places and their schema
+# Answers of a run
 
-_ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
-
-
-class Sighting(msgspec.Struct, array_like=True, gc=False):
-    """The weight of something seen, and the principals that saw it."""
-
-    weight: float = 0.0
-    who: int = 0
-    """A bit for each principal."""
-
-    def note(self, weight: float, bit: int) -> None:
-        """It was seen again."""
-        self.weight += weight
-        self.who |= bit
+_scanner = Scanner(ScanRules(types=frozenset(TYPES)))
 
 
-class Audience(msgspec.Struct, frozen=True, kw_only=True):
-    """The audience of a shape: it may see its own answers, and those that two principals have seen."""
+def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
+    """The answers of a run's tools: eight tools, ten answers of each. It takes milliseconds; use a thread.
 
-    own: int = 0
-    """Its bit; nothing if it has seen nothing, or if everybody is meant."""
-    sees_all: bool = False
-
-    def may_see(self, who: int) -> bool:
-        """True if it may know what these principals have seen."""
-        return who.bit_count() > 1 or bool(who & self.own) or (self.sees_all and who > 0)
-
-
-class Place(msgspec.Struct, array_like=True, gc=False):
-    """One place of a tool's answers."""
-
-    kinds: dict[str, Sighting] = {}
-    choices: dict[str, Sighting] | None = None
-    """The texts seen; None for good once they must not be shown."""
-    is_spanned: bool = False
-    spans: dict[str, tuple[float, float]] = {}
-    """By principal's bit: bounds around the numbers that it has seen, rounded."""
-
-    def weight(self, kind: str) -> float:
-        """The weight of one kind."""
-        return self.kinds[kind].weight if kind in self.kinds else 0.0
-
-    def all_weight(self) -> float:
-        """The weight of all kinds."""
-        return sum(each.weight for each in self.kinds.values())
-
-    def seen_by(self) -> int:
-        """The principals that have seen anything here."""
-        who = 0
-        for each in self.kinds.values():
-            who |= each.who
-        return who
-
-    def is_always_in(self, holder: "Place", share: float = _ALWAYS) -> bool:
-        """True if it was in every object that could have had it, or in this share of them."""
-        return self.all_weight() >= holder.weight("object") * share
-
-    def widen(self, bit: int, span: tuple[float, float]) -> None:
-        """A principal saw numbers within these bounds."""
-        low, high = self.spans.get(str(bit), span)
-        self.spans[str(bit)] = (min(low, span[0]), max(high, span[1]))
-
-    def forget(self, slot: int) -> None:
-        """Take out who had this slot."""
-        bit = 1 << slot
-        for sighting in (*self.kinds.values(), *(self.choices or {}).values()):
-            sighting.who &= ~bit
-        self.spans.pop(str(bit), None)
-
-    def fade(self, share: float, least: float) -> None:
-        """Let everything count less, and drop what counts less than `least`."""
-        for sightings in (self.kinds, self.choices or {}):
-            for key, sighting in list(sightings.items()):
-                sighting.weight *= share
-                if sighting.weight < least:
-                    del sightings[key]
+    All kinds of private values are searched in them whatever the configured mode is: they may not be concealed.
+    """
+    found: dict[tuple[str, int], list[CallEvidence]] = {}
+    for call in run.calls:
+        major = major_of(call.version)
+        has_any = call.has_answer or call.sample is not None
+        if not has_any or call.error is not None or major is None:
+            continue
+        key = (call.tool, major)
+        if key in found or len(found) < _TOOLS:
+            calls = found.setdefault(key, [])
+            if len(calls) < _ANSWERS:
+                calls.append(call)
+    return tuple(_see(tool, major, calls) for (tool, major), calls in found.items())
 
 
-def build_schema(places: Mapping[str, Place], audience: Audience) -> dict[str, Any]:
-    """A JSON Schema of what an audience may know; empty if that is nothing."""
-    return _Building(places, audience).of("", 0) if "" in places else {}
+def major_of(version: str) -> int | None:
+    """The major version; None if `version` cannot be parsed."""
+    try:
+        return Version.parse(version).major
+    except InvalidRequest:
+        return None
 
 
-def children_of(places: Mapping[str, Place]) -> dict[str, list[str]]:
-    """The named fields of each object."""
-    found: dict[str, list[str]] = {}
-    for path in places:
-        if path and not path.endswith(("[]", "{}")):
-            found.setdefault(parent_of(path), []).append(path)
-    return found
+def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
+    visits = _VISITS // len(calls)
+    copies = [
+        Copying(visits, given=_texts(call.arguments)).copy(call.answer if call.has_answer else call.sample)
+        for call in calls
+    ]
+    marks = 0
+
+    def mark(kind: str, value: object) -> str:
+        nonlocal marks
+        marks += 1
+        return f"{MARK}{marks}"  # each another one: of two keys that were the same afterwards, one would be lost
+
+    judged = _scanner.conceal(copies, mark)
+    reading = _Disclosing()
+    for answer, verdict in zip(copies, judged, strict=True):
+        reading.read(answer, verdict)
+    for place in reading.places.values():
+        _round(place)
+    is_sampled = not all(call.has_answer for call in calls)
+    return AnswerSeen(tool=tool, major=major, answers=len(calls), places=reading.places, is_sampled=is_sampled)
 
 
-def is_mapping(holder: Place, fields: list[Place]) -> bool:
-    """True if keys are data although they look like names: each in few of the objects, and many of them, or alike."""
-    objects = holder.weight("object")
-    if len(fields) >= _VARIED and all(field.all_weight() < objects * _SELDOM for field in fields):
-        return True
-    kinds = {frozenset(field.kinds) for field in fields}
-    return (
-        len(fields) > 2
-        and len(kinds) == 1
-        and objects >= _CHOICE_WEIGHT
-        and all(field.all_weight() < objects / 2 for field in fields)
-    )
+def _texts(arguments: Any) -> frozenset[str]:
+    """The short texts that a tool was given."""
+    values = islice(_unfolded([arguments]), _GIVEN)
+    return frozenset(value for value in values if isinstance(value, str) and len(value) <= CHARACTERS)
 
 
-class _Building:
-    def __init__(self, places: Mapping[str, Place], audience: Audience) -> None:
-        self._places = places
-        self._audience = audience
-        self._children = children_of(places)
+def _unfolded(waiting: list[Any]) -> Iterator[Any]:
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict | list):
+            waiting += islice(value.values() if isinstance(value, dict) else value, _GIVEN)
 
-    def of(self, path: str, depth: int) -> dict[str, Any]:
-        place = self._places[path]
-        seen = {kind for kind, each in place.kinds.items() if self._audience.may_see(each.who)}
-        if "token" in seen:
-            seen.add("string")
-        types = [kind for kind in _ORDER if kind in seen and not (kind == "integer" and "number" in seen)]
-        schema: dict[str, Any] = {"type": types if len(types) > 1 else types[0]} if types else {}
-        if "array" in seen and self._is_shown(f"{path}[]") and depth < _DEPTH:
-            schema["items"] = self.of(f"{path}[]", depth + 1)
-        if "object" in seen and depth < _DEPTH:
-            schema |= self._object(path, place, depth)
-        if types in (["string"], ["string", "null"]) and (choices := self._choices(place)):
-            schema["enum"] = choices + [None] * ("null" in seen)
-        if seen & {"integer", "number"}:
-            schema |= self._bounds(place)
-        return schema
 
-    def _object(self, path: str, place: Place, depth: int) -> dict[str, Any]:
-        shown = [child for child in self._children.get(path, ()) if self._is_shown(child)]
-        others = f"{path}{{}}"
-        if others in self._places:
-            # Where some keys are data, another one is a field's name only if it is nearly always there.
-            shown = [child for child in shown if self._places[child].is_always_in(place, _NEARLY_ALWAYS)]
-        elif is_mapping(place, [self._places[child] for child in shown]):
-            kinds = {frozenset(self._places[child].kinds) for child in shown}
-            return {"additionalProperties": self.of(shown[0], depth + 1) if len(kinds) == 1 else {}}
-        schema: dict[str, Any] = {}
-        if shown:
-            names = {child: child.rpartition(".")[2] for child in shown}
-            schema["properties"] = {names[child]: self.of(child, depth + 1) for child in shown}
-            always = [names[child] for child in shown if self._places[child].is_always_in(place)]
-            schema |= {"required": always} if always else {}
-        if self._is_shown(others):
-            schema["additionalProperties"] = self.of(others, depth + 1)
-        return schema
+class _Disclosing(Reading):
+    """Reads fields that may be named, and of their texts and numbers those that may be shown."""
 
-    def _is_shown(self, path: str) -> bool:
-        return path in self._places and self._audience.may_see(self._places[path].seen_by())
+    def open(self, path: str) -> PlaceSeen:
+        name = name_of(path)
+        if not name or any(map(is_trait, path.replace("[]", "").replace("{}", "").split("."))):
+            return PlaceSeen()
+        return PlaceSeen(choices={} if tells_choices(name) else None, is_spanned=tells_span(name))
 
-    def _choices(self, place: Place) -> list[str]:
-        """The texts of a place, sorted, if these are few, seen often, and each of them may be seen."""
-        found = place.choices or {}
-        total = sum(each.weight for each in found.values())
-        if len(found) < 2 or total < max(_CHOICES_WEIGHT, _CHOICE_REPEATS * len(found)):
-            return []
-        is_told = all(self._audience.may_see(each.who) and each.weight >= _CHOICE_WEIGHT for each in found.values())
-        return sorted(found) if is_told else []
+    def is_data(self, key: str) -> bool:
+        return is_data(key)
 
-    def _bounds(self, place: Place) -> dict[str, Any]:
-        """Around the numbers of a place: only as exact as two principals have it, or who looks at it."""
-        spans = place.spans
-        if not place.is_spanned or not spans or place.weight("integer") + place.weight("number") < _NUMBERS:
-            return {}
-        low, high = min(each[0] for each in spans.values()), max(each[1] for each in spans.values())
+    def is_field(self, key: str) -> bool:
+        return is_field(key)
+
+    def note(self, place: PlaceSeen, value: str | float, verdict: Any) -> None:
+        is_private = isinstance(verdict, str) and MARK in verdict
+        if isinstance(value, str):
+            if is_private or place.choices is None or not is_choice(value):
+                place.choices = None
+            else:
+                place.choices[value] = place.choices.get(value, 0) + 1
+                if len(place.choices) > CHOICES:
+                    place.choices = None
+        elif is_private or not place.is_spanned or not -1e15 < value < 1e15:  # neither infinite nor NaN
+            place.is_spanned, place.span = False, None
+        else:
+            low, high = place.span or (value, value)
+            place.span = (min(low, value), max(high, value))
+
+
+def _round(place: PlaceSeen) -> None:
+    if place.span is not None:
         is_whole = "number" not in place.kinds
-        if not is_measure(low, high, is_whole=is_whole):
-            return {}
-        bounds = {}
-        for key, at in (("minimum", 0), ("maximum", 1)):
-            for bound, each in (((low, high)[at], spans), (coarser(low, high)[at], _coarse(spans))):
-                who = sum(int(bit) for bit, span in each.items() if span[at] == bound)
-                if self._audience.may_see(who):
-                    bounds[key] = int(bound) if is_whole else bound
-                    break
-        return bounds
-
-
-def _coarse(spans: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    return {bit: coarser(*span) for bit, span in spans.items()}
+        place.is_spanned = place.is_spanned and is_measure(*place.span, is_whole=is_whole)
+        place.span = outward(*place.span) if place.is_spanned else None
 
 
 # Differences from a declared schema
@@ -263,7 +204,7 @@ def find_conflicts(
     """
     if spec.output_schema is None:
         return []
-    reading = _Reading(spec.output_schema, places, audience, is_sampled=is_sampled)
+    reading = _Comparing(spec.output_schema, places, audience, is_sampled=is_sampled)
     found = []
     for sentence in reading.read("", unwrapped(spec.output_schema), _DECLARED_DEPTH):
         found.append(sentence)
@@ -272,7 +213,7 @@ def find_conflicts(
     return found
 
 
-class _Reading:
+class _Comparing:
     def __init__(self, root: _Schema, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool) -> None:
         self._root = root
         self._is_sampled = is_sampled
@@ -326,7 +267,7 @@ class _Reading:
                 for inner in declared[name][:_BRANCHES]:
                     yield from self.read(child, inner if len(declared[name]) == 1 else {}, depth - 1)
             elif self._is_never(path, place, is_required=name in required):
-                yield f"{_named(_join(path, name))} is declared and was in none of the answers."
+                yield f"{_named(joined(path, name))} is declared and was in none of the answers."
         others = [child for name, child in known.items() if name not in declared and self._is_shown(child)]
         if not self._is_open(path, place, objects, others):
             for child in others:
@@ -390,10 +331,6 @@ def _named(path: str) -> str:
     # One word a level can make a sentence.
     is_short = len(path) <= _PATH_CHARACTERS and is_field(re.sub(r"\W+", "_", path).strip("_"))
     return f"`{path if is_short else path.rpartition('.')[2]}`"
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 # The part
@@ -618,8 +555,7 @@ class Shapes(msgspec.Struct, kw_only=True):
 
 
 def _merge(place: Place, new: PlaceSeen, weight: float, bit: int) -> None:
-    for kind, count in new.kinds.items():
-        place.kinds.setdefault(kind, Sighting()).note(count * weight, bit)
+    place.count(new.kinds, weight, bit)
     if new.choices is None:
         place.choices = None if new.kinds.keys() & {"string", "token"} else place.choices
     elif place.choices is not None:

@@ -12,8 +12,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from sealyard.broker.call import FinishedCall, OpenCall, audit_entry
-from sealyard.catalog import Snapshot
-from sealyard.catalog.observed import Observed
+from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
 from sealyard.metrics.otel import NoTracing, SpanHandle
@@ -441,7 +440,7 @@ class LiveSink(RunObserver):
 class ShapeSink(RunObserver):
     """Learns what tools answer that do not declare it."""
 
-    def __init__(self, observed: Observed, run: Run) -> None:
+    def __init__(self, observed: DriftWatch, run: Run) -> None:
         self._observed = observed
 
     def call_finished(self, call: FinishedCall) -> None:

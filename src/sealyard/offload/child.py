@@ -31,8 +31,6 @@ TASKS = {
     "warm": "sealyard.offload.child:warm",
     "document": "sealyard.offload.documents:judge",
     "conceal": "sealyard.privacy.mirror:conceal",
-    "admit": "sealyard.privacy.mirror:admit",
-    "echoes": "sealyard.privacy.mirror:echoes",
     "find": "sealyard.privacy.mirror:find",
     "words": "sealyard.privacy.mirror:words",
     "answer": "sealyard.broker.admission:admit_in_helper",
@@ -41,7 +39,7 @@ TASKS = {
     "read_skill": "sealyard.skills.offloaded:read",
     "rewrite": "sealyard.versioning.migrate.migration:rewrite",
 }
-"""Where each task is. Its module's `remember` takes in what the gateway tells of a memory, if it has any."""
+"""Where each task is. Its module's `remember` takes in what the gateway sends of a memory, if it has any."""
 
 _MEMORY_BYTES = 2 << 30
 """Of address space. A document of 32 MiB that is nothing but empty lists takes 1.2 GiB when it is read."""

@@ -69,17 +69,17 @@ def check_values(what: str, value: Any) -> None:
 
 
 def is_dense(data: bytes) -> bool:
-    """Whether it may hold more than `MOST_NODES` values, by signs that a text may hold too."""
+    """True if it may hold more than `MOST_NODES` values, by signs that a text may hold too."""
     return signs_of(data) > MOST_NODES
 
 
 def signs_of(data: bytes | bytearray) -> int:
-    """How many signs of structure there are: no fewer than values, and more if texts hold such signs too."""
+    """The number of signs of structure: no fewer than values, and more if texts hold such signs too."""
     return data.count(b",") + data.count(b"[") + data.count(b"{") + data.count(b":")
 
 
 def is_large(value: Any, most: int = LARGE) -> bool:
-    """Whether there is so much in it that looking through it could hold up the event loop. Counts no further."""
+    """True if looking through it could hold up the event loop. Counts no further than that."""
     waiting = [value]
     left = most
     while waiting and left > 0:
@@ -96,7 +96,7 @@ def is_large(value: Any, most: int = LARGE) -> bool:
 
 
 def depth_exceeds(value: Any, most: int) -> bool:
-    """Whether lists and objects lie in each other more than `most` levels deep."""
+    """True if lists and objects are nested more than `most` levels deep."""
     level = [value]
     for _ in range(most):
         level = [

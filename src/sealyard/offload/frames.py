@@ -7,13 +7,13 @@ import msgspec
 
 LENGTHS = struct.Struct("<II")
 MOST_HEAD = 64 << 20
-"""What a request holds beside its document: the names of ten thousand tools are half a megabyte."""
+"""Bytes of a request beside its document: the names of ten thousand tools are half a megabyte."""
 MOST_BODY = 256 << 20
 """An answer of 32 MiB in which every value became a longer token stays far below."""
 
 
 class Order(msgspec.Struct, kw_only=True):
-    """What the gateway asks a helper for."""
+    """A message of the gateway to a helper."""
 
     do: Literal["run", "remember", "forget", "tell"]
     task: str = ""
@@ -26,12 +26,12 @@ class Order(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What a helper says: it asks for something, is done, or has failed."""
+    """A message of a helper: it asks for something, is done, or has failed."""
 
     is_done: bool = False
     result: Any = None
     error: str = ""
-    """The name of the exception; then `result` is its message if that may be told."""
+    """The name of the exception; then `result` is its message if that may be shown."""
     resident_bytes: int = 0
 
 

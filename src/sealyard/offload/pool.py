@@ -1,4 +1,4 @@
-"""The helper processes of one gateway: who is served next, what each remembers, and the end of those that dawdle."""
+"""The helper processes of one gateway: the order of requests, the memory of each helper, and its end."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ _RUN_SECONDS = 30.0
 _QUEUED = 256
 """Requests of one principal that wait: four runs with all their calls at once."""
 _MEMORIES = 64
-"""That one helper keeps: the least used is forgotten for a new one, and told again when it is needed."""
+"""Memories that one helper keeps: the least used gives way to a new one, and is sent again when needed."""
 _RESIDENT_BYTES = 512 << 20
 """A helper that grew larger over one request is replaced by a fresh one."""
 _PIECE_BYTES = 1 << 20
@@ -39,15 +39,15 @@ class Memory(Protocol):
     """Unique."""
 
     def since(self, position: Any) -> tuple[Any, bytes, Any]:
-        """What was added after `position`, which is None at first: parameters, a document, and the position then.
+        """The parameters and the document added after `position`, and the new position. It is None at first.
 
-        The position stays the same when there is no more.
+        The position stays the same when nothing was added.
         """
         ...
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What a helper made of a request."""
+    """The answer of a helper to a request."""
 
     result: Any
     document: bytes | bytearray
@@ -84,7 +84,7 @@ class Offload:
         memory: Memory | None = None,
         on_ask: OnAsk | None = None,
     ) -> Answered:
-        """What a task makes of a document, for the principal `who`. Cancelling ends the helper with its work.
+        """Run a task on a document for the principal `who`. Cancelling ends the helper with its work.
 
         Raises:
             HelperFailed: It took too long, or its helper ended; or there are too many requests already.
@@ -119,7 +119,7 @@ class Offload:
         task.add_done_callback(self._ending.discard)
 
     async def _warm(self) -> None:
-        with contextlib.suppress(HelperFailed):  # whoever needs one is told then
+        with contextlib.suppress(HelperFailed):  # the request that needs one raises it then
             await self.run("warm", None, who="")
 
     def retire(self) -> None:
@@ -130,7 +130,7 @@ class Offload:
         self._generation += 1
 
     async def close(self) -> None:
-        """End all helpers; whoever waits for one is told so."""
+        """End all helpers and cancel the requests that wait for one."""
         self._is_closed = True
         for futures in self._waiting.values():
             for future in futures:
@@ -223,11 +223,11 @@ class _Helper:
 
     @property
     def is_swollen(self) -> bool:
-        """Whether its last request made it too large to be kept."""
+        """True if its last request made it too large to be kept."""
         return self._resident_bytes > _RESIDENT_BYTES
 
     def when_idle(self, seconds: float, end: "Callable[[_Helper], None]") -> None:
-        """Call `end` when it was not used for so long."""
+        """Call `end` when it was not used for that long."""
         self._idle = asyncio.get_running_loop().call_later(seconds, end, self)
 
     async def run(
@@ -298,7 +298,7 @@ class _Helper:
         return self._decoder.decode(head), await self._take(body_bytes)
 
     async def _take(self, size: int) -> bytes | bytearray:
-        """So many bytes; many of them piece by piece, since to copy the largest document takes 20 ms."""
+        """Read this many bytes; many of them piece by piece, since to copy the largest document takes 20 ms."""
         if size <= _PIECE_BYTES:
             return await self._reader.readexactly(size)
         taken = bytearray()
@@ -309,7 +309,7 @@ class _Helper:
 
 
 def _error(report: Report) -> SealyardError:
-    """What a task raised, as far as it is one of ours."""
+    """The error that a task raised, if it is one of ours."""
     kind = getattr(errors, report.error, None)
     if isinstance(kind, type) and issubclass(kind, SealyardError) and isinstance(report.result, str):
         return kind(report.result)

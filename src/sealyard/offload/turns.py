@@ -15,7 +15,7 @@ _passes: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Pass]" = WeakKeyDictiona
 
 
 class _Pass:
-    """What was spent since the event loop last began a pass."""
+    """The time spent since the event loop last began a pass."""
 
     def __init__(self) -> None:
         self.spent = 0.0

@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=SealyardError)
 
-_TOLD_AT_ONCE = 5_000
+_SENT_AT_ONCE = 5_000
 """Values that a helper is sent in one message: a few milliseconds to encode."""
 _DECODED_BYTES = 256 << 10
 _DECODED_SIGNS = 20_000
@@ -36,11 +37,11 @@ _DECODED_SIGNS = 20_000
 _LONG_CHARACTERS = 1 << 14
 """A longer value is taken in by parts, and its token is made in a thread."""
 _TOKENS_AT_ONCE = 100
-"""That are made in one go: one or two milliseconds."""
+"""Tokens that are made in one go: one or two milliseconds."""
 
 
 class Door:
-    """The way through one guard. It is the memory that helpers keep of that guard, too."""
+    """The way through one guard, and the memory that helpers keep of that guard."""
 
     def __init__(self, guard: "Guard", offload: Offload | None, described: Described | None, *, who: str) -> None:
         """`who` is the principal whose turn it uses. Without helpers, or rules to send them, a thread does the work."""
@@ -52,27 +53,20 @@ class Door:
 
     async def conceal(self, value: Any) -> Any:
         """`Guard.conceal`. Raises what that does."""
-        if self._guard.is_off or self._guard.shows_plain(value):
-            return value
-        return (await self._conceal_searched([value]))[0]
+        return (await self.conceal_each([value]))[0]
 
     async def conceal_each(self, values: list[Any]) -> list[Any]:
         """`Guard.conceal` for several values, each by itself. One that is changed and large comes as `msgspec.Raw`."""
         guard = self._guard
         if guard.is_off or all(map(guard.shows_plain, values)):
             return values
-        return await self._conceal_searched(values)
-
-    async def _conceal_searched(self, values: list[Any]) -> list[Any]:
-        guard = self._guard
         is_much = is_large(values) and not guard.conceals_quickly(values)
         if not is_much or self._offload is None:
-            return await self._here(lambda: [guard.conceal(each) for each in values], is_much)
+            return await self._here(lambda: [guard.conceal(each) for each in values], is_much=is_much)
         try:
             return await self._replaced("conceal", None, values)
         except HelperFailed as error:
-            guard.count_failure()
-            raise SealyardError(f"What was to be shown is withheld: {error}") from None
+            raise self._withheld(error) from None
 
     async def conceal_document(self, document: bytes) -> msgspec.Raw:
         """`Guard.conceal` for a value in JSON. Raises what that does."""
@@ -85,27 +79,12 @@ class Door:
         try:
             answered = await self.run("conceal", None, b"[%b]" % document)
         except HelperFailed as error:
-            guard.count_failure()
-            raise SealyardError(f"What was to be shown is withheld: {error}") from None
+            raise self._withheld(error) from None
         return msgspec.Raw(answered.document[1:-1] if answered.result["changed"] else document)
 
-    async def admit_texts(self, spec: ToolSpec, values: list[Any], sent: Sent) -> list[Any]:
-        """`Guard.admit` and then `Guard.conceal_admitted` for several values. Raises what those do."""
-        guard = self._guard
-        if guard.is_off:
-            return values
-
-        def show() -> list[Any]:
-            return [guard.conceal_admitted(spec, guard.admit(spec, each, sent=sent)) for each in values]
-
-        is_much = is_large(values)
-        if not is_much or self._offload is None:
-            return await self._here(show, is_much)
-        try:
-            return await self._replaced("admit", {"spec": self.bare(spec), "sent": sent.to_data()}, values)
-        except HelperFailed as error:
-            guard.count_failure()
-            raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {error}") from None
+    def _withheld(self, error: HelperFailed) -> SealyardError:
+        self._guard.count_failure()
+        return SealyardError(f"What was to be shown is withheld: {error}")
 
     async def admit_text(self, text: str, *, sent: Sent | None = None) -> str:
         """`Guard.admit_text`."""
@@ -114,30 +93,15 @@ class Door:
             return text
         is_much = is_large(text)
         if not is_much or self._offload is None:
-            return await self._here(lambda: guard.admit_text(text, sent=sent), is_much)
+            return await self._here(lambda: guard.admit_text(text, sent=sent), is_much=is_much)
         try:
-            told = str((await self._replaced("words", {"sent": (sent or Sent()).to_data()}, [text]))[0])
-            if sent is not None:
-                guard.note_said(sent, text)
-            return told
+            (admitted,) = await self._replaced("words", {"sent": (sent or Sent()).to_data()}, [text])
         except HelperFailed as error:
             guard.count_failure()
             return f"(Withheld: {error})"
-
-    async def admit_echoes(self, value: Any, *, sent: Sent) -> Any:
-        """`Guard.admit_echoes`. Raises what that does."""
-        guard = self._guard
-        if guard.is_off:
-            return value
-        is_much = is_large(value)
-        if not is_much or self._offload is None:
-            return await self._here(lambda: guard.admit_echoes(value, sent=sent), is_much)
-        try:
-            (shown,) = await self._replaced("echoes", {"sent": sent.to_data()}, [value])
-        except HelperFailed as error:
-            guard.count_failure()
-            raise UpstreamError(f"What a server says is withheld: {error}") from None
-        return msgspec.json.decode(shown) if isinstance(shown, msgspec.Raw) else shown
+        if sent is not None:
+            guard.note_said(sent, text)
+        return str(admitted)
 
     async def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
         """`Guard.admit_error`."""
@@ -159,7 +123,7 @@ class Door:
     async def _find(self, text: str) -> list[Span]:
         is_much = is_large(text)
         if not is_much or self._offload is None:
-            return await self._here(lambda: self._guard.find(text), is_much)
+            return await self._here(lambda: self._guard.find(text), is_much=is_much)
         answered = await self.run("find", None, text.encode("utf-8", "surrogatepass"))
         return msgspec.json.decode(answered.document, type=list[Span])
 
@@ -177,16 +141,11 @@ class Door:
         """True if `run` can be used."""
         return self._offload is not None
 
-    @property
-    def helpers(self) -> Offload | None:
-        """Those of the gateway, whether or not they can do this guard's work."""
-        return self._offload
-
     def since(self, position: Any) -> tuple[Any, bytes, Any]:
         """For the helpers: what this guard has seen since."""
         if position is None:
             return self._described, b"", NOTHING_SEEN
-        seen, position = self._guard.seen_since(position, _TOLD_AT_ONCE)
+        seen, position = self._guard.seen_since(position, _SENT_AT_ONCE)
         return None, msgspec.json.encode(seen), position
 
     @staticmethod
@@ -194,7 +153,9 @@ class Door:
         """The parts of a tool that a helper needs."""
         return msgspec.structs.replace(spec, title="", description="", input_schema={})
 
-    async def _here(self, work: Callable[[], _T], is_much: bool) -> _T:
+    @staticmethod
+    async def _here(work: Callable[[], _T], *, is_much: bool) -> _T:
+        """The result of work that needs no helper: much of it runs in a thread, little on the event loop."""
         if is_much:
             return await asyncio.to_thread(work)
         await turn()
@@ -223,11 +184,8 @@ class Door:
         if "wanted" in asked:
             return await self._tokens(asked["wanted"])
         seen = msgspec.convert(asked["seen"], Seen)
-        for part in _slowly(seen):
-            await turn()
-            started = time.perf_counter()
-            self._guard.learn(part)
-            spend(started)
+        for part in _pieces(seen):
+            await self._here(partial(self._guard.learn, part), is_much=False)
         return None
 
     async def _tokens(self, wanted: list[tuple[str, Any, Any]]) -> list[str]:
@@ -236,14 +194,9 @@ class Door:
         tokens: list[str] = []
         for start in range(0, len(wanted), _TOKENS_AT_ONCE):
             part = wanted[start : start + _TOKENS_AT_ONCE]
-            if sum(len(value) for _, value, _ in part if isinstance(value, str)) > _LONG_CHARACTERS:
-                tokens += await asyncio.to_thread(scope.tokens, part)
-                continue
-            await turn()
-            started = time.perf_counter()
-            tokens += scope.tokens(part)
-            spend(started)
-        # A helper finds values faster than they are written: whoever waits for the store would wait for all of them.
+            is_much = sum(len(value) for _, value, _ in part if isinstance(value, str)) > _LONG_CHARACTERS
+            tokens += await self._here(partial(scope.tokens, part), is_much=is_much)
+        # A helper finds values faster than they are written: without this, the next caller of the store waits for all.
         await scope.room()
         return tokens
 
@@ -256,8 +209,8 @@ def _decoded(part: msgspec.Raw) -> Any:
     return msgspec.json.decode(data) if is_text or is_small else part.copy()
 
 
-def _slowly(seen: Seen) -> Iterator[Seen]:
-    """What was seen, one by one; of a long value every part, and then that there is such a value."""
+def _pieces(seen: Seen) -> Iterator[Seen]:
+    """The values one by one, a long one in parts, then all that are public."""
     for kind, text in seen.known:
         yield from (Seen(known=[(kind, part)]) for part in _parts(text))
     for kind, text in seen.held:

@@ -9,13 +9,10 @@ up, and each known one is extended as far as text and string agree; an agreement
 The time is linear in the text, about 0.1 s for a megabyte, and independent of the number of strings given to tools.
 """
 
-import binascii
-import html
 import re
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,7 +20,16 @@ import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
-from sealyard.privacy.reading.view import View, folded, rewritten, without_tokens
+from sealyard.privacy.reading.letters import (
+    SIGNS,
+    Letters,
+    bytes_of,
+    encoded_alone,
+    encoded_short,
+    letters_of,
+    read_letters,
+)
+from sealyard.privacy.reading.view import unescaped, without_tokens
 
 Piece = tuple[str, str | None]
 """A part of a string that a tool is handed, and its type if it is private."""
@@ -33,7 +39,7 @@ _SEED, _LATER_SEED = 4, 6
 _STRIDE = 3
 """Only every third place of a text is looked up: each stretch of `_SEED + _STRIDE - 1` characters has such a place."""
 _BESIDE_READ = 32
-"""Characters kept of what stands beside a value: enough to tell an echo by them, whatever signs are among them."""
+"""Characters kept of what stands beside a value: enough to recognise an echo, whatever signs are among them."""
 _BREAK = "\0\0"
 _FRAGMENT = 8
 """Characters that an echo in the call's own answer has at the least: eight letters in a row are hardly chance."""
@@ -52,36 +58,18 @@ _LONG_STRIDE = 8
 meet every 24."""
 _PLACES = 8
 """Strings that one seed leads to. Endings such as `gmail.com` are in thousands, and seldom alone."""
-_DEPTH = 2
-"""How often a text is unescaped: JSON in JSON, `%2541`."""
 _FEW = 8
 """Needles that are looked for one by one; more are looked up at every place."""
 _OWN_CHARACTERS = 1 << 16
 """Of parts of values that code wrote itself. Each is looked for in all of them, in microseconds."""
 _SHORT_LEAF = 12
-"""Up to so many characters a leaf may be part of a value in pieces."""
+"""Characters. A leaf up to this length may be part of a value in pieces."""
 
-_SIGNS = re.compile(r"[\W_]+")
-_ESCAPE = re.compile(
-    r"(?:%[0-9A-Fa-f]{2})+|(?:=[0-9A-Fa-f]{2})+|=\r?\n|(?:\\x[0-9A-Fa-f]{2})+|(?:\\u[0-9A-Fa-f]{4})+"
-    r"|\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|(?:\\[0-3][0-7]{2})+|(?:\\[\\/\"'abfnrtv])+"
-    r"|(?:&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});)+"
-)
-_ESCAPE_SIGNS = ("%", "\\", "&", "=")
-_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/_-]+", re.ASCII)
+
 _CODED = re.compile(r"[A-Za-z0-9+/=_-]*", re.ASCII)
 _STANDARD_ALPHABET = str.maketrans("-_", "+/")
 _WORD_CHARACTERS = 1 << 16
-"""What of an encoded word before an echo is taken with it, at the most."""
-_NOT_BASE64_BYTES = bytes(each for each in range(256) if _NOT_BASE64.match(chr(each)))
-_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")
-_NOT_HEX = re.compile(r"0[xX]|[^0-9A-Fa-f]+")
-_NOT_HEX_BYTES = bytes(each for each in range(256) if _NOT_HEX.match(chr(each)))
-_CODE = re.compile(r"(?<![0-9])[0-9]{2,6}(?![0-9])")
-_CODES = re.compile(r"(?<![0-9])[0-9]{2,6}(?:[^0-9A-Za-z]{1,8}[0-9]{2,6}(?![0-9])){5}")
-"""Enough of them in a row to spell something."""
-_MOST_CODE = 0x2FFFF
-_NOT_ALNUM_BYTES = bytes(each for each in range(256) if not (each < 128 and chr(each).isalnum()))
+"""The most of an encoded word before an echo that is taken with it."""
 
 
 class Echo(NamedTuple):
@@ -103,7 +91,7 @@ class Echo(NamedTuple):
         start = self.start - (before.end() if before else 0)
         end = after.end() if after else self.end
         word = text[start:end]
-        if word.strip("=").translate(_STANDARD_ALPHABET) in _alone(self.value):
+        if word.strip("=").translate(_STANDARD_ALPHABET) in encoded_alone(self.value):
             return self._replace(start=start, end=end)
         return self._replace(start=start, end=end, value=word, type="text")
 
@@ -168,21 +156,22 @@ class Echoes:
             for number, (text, kind) in enumerate(pieces)
         ]
         self._add_lines(near)
-        unescaped = [(_unescaped(text) if kind is None else text, kind) for text, kind in near]
-        if unescaped != near:
-            self._add_lines(unescaped)
+        views = [unescaped(text) if kind is None else None for text, kind in near]
+        if any(views):
+            read = [(view.text if view else text, kind) for view, (text, kind) in zip(views, near, strict=True)]
+            self._add_lines(read)
 
     def find(self, text: str, breaks: Sequence[int] = ()) -> list[Echo]:
         """Every echo in the text, in order and without overlap. `breaks` are offsets at which strings were joined."""
         return find_echoes(text, [self], breaks)
 
     def find_in(
-        self, reading: "_Reading", text: str, breaks: Sequence[int], length: int
+        self, reading: Letters, text: str, breaks: Sequence[int], length: int
     ) -> Iterator[tuple[Echo, str | None]]:
         """The echoes in one reading of the text. With one of a part comes all that agrees, without case and signs."""
         for start, end, owner, agreed in self._scan(reading, breaks, length):
             echo = self._echo(text, *reading.source(start, end), owner)._replace(is_encoded=not reading.is_plain)
-            yield echo, None if agreed is None else _canonical(text[slice(*reading.source(*agreed))])
+            yield echo, None if agreed is None else letters_of(text[slice(*reading.source(*agreed))])
         for start, end, owner in self._short(reading, breaks) if reading.is_plain else ():
             yield self._echo(text, *reading.source(start, end), owner), None
 
@@ -197,7 +186,7 @@ class Echoes:
                 if number:
                     lines.append("")
                     owners.append([])
-                read = _canonical(part)
+                read = letters_of(part)
                 lines[-1] += read
                 owners[-1] += [-1 if kind is None else self._number(part, kind, read)] * len(read)
         for line, of in zip(lines, owners, strict=True):
@@ -217,8 +206,8 @@ class Echoes:
 
     def _add_value(self, text: str, number: int, *, is_glued: bool) -> None:
         """The value by itself, backwards, and as bytes would spell it that are not read as UTF-8."""
-        read = _canonical(text)
-        for each in {read[::-1], _canonical(text.encode("ascii", "ignore").decode()), _bytes_of(text)} - {read}:
+        read = letters_of(text)
+        for each in {read[::-1], letters_of(text.encode("ascii", "ignore").decode()), bytes_of(text)} - {read}:
             if len(each) >= _FRAGMENT:
                 self._add_line(_Line(each, (number,) * len(each), is_glued=False))
         if self._is_later or not read:
@@ -227,7 +216,7 @@ class Echoes:
             self._add_needle(read, number, is_anywhere=True)
         elif 4 <= len(read) < _FRAGMENT:
             self._add_needle(read, number, is_anywhere=False)
-        for spelled in _spelled(text) if 4 <= len(read) < _FRAGMENT else ():
+        for spelled in encoded_short(text) if 4 <= len(read) < _FRAGMENT else ():
             self._add_needle(spelled, number, is_anywhere=True)
 
     def _add_needle(self, text: str, number: int, *, is_anywhere: bool) -> None:
@@ -258,7 +247,7 @@ class Echoes:
     # What is said
 
     def _scan(
-        self, reading: "_Reading", breaks: Sequence[int], length: int
+        self, reading: Letters, breaks: Sequence[int], length: int
     ) -> Iterator[tuple[int, int, int, tuple[int, int] | None]]:
         """Where a value or a part of one stands, and the value's number; with a part, where all stands that agrees."""
         text, seeds, size = reading.text, self._seeds, self._seed
@@ -303,8 +292,8 @@ class Echoes:
             return size >= _LATER_FRAGMENT or (digits >= 4 and size >= _LATER_DIGITS_FRAGMENT)
         return digits >= 2 and length <= _SHORT_TEXT and size >= _DIGITS_FRAGMENT
 
-    def _short(self, reading: "_Reading", breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """What is too short for seeds: anywhere if it was glued to something, else where letters or digits end."""
+    def _short(self, reading: Letters, breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Values too short for seeds: anywhere if glued to something, else where letters or digits end."""
         text = reading.text
         for size, needles in list(self._needles.items()):  # a call in another thread may add some
             if len(needles) <= _FEW:
@@ -320,10 +309,10 @@ class Echoes:
     def _echo(self, text: str, start: int, end: int, owner: int) -> Echo:
         """The echo with the signs that the value begins and ends with, such as those of a password."""
         value, kind = self._values[owner]
-        inner = _SIGNS.match(value)
+        inner = SIGNS.match(value)
         if inner and text.endswith(inner[0], 0, start):
             start -= len(inner[0])
-        tail = len(value) - len(value.rstrip(value[-1])) if value and _SIGNS.fullmatch(value[-1]) else 0
+        tail = len(value) - len(value.rstrip(value[-1])) if value and SIGNS.fullmatch(value[-1]) else 0
         if tail and text.startswith(value[len(value) - tail :], end):
             end += tail
         return Echo(start, end, value, kind)
@@ -376,7 +365,7 @@ def _find(
     text: str, indexes: Sequence[Echoes], breaks: Sequence[int] = (), *, length: int = 0
 ) -> Iterator[tuple[Echo, str | None]]:
     """Where echoes are, and what agrees where one is of a part. `length` is that of all that is looked through."""
-    for reading in _readings(text, with_others=any(index.has_others for index in indexes)):
+    for reading in read_letters(text, with_others=any(index.has_others for index in indexes)):
         for index in indexes:
             yield from index.find_in(reading, text, breaks, length)
 
@@ -570,10 +559,10 @@ class Found:
         text, echoes = self._texts[number], apart(self.values[number])
         # A fragment may be a part of another value, such as the domain of a colleague's address.
         if not any(
-            echo.is_encoded or _canonical(text[echo.start : echo.end]) == _canonical(echo.value) for echo in echoes
+            echo.is_encoded or letters_of(text[echo.start : echo.end]) == letters_of(echo.value) for echo in echoes
         ):
             return False
-        return len(echoes) > 1 or _canonical(text) != _canonical(echoes[0].value)
+        return len(echoes) > 1 or letters_of(text) != letters_of(echoes[0].value)
 
 
 def _is_leaf(value: Any) -> bool:
@@ -603,230 +592,11 @@ def _spread(texts: Sequence[str], indexes: Sequence[Echoes], own: OwnWords, add:
             number += 1
 
 
-# How texts are read
-
-
-_Source = Callable[[int, int], tuple[int, int]]
-
-
-class _Reading:
-    """A text without case and signs, read in one way, and the way back, which is made when it is needed."""
-
-    def __init__(self, text: str, make: Callable[[], _Source], *, of: str = "", views: Sequence[View] = ()) -> None:
-        """`of` is the text with signs, where it is to be had, and `views` lead from there to the original."""
-        self.text = text
-        self.is_plain = bool(of)
-        self._of = of
-        self._views = views
-        self._make = make
-        self._places: _Source | None = None
-        self._edges: list[int] | None = None
-
-    def source(self, start: int, end: int) -> tuple[int, int]:
-        """Where the original holds what is read between these offsets."""
-        found = self._inner(start, end)
-        for view in reversed(self._views):
-            found = view.source(*found)
-        return found
-
-    def edges(self, breaks: Sequence[int]) -> list[int]:
-        """Where each of the strings begins that were joined at these offsets, always the same ones."""
-        if self._edges is None:
-            places = range(len(self.text))
-            self._edges = []
-            for offset in breaks:
-                known = self._edges[-1] if self._edges else 0
-                self._edges.append(bisect_left(places, offset, lo=known, key=lambda at: self.source(at, at + 1)[0]))
-        return self._edges
-
-    def is_apart(self, start: int, end: int) -> bool:
-        """True if letters, or digits, neither begin before nor go on behind: `userAnna`, `anna1`, not `hannah`."""
-        first, last = self._inner(start, end)
-        return _is_border(self._of[max(0, first - 1) : first + 1]) and _is_border(self._of[last - 1 : last + 1])
-
-    def _inner(self, start: int, end: int) -> tuple[int, int]:
-        if self._places is None:
-            self._places = self._make()
-        return self._places(start, end)
-
-
-def _is_border(pair: str) -> bool:
-    if len(pair) < 2:  # the text begins or ends here
-        return True
-    left, right = pair[0], pair[1]
-    if not left.isalnum() or not right.isalnum() or left.isdigit() != right.isdigit():
-        return True
-    return left.islower() and right.isupper()
-
-
-def _readings(text: str, *, with_others: bool) -> Iterator[_Reading]:
-    yield _plain(text)
-    views: list[View] = []
-    for _ in range(_DEPTH):
-        read = views[-1].text if views else text
-        view = rewritten(read, _ESCAPE, _decoded) if any(sign in read for sign in _ESCAPE_SIGNS) else None
-        if view is None:
-            break
-        views.append(view)
-        yield _plain(view.text, tuple(views))
-    for number in range(len(views) + 1):
-        read = views[number - 1].text if number else text
-        yield from _encoded(read, views[:number], with_others=with_others)
-
-
-def _plain(text: str, views: Sequence[View] = ()) -> _Reading:
-    read = folded(text)
-    return _Reading(_without_signs(read.text), lambda: _letters(read), of=text, views=views)
-
-
-def _letters(read: View) -> _Source:
-    places = [at for at, character in enumerate(read.text) if character.isalnum()]
-    return lambda start, end: read.source(places[start], places[end - 1] + 1)
-
-
-def _encoded(text: str, views: Sequence[View], *, with_others: bool) -> Iterator[_Reading]:
-    """What the text is as base64 and hex, beginning at any character, and as a list of character codes."""
-    plain = text.encode("ascii", "ignore")
-    data = plain.translate(_URL_ALPHABET, _NOT_BASE64_BYTES)
-    if len(data) >= _FRAGMENT:
-        for offset in range(4):
-            part = data[offset:]
-            part = part[: len(part) - (len(part) % 4 == 1)]
-            decoded = binascii.a2b_base64(part + b"==")
-            yield _Reading(
-                *_bytes_read(text, decoded, _NOT_BASE64, offset, (4, 3), with_others=with_others), views=views
-            )
-    digits = plain.replace(b"0x", b"").replace(b"0X", b"").translate(None, _NOT_HEX_BYTES).decode()
-    for offset in range(2) if len(digits) >= 2 * _SEED else ():
-        run = digits[offset:]
-        decoded = bytes.fromhex(run[: len(run) - len(run) % 2])
-        yield _Reading(*_bytes_read(text, decoded, _NOT_HEX, offset, (2, 1), with_others=with_others), views=views)
-    if _CODES.search(text):
-        yield _Reading(*_codes_read(text), views=views)
-
-
-def _bytes_read(
-    text: str, data: bytes, dropped: re.Pattern[str], offset: int, ratio: tuple[int, int], *, with_others: bool
-) -> tuple[str, Callable[[], _Source]]:
-    """Decoded bytes. `ratio` is how many characters of the text stand for how many bytes."""
-    characters, size = ratio
-    read = data.lower().translate(None, _NOT_ALNUM_BYTES).decode("ascii")
-    if with_others:
-        # Latin-1 keeps an offset for each byte; letters of other scripts are compared as their bytes, see `_bytes_of`.
-        read = _SIGNS.sub("", data.decode("latin-1").lower())
-
-    def make() -> _Source:
-        kept: list[int] = []
-        done = 0
-        for gap in dropped.finditer(text):
-            kept += range(done, gap.start())
-            done = gap.end()
-        kept += range(done, len(text))
-        if with_others:
-            places = [at for at, each in enumerate(data.decode("latin-1").lower()) if each.isalnum()]
-        else:
-            places = [at for at, each in enumerate(data) if each < 128 and chr(each).isalnum()]
-
-        def source(start: int, end: int) -> tuple[int, int]:
-            first = offset + places[start] // size * characters
-            last = offset + -(-(places[end - 1] + 1) // size) * characters
-            return kept[first], kept[min(last, len(kept)) - 1] + 1
-
-        return source
-
-    return read, make
-
-
-def _codes_read(text: str) -> tuple[str, Callable[[], _Source]]:
-    read = folded("".join(map(_character, _CODE.findall(text))))
-
-    def make() -> _Source:
-        letters = _letters(read)
-        codes = [code.span() for code in _CODE.finditer(text)]
-
-        def source(start: int, end: int) -> tuple[int, int]:
-            first, last = letters(start, end)
-            return codes[first][0], codes[last - 1][1]
-
-        return source
-
-    return _SIGNS.sub("", read.text), make
-
-
-@lru_cache(maxsize=1024)
-def _character(code: str) -> str:
-    number = int(code)
-    return " " if number > _MOST_CODE or 0xD800 <= number < 0xE000 else chr(number)
-
-
-def _canonical(text: str) -> str:
-    return _without_signs(text.lower() if text.isascii() else folded(text).text)
-
-
-def _without_signs(text: str) -> str:
-    if text.isascii():
-        return text.encode("ascii").translate(None, _NOT_ALNUM_BYTES).decode("ascii")
-    return _SIGNS.sub("", text)
-
-
-def _bytes_of(text: str) -> str:
-    """How UTF-8 bytes read that are taken for Latin-1: the same for text and value, and enough to compare."""
-    return "" if text.isascii() else _SIGNS.sub("", text.encode("utf-8", "replace").decode("latin-1").lower())
-
-
-@lru_cache(maxsize=1024)
-def _alone(value: str) -> frozenset[str]:
-    """How base64 and hex say the value and nothing else."""
-    data = value.encode("utf-8", "replace")
-    encoded = binascii.b2a_base64(data, newline=False).decode().strip("=")
-    return frozenset({data.hex(), data.hex().upper(), encoded})
-
-
-def _spelled(text: str) -> Iterator[str]:
-    """A short value as base64 and hex have it."""
-    for each in {text, text.lower(), text.upper()}:
-        data = each.encode("utf-8", "replace")
-        yield data.hex()
-        yield _canonical(binascii.b2a_base64(data, newline=False).decode())
-
-
-def _decoded(run: str) -> str:
-    sign = run[0]
-    if sign == "&":
-        return html.unescape(run)
-    if sign == "=" and run.endswith("\n"):
-        return ""
-    if sign in "%=":
-        return _text_of(bytes.fromhex(run.replace(sign, "")))
-    kind = run[1]
-    if kind == "x":
-        return _text_of(bytes.fromhex(run.replace("\\x", "")))
-    if kind == "u" and run[2] != "{":
-        return bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be", "replace")
-    if kind in "uU":
-        code = int(run.strip("\\uU{}"), 16)
-        return chr(code) if code < 0x110000 else " "
-    if kind.isdigit():
-        return _text_of(bytes(int(code, 8) for code in run.split("\\")[1:]))
-    return "".join(" " if kind.isalpha() else kind for kind in run[1::2])
-
-
-def _text_of(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: _decoded(match[0]), text)
-
-
 # What was handed over, and how far a text agrees with it
 
 
 def _near(text: str, number: int, count: int) -> str:
-    """What of code's own words stands beside a value; between two of them, from both ends."""
+    """The part of code's own words beside a value; between two values, from both ends."""
     if number == 0:
         return text[-_BESIDE_READ:]
     if number == count - 1:
@@ -876,7 +646,7 @@ def _goes_on(owners: Sequence[int], start: int, end: int) -> bool:
     return owner in (*owners[max(0, start - 1) : start], *owners[end : end + 1])
 
 
-def _is_in_one(reading: _Reading, start: int, end: int, breaks: Sequence[int]) -> bool:
+def _is_in_one(reading: Letters, start: int, end: int, breaks: Sequence[int]) -> bool:
     """True if it is in one of the strings that were joined at these offsets."""
     if not breaks:
         return True
@@ -884,8 +654,8 @@ def _is_in_one(reading: _Reading, start: int, end: int, breaks: Sequence[int]) -
     return bisect_right(breaks, start) == bisect_right(breaks, end - 1)
 
 
-def _within_one(reading: _Reading, at: int, before: int, after: int, breaks: Sequence[int]) -> tuple[int, int]:
-    """How many characters before and from `at` are in the same one of the strings that were joined at these offsets."""
+def _within_one(reading: Letters, at: int, before: int, after: int, breaks: Sequence[int]) -> tuple[int, int]:
+    """The numbers of characters before and from `at` that are in one of the strings joined at these offsets."""
     edges = reading.edges(breaks)
     own = bisect_right(edges, at)
     first = max(at - before, edges[own - 1]) if own else at - before

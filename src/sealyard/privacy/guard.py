@@ -10,8 +10,8 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -83,7 +83,7 @@ class Guard:
         must not learn whether it is right."""
         self._public: dict[str, None] = {}
         """In the order in which they were declared."""
-        self._told = NOTHING_SEEN
+        self._reported = NOTHING_SEEN
         self.door = Door(self, offload, None if offload is None else privacy.described, who=principal)
         """The same for the event loop."""
         self._counting = threading.Lock()
@@ -172,7 +172,7 @@ class Guard:
 
     def take_news(self) -> Seen:
         """The values seen since the last call."""
-        seen, self._told = self.seen_since(self._told, sys.maxsize)
+        seen, self._reported = self.seen_since(self._reported, sys.maxsize)
         return seen
 
     # To tools
@@ -185,7 +185,7 @@ class Guard:
         `how` counts instead of what the config says of the tool.
 
         Raises:
-            UnknownToken: They hold something that looks like a token and is none of this session.
+            UnknownToken: They hold something that looks like a token and is not one of this session.
             CallRefused: A token is inside a longer text, and the tool is handed only those that stand alone.
             LimitReached: The session has handed over more than it can keep track of.
         """
@@ -203,7 +203,7 @@ class Guard:
         is_strict = self._privacy.handling(spec).mode == "strict"
 
         def note(written: str, pieces: list[Piece]) -> None:
-            # By what code wrote, not by the values: time must not tell whether two tokens stand for the same.
+            # By what code wrote, not by the values: time must not show whether two tokens stand for the same.
             noted = (written, is_strict)
             if noted not in self._noted:
                 for text, kind in pieces:
@@ -266,13 +266,8 @@ class Guard:
         """
         if self.scope is None:
             return value
-        try:
+        with self._withholding(UpstreamError, f"The answer of {spec.full_name!r}"):
             return self._admit(spec, value, sent)
-        except SealyardError:
-            raise
-        except Exception as error:  # noqa: BLE001 - its message may hold what it was to hide
-            self.count_failure()
-            raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {_blame(error)}.") from None
 
     def _admit(self, spec: ToolSpec, value: Any, sent: Sent | None) -> Any:
         handling = self._privacy.handling(spec)
@@ -295,7 +290,7 @@ class Guard:
         return value
 
     def admits_plain(self, spec: ToolSpec, value: Any, sent: Sent) -> bool:
-        """True if `admit` returns an answer as it is, decided in microseconds; False where only a search can tell."""
+        """True if `admit` returns an answer as it is, decided in microseconds; False where that takes a search."""
         return self.scope is not None and self._is_plain_entering(spec, self._privacy.handling(spec), value, sent)
 
     def _is_plain_entering(self, spec: ToolSpec, handling: Handling, value: Any, sent: Sent | None) -> bool:
@@ -342,11 +337,11 @@ class Guard:
         if self.scope is None:
             return text
         try:
-            told = self._entry.conceal(self._conceal_said(text, sent, said=text), self._replace_entering)
-            return str(self._conceal_sent(told, sent))
+            found = self._entry.conceal(self._conceal_said(text, sent, said=text), self._replace_entering)
+            return str(self._conceal_sent(found, sent))
         except SealyardError:
             raise
-        except Exception as error:  # noqa: BLE001 - as in `admit`
+        except Exception as error:  # noqa: BLE001 - as in `_withholding`
             self.count_failure()
             return f"(Withheld: {_blame(error)}.)"
 
@@ -367,13 +362,8 @@ class Guard:
         """
         if self.scope is None:
             return value
-        try:
+        with self._withholding(UpstreamError, "What a server says"):
             return self._conceal_sent(value, sent)
-        except SealyardError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as in `admit`
-            self.count_failure()
-            raise UpstreamError(f"What a server says is withheld: {_blame(error)}.") from None
 
     def is_repeated_to(self, sent: Sent | None) -> bool:
         """True if anything was handed over that a server could repeat."""
@@ -400,13 +390,8 @@ class Guard:
         """
         if self.scope is None:
             return value
-        try:
+        with self._withholding(SealyardError, "What was to be shown"):
             return self._conceal(value)
-        except SealyardError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as in `admit`
-            self.count_failure()
-            raise SealyardError(f"What was to be shown is withheld: {_blame(error)}.") from None
 
     def _conceal(self, value: Any) -> Any:
         if self.shows_plain(value):
@@ -423,7 +408,7 @@ class Guard:
         return self._exit.conceal(value, self._replace_leaving)
 
     def shows_plain(self, value: Any) -> bool:
-        """True if `conceal` returns a value as it is, decided in microseconds; False where only a search can tell."""
+        """True if `conceal` returns a value as it is, decided in microseconds; False where that takes a search."""
         plain = self._privacy.plain
         if plain is None or value not in plain:
             return False
@@ -445,6 +430,17 @@ class Guard:
     def find(self, text: str) -> list[Span]:
         """Where a text that leaves holds something private."""
         return self._exit.find(text)
+
+    @contextmanager
+    def _withholding(self, kind: type[SealyardError], what: str) -> Iterator[None]:
+        """Raise an error of this kind in the place of any other than ours: its message may quote a private value."""
+        try:
+            yield
+        except SealyardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - nothing of it may be shown
+            self.count_failure()
+            raise kind(f"{what} is withheld: {_blame(error)}.") from None
 
     def _find_plain(self, text: str) -> list[Span]:
         found = self._held.values.find(text)
@@ -532,7 +528,7 @@ class Guard:
         if text in self._public:
             return text
         self._count(kind)
-        # What code cannot hold is its own guess: the token must not tell whether a tool has sent the same.
+        # What code cannot hold is its own guess: the token must not show whether a tool has sent the same.
         return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
 
     def _count(self, kind: str) -> None:

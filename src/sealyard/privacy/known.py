@@ -25,6 +25,7 @@ from itertools import accumulate
 import msgspec
 
 from sealyard.errors import LimitReached
+from sealyard.privacy.reading.lexicon import WORDS
 from sealyard.privacy.reading.view import folded, united, without_tokens
 from sealyard.privacy.span import Span
 
@@ -66,18 +67,6 @@ _SHORT_COUNTRY_CODES = frozenset(
 )
 """Those of two digits, besides 1 and 7 of one; all others have three."""
 _VOID = frozenset("na nan nil no none null true false undefined unknown yes".split()) | {"n a"}
-_EVERYDAY = frozenset(
-    """
-    a about after all also am an and any are art as at back be been best bill but by call can chance city company date
-    day de dear did do does done else end error for free from friday get good grace had has have he her here him his
-    home hope how i if in info into is it its just king last left let like long mark may me miss mister monday more most
-    mrs much my name new next not now of off old on one only or order other our out over page part price prince queen
-    rich right rose said sales saturday see she so some street sunday than thank thanks that the their them then there
-    they this thursday time to today total tuesday two up us use user very via want was we wednesday week well were what
-    when where which while who why will with work would year you young your
-    january february march april june july august september october november december
-    """.split()
-)
 
 
 class KnownValues:
@@ -202,7 +191,7 @@ class KnownValues:
         if len(joined) >= 6:
             self._add_key(joined, [joined], "person")
         for word in words:
-            if len(word) >= 3 and word.isalpha() and word not in _EVERYDAY:
+            if len(word) >= 3 and word.isalpha() and word not in WORDS["everyday"]:
                 self._anchors[word] = self._anchors.get(word, 0) | _PART
 
     def _add_edges(self, value: str, key: str) -> None:
@@ -385,7 +374,7 @@ def _is_weak(words: Sequence[str], of_type: str) -> bool:
     if of_type in ("password", "credit_card") or (of_type == "person" and len(words) > 1):
         return False
     for word in words:
-        if word not in _EVERYDAY and not word.isdigit():
+        if word not in WORDS["everyday"] and not word.isdigit():
             return False
     return len(_LETTERS.sub("", joined)) < 5
 

@@ -18,7 +18,6 @@ from sealyard.privacy.guard import Guard
 from sealyard.privacy.known import Seen
 from sealyard.privacy.rules import Described, Privacy
 from sealyard.privacy.vault.seal import Origin, PrivateValue
-from sealyard.values import ToolSpec
 
 _AT_ONCE = 1_000
 """Values that the gateway is asked about in one message: some milliseconds of its time."""
@@ -31,32 +30,10 @@ def conceal(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, 
     return mirror.replace(msgspec.json.decode(body), mirror.guard.conceal, ask)
 
 
-class _Handed(msgspec.Struct):
-    spec: ToolSpec
-    sent: dict[str, Any]
-
-
-def admit(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, bytes]:
-    """`Guard.admit` for each value of a list, concealed for everybody then."""
-    handed, guard = msgspec.convert(params, _Handed), mirror.guard
-    sent = Sent.from_data(handed.sent)
-
-    def show(value: Any) -> Any:
-        return guard.conceal_admitted(handed.spec, guard.admit(handed.spec, value, sent=sent))
-
-    return mirror.replace(msgspec.json.decode(body), show, ask)
-
-
 def words(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, bytes]:
     """`Guard.admit_text` for each text of a list."""
     sent = Sent.from_data(params["sent"])
     return mirror.replace(msgspec.json.decode(body), lambda text: mirror.guard.admit_text(text, sent=sent), ask)
-
-
-def echoes(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, bytes]:
-    """`Guard.admit_echoes` for each value of a list."""
-    sent = Sent.from_data(params["sent"])
-    return mirror.replace(msgspec.json.decode(body), lambda value: mirror.guard.admit_echoes(value, sent=sent), ask)
 
 
 def find(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, bytes]:

@@ -16,9 +16,8 @@ from sealyard.offload import LARGE
 from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.judge import LEAST_SEARCHED
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
-from sealyard.privacy.reading.fields import is_described
-from sealyard.privacy.reading.names import read_name
-from sealyard.privacy.reading.records import NAMING, WRAPPING
+from sealyard.privacy.reading.fields import NAMING, WRAPPING, is_described
+from sealyard.privacy.reading.lexicon import read_name
 from sealyard.values import ToolSpec
 from sealyard.values.naming import tool_names
 
@@ -124,17 +123,17 @@ _MOST_VALUES = 64
 _BELOW = 100_000
 """No number with fewer digits is private by itself: the shortest kinds have more, or a name that says so."""
 _MOST_NAMES = 4096
-"""That are remembered: about a megabyte."""
+"""Names that are remembered: about a megabyte."""
 _LONGEST_NAME = 80
 """A longer name is taken for a value."""
 _WORDY_NAME = re.compile(r"[a-z_]{2,15}")
-"""Of a field that is no number, no key of a table of records, and so no column of given names."""
+"""The name of a field that is neither a number nor a key of a table: such a column cannot hold given names."""
 _MOST_SCHEMAS = 2_000
 """Parts of a schema that are looked at; a larger one counts as one that describes something private."""
 
 
 class PlainValues:
-    """Tells plain values by a scanner's opinion of the names in them. Safe to share between threads."""
+    """Recognises plain values by what a scanner finds in their names. Safe to share between threads."""
 
     def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
@@ -145,7 +144,7 @@ class PlainValues:
         waiting = [value]
         left = _MOST_VALUES
         for each in waiting:
-            # Exact types: a subclass may be anything, and what is no JSON is not for this walk to judge.
+            # Exact types: a subclass may be anything, and this walk judges JSON alone.
             kind = type(each)
             if kind is dict:
                 left -= len(each)
@@ -169,7 +168,7 @@ class PlainValues:
                     return False
                 waiting += each
             elif kind is int or kind is float:
-                if not -_BELOW < each < _BELOW:  # nor is anything that is no number
+                if not -_BELOW < each < _BELOW:  # `nan` fails, too
                     return False
             elif not (each is None or kind is bool or (kind is str and not each)):
                 return False

@@ -134,7 +134,7 @@ class ConcealedStream:
         begin = blank[-1] if blank else 0
         is_new = begin > 0
         if parted is not None:
-            # The beginning of what was parted, such as the first line of a key, tells what the rest is.
+            # The beginning of what was parted, such as the first line of a key, decides what the rest is.
             begin = max(0, parted.start)
             is_new = parted.start >= 0
         if is_new:

@@ -14,21 +14,24 @@ from typing import Any
 
 import mcp_types as types
 import msgspec
+from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import ValidationError
 
 from sealyard.broker.approvals import Approvals, ask_lines, heading, options, waiting_line
-from sealyard.serve.progress import Context, Stream
 from sealyard.values import Answered, Approval, Ask
+
+Context = ServerRequestContext[Any, Any]
 
 PRINCIPAL = "sealyard.principal"
 """Where `serve.http` notes in a request's scope who it is from."""
 
 _COMPANY_SECONDS = 0.05  # for asks that are made at the same time to be shown together
 _KEPT_SECONDS = 300.0  # in which a client that lost the connection can still come for the result
-_KEPT = 256
+_KEPT = 256  # held calls: more than wait for people at once
+_KEPT_CHARACTERS = 4_000  # of output that a slow client has not taken: a screenful
 _REASON_CHARACTERS = 1_000
 _STATE_SECONDS = 60.0  # beyond the ask's own time, for the way
 
@@ -272,3 +275,55 @@ def _approval(answer: object, principal: str) -> Approval:
         except msgspec.ValidationError:
             reason = "the client's answer could not be read"
     return Approval(decision=decision, by=principal, channel="elicitation", reason=reason, answered_at=time.time())
+
+
+class Stream:
+    """Sends what the code prints as progress, as fast as the client takes it and no faster.
+
+    Nothing is sent if the client did not ask for progress. While no request is open, the end of it is kept.
+    """
+
+    def __init__(self) -> None:
+        self._ctx: Context | None = None
+        self._waiting = ""
+        self._sent = 0
+        self._sending: asyncio.Task[None] | None = None
+
+    def open(self, ctx: Context) -> None:
+        """Send over this request from now on."""
+        self._ctx = ctx
+        self._sent = 0
+        self._start()
+
+    async def close(self) -> None:
+        """Wait until everything is sent. Raises what sending it raised."""
+        if self._sending is not None:
+            await self._sending
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Stop sending: the request is answered, or nobody waits for it any more."""
+        self._ctx = None
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
+
+    def add(self, text: str) -> None:
+        """Take more output; of what the client is too slow for, the end is kept."""
+        self._waiting = (self._waiting + text)[-_KEPT_CHARACTERS:]
+        self._start()
+
+    def relay(self, progress: float, total: float | None, message: str | None) -> None:
+        """Take an inner call's progress."""
+        share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+        self.add(f"[{share}{' ' + message[:200] if message else ''}]\n")
+
+    def _start(self) -> None:
+        if self._ctx is not None and self._waiting and (self._sending is None or self._sending.done()):
+            self._sending = asyncio.create_task(self._send(self._ctx))
+
+    async def _send(self, ctx: Context) -> None:
+        while self._waiting:
+            text, self._waiting = self._waiting, ""
+            self._sent += 1
+            await ctx.session.report_progress(float(self._sent), None, text)

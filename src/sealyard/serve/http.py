@@ -28,9 +28,8 @@ from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
 from sealyard.observe.readiness import Readiness
 from sealyard.offload import Offload
-from sealyard.serve.bodies import BoundedBodies
 from sealyard.serve.connections import Entrance, HttpConnection, most_connections
-from sealyard.serve.gate import Gate
+from sealyard.serve.gate import BoundedBodies, Gate
 
 _BACKLOG = 2_048  # a spike of new clients waits for its turn; beyond it the kernel lets them try again
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened at

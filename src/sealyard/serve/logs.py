@@ -1,4 +1,4 @@
-"""A log that nobody outside can fill: lines from the same place are counted instead of repeated."""
+"""Filters of the log: nobody outside can fill it, and nothing private is in it."""
 
 import logging
 import time
@@ -6,22 +6,26 @@ from collections.abc import Callable
 
 _LINES = 20  # from one place in one interval: more than an operator reads, and than different events need
 _SECONDS = 60.0
+_MOST_CHARACTERS = 2_000
+"""Of a message: words of others may be long and made to be slow."""
+_RAGGED_CHARACTERS = 200
+"""Cut off the end of a longer one, where half of something private may stand."""
 
 
 class RepeatFilter(logging.Filter):
-    """Lets through twenty lines a minute from each place in the code, and says how many it held back.
+    """Lets through twenty lines a minute from each place in the code, and counts the others.
 
-    What a line says does not matter: whoever sends requests may choose the words.
+    The words of a line do not matter: whoever sends requests may choose them.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._places: dict[tuple[str, int], tuple[float, int]] = {}
-        """Each place -> when its interval began, and how many lines there were in it."""
+        """Place -> begin of its interval, and the number of lines in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written."""
+        """True if the record is written."""
         place, now = (record.pathname, record.lineno), self._clock()
         began, count = self._places.get(place, (now, 0))
         held_back = 0
@@ -35,4 +39,28 @@ class RepeatFilter(logging.Filter):
         elif count == _LINES - 1:
             left = _SECONDS - (now - began)
             record.msg, record.args = f"{record.getMessage()} (more like this are counted for {left:.0f} s)", None
+        return True
+
+
+class ConcealingFilter(logging.Filter):
+    """Conceals private values in what a handler writes, by the function `conceal`.
+
+    A traceback is cut down to its exception: it would show source lines, and frames do not help an operator.
+    """
+
+    def __init__(self, conceal: Callable[[str], str]) -> None:
+        super().__init__()
+        self._conceal = conceal
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Replace the message by a concealed one."""
+        message = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            message += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
+        if len(message) > _MOST_CHARACTERS:
+            message = f"{self._conceal(message[:_MOST_CHARACTERS])[:-_RAGGED_CHARACTERS]} […]"
+        else:
+            message = self._conceal(message)
+        record.msg, record.args = message, None
+        record.exc_info = record.exc_text = record.stack_info = None
         return True

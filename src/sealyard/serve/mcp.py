@@ -16,12 +16,11 @@ from sealyard import __version__
 from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.observe.results import answer_text
-from sealyard.serve.dialogue import Asking, Call, open_asking, principal_of, seal_states
-from sealyard.serve.progress import Context
+from sealyard.serve.dialogue import Asking, Call, Context, open_asking, principal_of, seal_states
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
-from sealyard.skills.requests import SaveSkill
+from sealyard.skills import SaveSkill
 from sealyard.values import Result, ToolSpec
 from sealyard.values.naming import glob, spellings
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard

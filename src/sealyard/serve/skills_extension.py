@@ -16,7 +16,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from sealyard.serve.progress import Context
+from sealyard.serve.dialogue import Context
 
 EXTENSION = "io.modelcontextprotocol/skills"
 

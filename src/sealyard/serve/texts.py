@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from sealyard.metrics import tokens
-from sealyard.skills.reading import signature_of
+from sealyard.skills import signature_of
+from sealyard.skills.loader import LoadedSkill
 from sealyard.skills.requests import FoundSkill, SavedSkill
-from sealyard.skills.session import LoadedSkill
 from sealyard.values import SHARED, Hit, SearchAnswer
 from sealyard.yard import Yard
 

@@ -1,23 +1,368 @@
-"""Finds the version of a skill that an import gets: one that the principal may know of and whose needs still fit."""
+"""Loading a skill: the version that an import gets, the tools it needs, and its use by one execution.
 
-from collections.abc import Sequence
+`Compatibility` compares the tools that a skill was written for with those in the catalog and plans translations.
+`SkillLoader` picks a version that the principal may see and use. `SkillSession` serves one execution: the guest asks by
+calls of reserved names, and its reports are bounded, concern only skills that this execution loaded, and count as one
+use of each.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any, Literal
+
+import msgspec
 
 from sealyard.catalog import Catalog, Snapshot
-from sealyard.errors import SkillUnusable, UnknownSkill
-from sealyard.skills.compatibility import Compatibility, NeedCheck
-from sealyard.skills.session import LoadedSkill
+from sealyard.catalog.recent import Recent
+from sealyard.catalog.stubs import parameters, stub_file
+from sealyard.catalog.text import plain
+from sealyard.errors import InvalidRequest, SkillUnusable, UnknownSkill, UnknownTool
+from sealyard.privacy import Guard
 from sealyard.skills.shelf import CLOSURE, Shelf, namespaces_for, split_pin
 from sealyard.store import Store
-from sealyard.values import Skill, SkillStatus, ToolNeed, ToolSpec
-from sealyard.versioning import Plan
-from sealyard.versioning.compare import fit
+from sealyard.values import RecordStatus, Skill, SkillStatus, SkillUse, ToolNeed, ToolSpec
+from sealyard.versioning import Difficulty, Plan, make_plan
+from sealyard.versioning.compare import Version, fit
 
+State = Literal["fits", "newer", "translated", "broken", "missing"]
+"""`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: a person
+has to migrate it. `missing`: the tool is gone, or hidden from this principal."""
+
+_PLANS = 1_000
+"""Plans and renames in memory: more than there are tools in use."""
+_REASON_CHARACTERS = 600
+"""Of a reason that quotes an upstream."""
+_FOLLOWED_SECONDS = 10.0
+"""Seconds for which a rename found in the store is reused."""
+_MOST_SKILLS = 100
+"""Skills that one execution may load."""
+_MOST_ASKED = 2 * _MOST_SKILLS
+"""Loads that one execution may ask for, including failed ones."""
+_MOST_REPORTS = 10_000
+"""Reports from one execution that are counted."""
+_ERROR_CHARACTERS = 500
+"""Of an error that the guest reports."""
+_MOST_SECONDS = 86_400.0
+"""Seconds of one call: the guest reports them."""
 _Known = dict[str, Skill | str | None]
-"""Skills by the names that others import them by, or why they cannot be had; None while that is looked up."""
+"""Skills by imported name, or the reason why one cannot be used; None while it is being looked up."""
 
 
-class SkillLoading:
+class NeedCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one tool that a skill needs."""
+
+    tool: str
+    need: str
+    """The version that the skill was written for."""
+    current: str | None = None
+    now: str | None = None
+    """The tool's full name in the catalog; another one if it was renamed."""
+    state: State
+    difficulty: Difficulty | None = None
+    """Of the migration, where one is needed."""
+    reason: str = ""
+    plan: Plan | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """True if code that needs the tool can run."""
+        return self.state in ("fits", "newer", "translated")
+
+
+class Compatibility:
+    """Compares the tools that skills need with those in the catalog."""
+
+    def __init__(self, store: Store, catalog: Catalog) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._plans: Recent[tuple[str, str, str], Plan | None] = Recent(_PLANS)
+        self._followed: Recent[tuple[str, str], tuple[float, str | None]] = Recent(_PLANS)
+
+    async def check(self, skill: Skill, view: Snapshot) -> tuple[NeedCheck, ...]:
+        """Check each tool that the skill's own code uses against the tools of `view`."""
+        return tuple([await self._check(need, view) for need in skill.tools])
+
+    async def _check(self, need: ToolNeed, view: Snapshot) -> NeedCheck:
+        spec = view.tools.get(need.tool) or await self.renamed(need.tool, view)
+        if spec is None:
+            return NeedCheck(
+                tool=need.tool,
+                need=need.version,
+                state="missing",
+                difficulty="impossible",
+                reason=f"{need.tool} is not there any more, and no tool took its place.",
+            )
+        found = NeedCheck(tool=need.tool, need=need.version, current=spec.version, now=spec.full_name, state="fits")
+        if spec.full_name == need.tool:
+            how = fit(need.version, spec.version)
+            if how == "fits" or (spec.digest == need.digest and how != "other_major"):
+                return found
+            if how == "newer_minor":
+                reason = f"{need.tool} is at {spec.version}; the skill was written for {need.version}."
+                plan = await self.plan(need, spec)
+                plan = plan if plan is not None and plan.is_reordered else None
+                return msgspec.structs.replace(found, state="newer", reason=reason, plan=plan)
+        plan = await self.plan(need, spec)
+        if plan is None:
+            reason = f"The definition of {need.tool} {need.version} is not kept any more, so nothing can be compared."
+            return msgspec.structs.replace(found, state="broken", difficulty="needs a look", reason=reason)
+        if not plan.steps and not plan.obstacles:  # it changed and changed back
+            return found
+        found = msgspec.structs.replace(found, difficulty=plan.difficulty, plan=plan)
+        if plan.problems and spec.digest == need.digest and spec.full_name == need.tool:
+            # Only its observed answers differ. Its callers have a hand in those, so they must not make the skill of
+            # somebody else unusable.
+            reason = f"{need.tool} is defined as it was, and seems to answer otherwise: {_words(plan.problems)}"
+            return msgspec.structs.replace(found, state="newer", difficulty=None, plan=None, reason=reason)
+        if plan.problems:
+            return msgspec.structs.replace(found, state="broken", reason=_words(plan.problems))
+        renamed = "" if spec.full_name == need.tool else f"{need.tool} is called {spec.full_name} now. "
+        reason = f"{renamed}Its calls are translated from {need.version} to {spec.version} until the skill is migrated."
+        return msgspec.structs.replace(found, state="translated", reason=reason)
+
+    async def plan(self, need: ToolNeed, spec: ToolSpec) -> Plan | None:
+        """Plan the translation of calls for the needed version to `spec`; None if its definition is not kept."""
+        key = (need.tool, need.digest, f"{spec.full_name} {spec.digest} {spec.version}")
+        known = self._plans.find(key)
+        if known is None:
+            known = await self.make_plan(need, spec)
+            self._plans.put(key, known)
+        return known
+
+    async def make_plan(self, need: ToolNeed, spec: ToolSpec, renames: Mapping[str, str] | None = None) -> Plan | None:
+        """Make such a plan, with the `renames` that a person gives."""
+        release = await self._store.releases.get(need.tool, need.version)
+        is_same = spec.digest == need.digest and spec.full_name == need.tool
+        if release is None and not is_same:
+            return None
+        before = spec if release is None else release.spec  # a tool that changes often may be what it was
+        make = partial(
+            make_plan,
+            before,
+            spec,
+            renames=dict(renames or {}),
+            python_names=_python_names,
+            output_before=await self._seen_shape(before, need.version),
+            output_after=await self._seen_shape(spec, spec.version),
+        )
+        return await asyncio.to_thread(make)  # the schema of an upstream may take long to compare
+
+    async def _seen_shape(self, spec: ToolSpec, version: str) -> dict[str, Any] | None:
+        """The observed output schema of a tool at a version, if it declares none."""
+        if spec.output_schema is not None:
+            return None
+        seen = await self._store.shapes.find(spec.upstream, spec.name, Version.parse(version).major)
+        return None if seen is None else seen.schema
+
+    async def renamed(self, tool: str, view: Snapshot) -> ToolSpec | None:
+        """The tool that replaced `tool`, if it is in `view`."""
+        key = (tool, self._catalog.snapshot.version)
+        known = self._followed.find(key)
+        if known is None or known[0] < time.monotonic() - _FOLLOWED_SECONDS:
+            place = await self._store.releases.find_tool(tool)
+            follower = None if place is None else await self._store.releases.follow(*place)
+            known = (time.monotonic(), None if follower is None else follower.full_name)
+            self._followed.put(key, known)
+        return None if known[1] is None else view.tools.get(known[1])
+
+
+def _words(problems: Sequence[str]) -> str:
+    """The first problems on one line. They quote an upstream, and models and terminals show them."""
+    return " ".join(plain(" ".join(problems[:3]), limit=_REASON_CHARACTERS).split())
+
+
+def _python_names(spec: ToolSpec) -> dict[str, str]:
+    return {parameter.key: parameter.name for parameter in parameters(spec)}
+
+
+def worst(checks: Sequence[NeedCheck]) -> State:
+    """The worst state among the checks."""
+    order: tuple[State, ...] = ("fits", "newer", "translated", "broken", "missing")
+    return max((check.state for check in checks), key=order.index, default="fits")
+
+
+# The skills of one execution
+
+
+class LoadedSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """A usable skill, with the state of the tools it needs."""
+
+    skill: Skill
+    checks: tuple[NeedCheck, ...]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings for the user of the skill."""
+        return [check.reason for check in self.checks if check.reason]
+
+
+Load = Callable[[str, str | None], Awaitable[LoadedSkill]]
+"""Loads a skill by name and version. Raises `UnknownSkill` or `SkillUnusable`."""
+
+
+class _LoadArguments(msgspec.Struct):
+    name: str
+    version: str | None = None
+
+
+class _StubArguments(msgspec.Struct):
+    server: str
+    function: str
+
+
+class _Report(msgspec.Struct):
+    name: str
+    version: str
+    seconds: float = 0.0
+    error: str | None = None
+
+
+class _Use:
+    def __init__(self, skill: Skill) -> None:
+        self.skill = skill
+        self.calls = 0
+        self.open = 0
+        self.failures = 0
+        self.seconds = 0.0
+        self.error: str | None = None
+        """Concealed."""
+        self.translated = 0
+
+
+class SkillSession:
+    """Loads the skills of one execution and counts their uses."""
+
+    def __init__(self, load: Load, snapshot: Snapshot, guard: Guard) -> None:
+        self._load = load
+        self._snapshot = snapshot
+        self._guard = guard
+        self._uses: dict[tuple[str, str], _Use] = {}
+        self._plans: dict[str, tuple[Plan, _Use]] = {}
+        """`mcp__x__y@1.2.0` -> the translation of a call of that version, and the skill that makes it."""
+        self._asked = 0
+        self._reports = 0
+        self.notes: list[str] = []
+
+    async def answer(self, name: str, arguments: dict[str, Any]) -> Any:
+        """Answer a call of a reserved name. Raises an error for the guest."""
+        if name == "load_skill":
+            asked = _convert(arguments, _LoadArguments)
+            return await self._give(asked.name, asked.version)
+        if name == "load_stub":
+            return self._stub(_convert(arguments, _StubArguments))
+        report = _convert(arguments, _Report)
+        self._reports += 1
+        use = self._uses.get((report.name, report.version))
+        if use is not None and self._reports <= _MOST_REPORTS:
+            await self._note(name, report, use)
+        return None
+
+    def find_plan(self, name: str, *, is_used: bool = True) -> tuple[ToolSpec, Plan] | None:
+        """Find the tool and the translation for a call of `tool@version`; None for any other name.
+
+        It counts as a translated call of the skill unless `is_used` is false.
+
+        Raises:
+            UnknownTool: No skill of this execution needs that version.
+        """
+        if "@" not in name:
+            return None
+        found = self._plans.get(name)
+        if found is None or found[0].after is None:
+            raise UnknownTool(f"No tool named {name!r}. Name it without a version: only skills call older ones.")
+        plan, use = found
+        use.translated += is_used
+        assert plan.after is not None
+        return self._snapshot.tools[plan.after.full_name], plan
+
+    def uses(self, execution_id: str, principal: str, status: RecordStatus) -> list[SkillUse]:
+        """One record for each skill that was called, for an execution that ended with `status`."""
+        found = []
+        for use in self._uses.values():
+            if not use.calls:
+                continue
+            failures, error = use.failures, use.error
+            if use.open and status != "ok":  # the execution ended inside the skill
+                failures, error = failures + 1, error or f"The execution ended: {status}."
+            found.append(
+                SkillUse(
+                    namespace=use.skill.namespace,
+                    name=use.skill.name,
+                    version=use.skill.version,
+                    execution_id=execution_id,
+                    principal=principal,
+                    at=time.time(),
+                    calls=use.calls,
+                    failures=failures,
+                    seconds=use.seconds,
+                    error=error,
+                    translated=use.translated,
+                )
+            )
+        return found
+
+    def _stub(self, asked: "_StubArguments") -> str:
+        """The text of a tool's stub, for code that imports it before its file is written. Raises `UnknownTool`."""
+        spec = self._snapshot.find(f"servers.{asked.server}.{asked.function}")
+        if spec is None:
+            raise UnknownTool(f"No tool named {asked.function!r} on server {asked.server!r}.")
+        return stub_file(spec, self._snapshot.shapes.get(spec.full_name))
+
+    async def _give(self, name: str, version: str | None) -> dict[str, Any]:
+        self._asked += 1  # the guest asks once for each name and version, also for missing ones
+        if len(self._uses) >= _MOST_SKILLS or self._asked > _MOST_ASKED:
+            raise InvalidRequest(f"This run has loaded {_MOST_SKILLS} skills. Split the job.")
+        loaded = await self._load(name, version)
+        skill = loaded.skill
+        use = self._uses.setdefault((skill.name, skill.version), _Use(skill))
+        shims = []
+        for check in loaded.checks:
+            if check.plan is None or not check.is_usable:
+                continue
+            before = check.plan.before
+            versioned = f"{check.tool}@{check.need}"
+            self._plans[versioned] = (check.plan, use)
+            stub = stub_file(msgspec.structs.replace(before, full_name=versioned))
+            shims.append({"module": before.module, "function": before.function, "stub": stub})
+        self.notes += [f"skill {skill.name} {skill.version}: {warning}" for warning in loaded.warnings]
+        return {
+            "name": skill.name,
+            "version": skill.version,
+            "form": skill.form,
+            "code": skill.code,
+            "inputs": skill.input_schema,
+            "status": skill.status,
+            "warnings": loaded.warnings,
+            "shims": shims,
+            "tools": {need.tool: need.version for need in skill.tools},
+        }
+
+    async def _note(self, name: str, report: _Report, use: _Use) -> None:
+        if name == "skill_began":
+            use.calls += 1
+            use.open += 1
+            return
+        if use.open:
+            use.open -= 1
+            use.seconds += min(max(report.seconds, 0.0), _MOST_SECONDS)
+            if report.error is not None:
+                use.failures += 1
+                use.error = await self._guard.door.conceal(report.error[:_ERROR_CHARACTERS])
+
+
+def _convert(arguments: dict[str, Any], kind: type[Any]) -> Any:
+    try:
+        return msgspec.convert(arguments, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"The guest asked in the wrong way: {error}.") from None
+
+
+# Resolving an import
+
+
+class SkillLoader:
     """Finds the skills that code imports."""
 
     def __init__(self, store: Store, catalog: Catalog, shelf: Shelf, compatibility: Compatibility) -> None:
@@ -27,7 +372,7 @@ class SkillLoading:
         self._compatibility = compatibility
 
     async def visible(self, principal: str, view: Snapshot) -> list[Skill]:
-        """The newest version of every skill that code of `principal` can import, its own before the shared ones."""
+        """The newest version of every skill that the code of `principal` can import, its own before the shared ones."""
         own, shared = namespaces_for(principal)
         by_name: dict[str, Skill] = {}
         places: tuple[tuple[str, SkillStatus], ...] = ((own, "active"), (own, "draft"), (shared, "active"))
@@ -38,9 +383,9 @@ class SkillLoading:
         return list(by_name.values())
 
     async def _is_visible(self, skill: Skill, view: Snapshot) -> bool:
-        """Whether no tool that it needs exists, by its old name or a new one, and is not for this principal.
+        """False if a tool that the skill needs, under its old name or a new one, is hidden from this principal.
 
-        Else the skill does not exist for it either.
+        Such a skill is hidden from the principal too.
         """
         whole = self._catalog.snapshot
         for need in skill.tools:
@@ -54,14 +399,14 @@ class SkillLoading:
     async def load_for(
         self, principal: str, view: Snapshot, own: dict[str, Skill], name: str, version: str | None
     ) -> LoadedSkill:
-        """What an import gets; `own` are skills that are not on the shelf yet, with every need as it was written."""
+        """Resolve an import. `own` holds skills that are not on the shelf yet: with each tool as recorded."""
         skill = own.get(name) if version is None else None
         if skill is None:
             return await self.resolve(name, version, principal, view)
         return LoadedSkill(skill=skill, checks=await self._pinned(skill, view))
 
     async def _pinned(self, skill: Skill, view: Snapshot) -> tuple[NeedCheck, ...]:
-        """Checks that give the skill's own code every tool as it was when it was written."""
+        """Checks that give the skill's own code each tool as it was when the skill was written."""
         checks = []
         for need in skill.tools:
             spec = view.tools.get(need.tool)
@@ -88,7 +433,7 @@ class SkillLoading:
         is_deep: bool = True,
         known: _Known | None = None,
     ) -> LoadedSkill:
-        """What an import gets. `known` are the skills that were looked up on the way here."""
+        """Resolve an import. `known` holds the skills that were looked up on the way here."""
         name, version = split_pin(name, version)
         checked: dict[str, tuple[NeedCheck, ...]] = {}
         needed: _Known = {name: None} if known is None else known
@@ -110,7 +455,7 @@ class SkillLoading:
         view: Snapshot,
         known: _Known | None,
     ) -> str:
-        """Why a version cannot be used with the tools and skills that are there; empty if it can."""
+        """The reason why a version cannot be used with the present tools and skills; empty if it can."""
         broken = next((check for check in checks if not check.is_usable), None)
         if broken is not None:
             return (
@@ -139,7 +484,7 @@ class SkillLoading:
         return ""
 
     async def _look_up(self, name: str, principal: str, view: Snapshot, known: _Known) -> Skill | str:
-        """A skill that another one imports, or why it cannot be had. Each is looked up once, however many need it."""
+        """A skill that another one imports, or the reason why it cannot be used. Each is looked up once."""
         if len(known) >= CLOSURE:
             return f"More than {CLOSURE} skills are needed for it. Make them need fewer."
         known[name] = None

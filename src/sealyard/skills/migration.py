@@ -1,59 +1,41 @@
-"""Skills brought in step with a tool that has changed: rewritten, proven by replay, and only then kept.
+"""Migration of skills to a changed tool: rewritten, proven by replay, and only then kept.
 
-The old version stays. What cannot be rewritten, or cannot be proven, is left as it is with the reason.
+The old version stays. A skill that cannot be rewritten or proven is left as it is, with the reason.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Literal
 
 import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.errors import HelperFailed, InvalidRequest, SkillUnusable, UnknownTool
-from sealyard.skills.difficulty import change_of, foreseen
+from sealyard.skills.record import change_of, foreseen
 from sealyard.skills.service import Skills
 from sealyard.skills.shelf import principal_of
 from sealyard.store import MigrationRecord
 from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
-from sealyard.versioning import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
+from sealyard.versioning import Plan, Untranslatable, adapt_answer, translate_arguments
 from sealyard.versioning.compare import Version, matches
 from sealyard.versioning.migrate import diff, rewrite_beside
 
-Outcome = Literal["migrated", "refused", "failed"]
-"""`refused`: the code cannot be rewritten safely. `failed`: it was, and its examples do not pass, or there is none."""
 
+class MigratedSkill(MigrationRecord, frozen=True, kw_only=True):
+    """The migration of one skill, with its new code."""
 
-class MigratedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one skill."""
-
-    namespace: str
-    name: str
-    from_version: str
-    to_version: str | None = None
-    """None if it was not kept, or in a dry run."""
-    tool: str
-    tool_from: str
-    tool_to: str
-    change: str = ""
-    """What kind of change it is, such as `rename_parameter`; empty if the old definition is not kept."""
-    predicted: Difficulty
-    outcome: Outcome
-    reason: str = ""
     diff: str = ""
     edits: tuple[str, ...] = ()
     """Each in words, with its line."""
     examples: int = 0
-    """How many proved it."""
-    seconds: float = 0.0
+    """Examples that passed with the new code."""
 
 
 class _Target(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
-    """The full name that skills know."""
+    """The full name that skills use."""
     spec: ToolSpec
-    """What it is now."""
+    """The tool as it is now."""
 
 
 async def migrate_skills(
@@ -67,16 +49,15 @@ async def migrate_skills(
     is_dry: bool = False,
     principal: str = "local",
 ) -> list[MigratedSkill]:
-    """Migrate the version in use of every skill that needs another version of `tool` than the one that is there.
+    """Migrate the version in use of every skill that needs another version of `tool` than the current one.
 
-    `renames` says what cannot be guessed: the old name of a parameter, or `output.` and the path of a field of its
-    answer, and the new name. A dry run does all of it but keeping.
+    `renames` maps what cannot be guessed to its new name: the old name of a parameter, or `output.` and the path of a
+    field of the answer. A dry run does everything but keep the result.
 
     Raises:
         UnknownTool: There is no such tool, and there never was.
-        InvalidRequest: `to_version` is not what the tool is now.
+        InvalidRequest: `to_version` is not the current version of the tool.
     """
-    # Imported when it is needed: reading code with all its formatting takes a large library.
     view = await skills.tools.view()
     target = await _find_target(skills, view, tool)
     if to_version is not None and not matches(to_version, target.spec.version):
@@ -90,7 +71,8 @@ async def migrate_skills(
         result = await _migrate(skills, skill, need, target, view, renames, is_dry=is_dry, principal=principal)
         result = msgspec.structs.replace(result, seconds=time.perf_counter() - started)
         if not is_dry:
-            await skills.store.skills.record_migration(_record(result))
+            result = msgspec.structs.replace(result, at=time.time())
+            await skills.store.skills.record_migration(result)
             event = "migrated" if result.outcome == "migrated" else "migration_refused"
             skills.observer.skill(event, principal)
         done.append(result)
@@ -113,9 +95,9 @@ async def _find_target(skills: Skills, view: Snapshot, tool: str) -> _Target:
 async def _find_skills(
     skills: Skills, target: _Target, from_version: str | None, names: Sequence[str]
 ) -> list[tuple[Skill, ToolNeed]]:
-    """The versions in use that need the tool as it is no more."""
+    """The versions in use that need another version of the tool than the current one."""
     found = []
-    for skill in await skills.shelf.list_used():  # what was imported over it since, or does not work yet, may wait
+    for skill in await skills.shelf.list_used():  # an imported or failing newer version waits
         if names and skill.name not in names:
             continue
         for need in skill.tools:
@@ -136,7 +118,7 @@ async def _migrate(
     is_dry: bool,
     principal: str,
 ) -> MigratedSkill:
-    told = MigratedSkill(
+    result = MigratedSkill(
         namespace=skill.namespace,
         name=skill.name,
         from_version=skill.version,
@@ -149,39 +131,39 @@ async def _migrate(
     plan = await skills.compatibility.make_plan(need, target.spec, renames)
     if plan is None:
         reason = f"The definition of {need.tool} {need.version} is not kept any more."
-        return msgspec.structs.replace(told, reason=reason)
+        return msgspec.structs.replace(result, reason=reason)
     change = change_of(plan)
     try:
         predicted, migration = await rewrite_beside(
             skill.code, plan, form=skill.form, name=skill.name, offload=skills.guards.offload, who=principal
         )
     except HelperFailed as error:
-        return msgspec.structs.replace(told, reason=f"The code could not be read: {error}")
+        return msgspec.structs.replace(result, reason=f"The code could not be read: {error}")
     predicted = foreseen(predicted, skill, change, await skills.store.skills.migrations())
-    told = msgspec.structs.replace(told, predicted=predicted, change=change)
+    result = msgspec.structs.replace(result, predicted=predicted, change=change)
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
-        return msgspec.structs.replace(told, reason=" ".join(reasons))
-    told = msgspec.structs.replace(
-        told,
+        return msgspec.structs.replace(result, reason=" ".join(reasons))
+    result = msgspec.structs.replace(
+        result,
         diff=diff(skill.code, migration.code, skill.name),
         edits=tuple(f"line {edit.line}: {edit.reason}" for edit in migration.edits),
     )
     fresh = _rewritten(skill, migration.code, need, target.spec, plan)
     if isinstance(fresh, str):
-        return msgspec.structs.replace(told, outcome="failed", reason=fresh)
+        return msgspec.structs.replace(result, outcome="failed", reason=fresh)
     proven, reason = await _prove(skills, fresh, view, principal)
     if proven is None:
-        return msgspec.structs.replace(told, outcome="failed", reason=reason)
-    told = msgspec.structs.replace(told, outcome="migrated", examples=sum(each.passed for each in proven.examples))
+        return msgspec.structs.replace(result, outcome="failed", reason=reason)
+    result = msgspec.structs.replace(result, outcome="migrated", examples=sum(each.passed for each in proven.examples))
     if is_dry:
-        return told
+        return result
     kept = await skills.keep(proven, principal=principal)
-    return msgspec.structs.replace(told, to_version=kept.version)
+    return msgspec.structs.replace(result, to_version=kept.version)
 
 
 def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Skill | str:
-    """The skill with its new code and its examples as the new tool would have answered, or why there is none."""
+    """The skill with its new code and its examples as the new tool would answer them; or the reason against it."""
     lines = need.lines
     tools = tuple(
         ToolNeed(tool=spec.full_name, version=spec.version, digest=spec.digest, lines=lines) if each == need else each
@@ -202,13 +184,12 @@ def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Pl
         code=code,
         tools=tools,
         examples=tuple(examples),
-        status="active" if skill.status == "active" else skill.status,
         origin=f"migration of {skill.version}",
     )
 
 
 def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
-    """The recording as it would have been with the new tool."""
+    """The recording as the new tool would have made it."""
     major = Version.parse(need.version).major
     calls = [
         TraceCall(
@@ -227,7 +208,7 @@ def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
 
 
 async def _prove(skills: Skills, skill: Skill, view: Snapshot, principal: str) -> tuple[Skill | None, str]:
-    """The skill with its examples replayed, if all of them pass; else None and the first reason why not."""
+    """The skill with its examples replayed, if all of them pass; else None and the first reason."""
     owner = principal if skill.namespace == SHARED else principal_of(skill.namespace)
     load = partial(skills.loading.load_for, owner, view, {skill.name: skill})
     examples: list[SkillExample] = []
@@ -240,21 +221,3 @@ async def _prove(skills: Skills, skill: Skill, view: Snapshot, principal: str) -
             return None, f"Example {number} does not pass with the new code: {rehearsal.example.problem}"
         examples.append(rehearsal.example)
     return msgspec.structs.replace(skill, examples=tuple(examples)), ""
-
-
-def _record(result: MigratedSkill) -> MigrationRecord:
-    return MigrationRecord(
-        namespace=result.namespace,
-        name=result.name,
-        from_version=result.from_version,
-        to_version=result.to_version,
-        tool=result.tool,
-        tool_from=result.tool_from,
-        tool_to=result.tool_to,
-        predicted=result.predicted,
-        outcome=result.outcome,
-        reason=result.reason,
-        seconds=result.seconds,
-        at=time.time(),
-        change=result.change,
-    )

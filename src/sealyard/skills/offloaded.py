@@ -1,4 +1,4 @@
-"""A skill's text as a helper process reads it."""
+"""The reading of a skill in a helper process."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from sealyard.values import ToolSpec
 
 
 def read(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:
-    """`read_skill`. The gateway is asked which tool a name means."""
+    """Run `read_skill`, and ask the gateway for the tool that a name means."""
 
     def find(ref: ToolRef) -> ToolSpec | None:
         found: ToolSpec | None = msgspec.convert(ask(msgspec.to_builtins(ref)), ToolSpec | None)

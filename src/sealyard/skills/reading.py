@@ -10,21 +10,23 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog.prose import literal
-from sealyard.catalog.shapes import annotation
+from sealyard.catalog.text import annotation, literal
 from sealyard.code import Names, SkillRef, ToolRef, find_uses, parse
 from sealyard.errors import InvalidSkill
-from sealyard.skills.inputs import (
+from sealyard.skills.declarations import (
     Declared,
     Inputs,
+    Unreadable,
     agree,
     check_schema,
+    literal_of,
+    nullable,
     object_schema,
     read_inputs,
     read_output,
+    schema_of,
     script_inputs,
 )
-from sealyard.skills.types import Unreadable, literal_of, nullable, schema_of
 from sealyard.store import ShelfLimits
 from sealyard.values import Skill, SkillForm, ToolNeed, ToolSpec
 

@@ -1,24 +1,35 @@
-"""Rates a skill by its uses: effectiveness, and whether it is exemplary or could be removed."""
+"""The track record of a skill: its effectiveness from its uses, and the difficulty of its next migration.
+
+The difficulty follows from the code and the change, corrected by the outcome of earlier migrations of the same kind. A
+kind is one set of steps and obstacles. Each principal and each namespace has a bounded weight.
+"""
 
 import re
-from collections.abc import Iterable
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store import SkillRecord
-from sealyard.store.skills import UseShare
-from sealyard.values import SHARED
+from sealyard.skills.loader import NeedCheck, worst
+from sealyard.store import MigrationRecord, SkillRecord
+from sealyard.store.skills import SkillTotals, UseShare
+from sealyard.values import SHARED, Skill, SkillStatus
+from sealyard.versioning import Difficulty, Plan
 
 EXEMPLARY = 0.8
+"""Effectiveness above which a skill is one to learn from."""
 WEAK = 0.3
+"""Effectiveness below which an unused skill could be removed."""
 
 _RECENT_SECONDS = 7 * 86_400.0
+"""A use within this time counts as recent."""
 _HALF_REUSED = 3
-"""A skill that this many executions used is half as well reused as one can be."""
-_MOST_OF_ONE = 3
-"""Uses of a shared skill that count of one principal: with more, one alone could make a skill exemplary for all."""
+"""With this many uses a skill gets half of the points for reuse."""
+_USES_OF_ONE = 3
+"""Uses of a shared skill that count for one principal: with more, one alone could make a skill exemplary for all."""
 
 _DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]+)\s*", re.ASCII | re.IGNORECASE)
 _UNITS = {
@@ -32,12 +43,20 @@ _UNITS = {
 }
 
 Judgement = Literal["exemplary", "kept", "removable"]
+_MIGRATIONS_OF_ONE = 5
+"""Newest migrations that count for one namespace and one kind of change."""
+_MIGRATIONS_ENOUGH = 3
+"""Migrations of a kind before their outcome counts."""
+_REMOVABLE_SECONDS = 30 * 86_400.0
+"""As in the default of `sealyard skills --cleanup`."""
+_KINDS_SHOWN = 50
+"""Kinds in a report, the most frequent first."""
 
 
 def effectiveness(record: SkillRecord, *, now: float) -> float:
-    """From 0 to 1: four tenths for how often it is reused, four for its success, two for use within seven days.
+    """A score from 0 to 1: 0.4 for reuse, 0.4 for success, 0.2 for use within seven days.
 
-    Of a shared skill, the first three uses of each principal count, however many there were.
+    For a shared skill, the first three uses by each principal count.
     """
     if not record.uses:
         return 0.0
@@ -47,10 +66,10 @@ def effectiveness(record: SkillRecord, *, now: float) -> float:
 
 
 def counted(record: SkillRecord) -> tuple[int, float]:
-    """The uses that count, and which share of the calls in them succeeded."""
+    """The number of uses that count, and the share of their calls that succeeded."""
     if record.namespace != SHARED or not record.shares:
         return record.uses, _success(record)
-    uses = [min(share.uses, _MOST_OF_ONE) for share in record.shares]
+    uses = [min(share.uses, _USES_OF_ONE) for share in record.shares]
     successes = sum(count * _success(share) for count, share in zip(uses, record.shares, strict=True))
     return sum(uses), successes / sum(uses)
 
@@ -60,9 +79,9 @@ def _success(part: SkillRecord | UseShare) -> float:
 
 
 def judge(record: SkillRecord, *, modified_at: float, now: float, threshold_seconds: float) -> Judgement:
-    """Whether a skill is one to learn from, or one that could go.
+    """Judge a skill: exemplary, kept or removable.
 
-    It could go if it is of little effect and has not been used, or saved, for `threshold_seconds`.
+    It is removable if it is hardly effective and has been neither used nor saved for `threshold_seconds`.
     """
     value = round(effectiveness(record, now=now), 9)
     if value > EXEMPLARY:
@@ -72,7 +91,7 @@ def judge(record: SkillRecord, *, modified_at: float, now: float, threshold_seco
 
 
 def combined(records: Iterable[SkillRecord]) -> dict[tuple[str, str], SkillRecord]:
-    """The records of all versions of each skill as one, by namespace and name; its version is the one used last."""
+    """Combine the records of all versions of each skill, by namespace and name; its version is the one used last."""
     found: dict[tuple[str, str], SkillRecord] = {}
     for record in sorted(records, key=lambda each: each.last_used_at or 0.0):
         place = record.namespace, record.name
@@ -112,13 +131,157 @@ def _joined(shares: Iterable[UseShare]) -> tuple[UseShare, ...]:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a time such as `30days`, `30d`, `12h` or `2 weeks`.
+    """Parse a duration such as `30days`, `30d`, `12h` or `2 weeks` into seconds.
 
     Raises:
-        InvalidRequest: It is none.
+        InvalidRequest: It is not a duration.
     """
     found = _DURATION.fullmatch(text)
     unit = _UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
-        raise InvalidRequest(f"{text[:80]!r} is no length of time. Write it as 30days, 12h or '2 weeks'.")
+        raise InvalidRequest(f"{text[:80]!r} is not a duration. Write it as 30days, 12h or '2 weeks'.")
     return float(found[1]) * unit
+
+
+# Migrations
+
+
+class KindRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Migrations for one kind of change."""
+
+    change: str
+    """Such as `rename_field+rename_parameter`; empty for migrations recorded without it."""
+    migrations: int
+    migrated: int
+    right: int
+    """Migrations whose difficulty was predicted correctly."""
+
+
+def change_of(plan: Plan) -> str:
+    """The kind of a change: the sorted names of its steps and obstacles."""
+    steps = {step.__struct_config__.tag for step in plan.steps}
+    obstacles = {f"no_answer_{obstacle.side}" for obstacle in plan.obstacles}
+    return "+".join(sorted(map(str, steps | obstacles))) or "none"
+
+
+def is_right(migration: MigrationRecord) -> bool:
+    """True if the prediction came true: exactly the migrations predicted as mechanical should succeed."""
+    return (migration.predicted == "mechanical") == (migration.outcome == "migrated")
+
+
+def by_kind(migrations: Iterable[MigrationRecord]) -> tuple[KindRecord, ...]:
+    """The record of each kind of change, the most frequent first."""
+    found: dict[str, list[MigrationRecord]] = defaultdict(list)
+    for each in migrations:
+        found[each.change].append(each)
+    records = [
+        KindRecord(
+            change=change,
+            migrations=len(some),
+            migrated=sum(each.outcome == "migrated" for each in some),
+            right=sum(map(is_right, some)),
+        )
+        for change, some in found.items()
+    ]
+    return tuple(sorted(records, key=lambda each: (-each.migrations, each.change))[:_KINDS_SHOWN])
+
+
+def foreseen(predicted: Difficulty, skill: Skill, change: str, past: Sequence[MigrationRecord]) -> Difficulty:
+    """Correct a predicted difficulty by the skill's examples and by earlier migrations, given the oldest first.
+
+    A mechanical migration needs a look if no example of the skill passed and can be replayed, or if most migrations of
+    that kind failed.
+    """
+    if predicted != "mechanical":
+        return predicted
+    if not any(example.passed and example.trace is not None for example in skill.examples):
+        return "needs a look"
+    heard: dict[str, int] = defaultdict(int)
+    proven = failed = 0
+    for each in reversed(past):
+        if (
+            each.change == change
+            and each.outcome in ("migrated", "failed")
+            and heard[each.namespace] < _MIGRATIONS_OF_ONE
+        ):
+            heard[each.namespace] += 1
+            proven += each.outcome == "migrated"
+            failed += each.outcome == "failed"
+    return "needs a look" if failed + proven >= _MIGRATIONS_ENOUGH and failed > proven else "mechanical"
+
+
+# Figures
+
+
+class SkillFigures(SkillTotals, frozen=True, kw_only=True):
+    """One skill, all its versions together."""
+
+    status: SkillStatus
+    mean_seconds: float = 0.0
+    effectiveness: float = 0.0
+    judgement: Judgement = "kept"
+    difficulty: Difficulty | None = None
+    """The predicted one of the hardest migration that it needs; None if it needs none."""
+    details: tuple[str, ...] = ()
+    """Sentences about the tools it needs, its last error, its migration and its examples."""
+
+
+class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """All skills of the store, added up."""
+
+    skills: int
+    active: int
+    drafts: int
+    quarantined: int
+    uses: int
+    executions_share: float
+    """The share of executions in the journal that used a skill."""
+    translated: int
+    migrations: int
+    migrated: int
+    predictions_right: int
+    changes: tuple[KindRecord, ...] = ()
+    """Migrations by kind of change."""
+
+
+class SkillCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """Code that a principal ran repeatedly, and that is not a skill yet."""
+
+    principal: str
+    times: int
+    tools: tuple[str, ...]
+    """Full names of the tools that it called; at most five."""
+    execution_id: str
+    """Of the last run."""
+    last_at: float
+
+
+class SkillAnalysis(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of `sealyard skills --analyze`."""
+
+    summary: SkillSummary
+    skills: tuple[SkillFigures, ...]
+    candidates: tuple[SkillCandidate, ...] = ()
+
+
+def figures_of(
+    skill: Skill, record: SkillRecord | None, checks: tuple[NeedCheck, ...], hardest: Difficulty | None
+) -> SkillFigures:
+    """The figures of a skill, from the record of all its versions and the checks of its tools."""
+    whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
+    now = time.time()
+    details = [f"{check.tool} {check.need}: {check.state}. {check.reason}".rstrip() for check in checks]
+    details += [f"last error: {whole.last_error}"] if whole.last_error else []
+    details += [f"its worst need: {worst(checks)}"] if checks else []
+    details += [f"its migration, as predicted: {hardest}"] if hardest else []
+    details += [skill.note] if skill.note else []
+    totals = {name: getattr(whole, name) for name in SkillTotals.__struct_fields__}
+    return SkillFigures(
+        **totals | {"version": skill.version},
+        status=skill.status,
+        mean_seconds=whole.seconds / whole.calls if whole.calls else 0.0,
+        effectiveness=round(effectiveness(whole, now=now), 3),
+        judgement=judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=_REMOVABLE_SECONDS),
+        difficulty=hardest,
+        details=tuple(details),
+    )

@@ -1,19 +1,22 @@
-"""Runs a skill's example in the sandbox with recorded answers in the place of its tools.
+"""Runs of a skill's examples in the sandbox, with recorded answers in place of its tools.
 
-A replay reaches no upstream and no vault: its clock stands where it was recorded, and what the trace does not hold is
-refused. A first recording takes its answers from what the principal's runs were answered lately. Only a tool that says
-it changes nothing, and that the policy allows, is called for what is missing there.
+A replay reaches no upstream and no vault: its clock stands at the time of the recording, and a call that the trace does
+not hold is refused with what it does hold. A first recording takes its answers from recent runs of the principal. Only
+a tool that declares itself read-only, and that the policy allows, is called for an answer that is missing there.
 """
 
 import contextlib
+import difflib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from sealyard import errors
 from sealyard.access.guards import Guards
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
@@ -21,7 +24,8 @@ from sealyard.broker import Policy
 from sealyard.broker.call import FinishedCall, without_empty
 from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
-from sealyard.errors import NotRecorded, UnknownTool
+from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
+from sealyard.former import FORMER_ERROR
 from sealyard.observe.recorder import Recorder, Run, RunObserver
 from sealyard.observe.results import conceal_outcome
 from sealyard.observe.sinks import AuditSink, JournalSink, TraceSink
@@ -29,24 +33,169 @@ from sealyard.offload import Offload, decode
 from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.sandbox.worker import OWN_CALLS
-from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
-from sealyard.skills.session import Load, SkillSession
+from sealyard.skills.loader import Load, SkillSession
 from sealyard.store import Store
-from sealyard.values import Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
+from sealyard.values import CallRecord, Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
-_INLINE_BYTES = 1 << 20
-_TRACE_BYTES = 32 << 20
-_SEED = 1
-_PROBLEM_CHARACTERS = 1_000
 _SHOWN_CHARACTERS = 300
+"""Of arguments and values in a message."""
+_TOLERANCE = 1e-9
+"""Relative difference of numbers that count as equal: their last digits depend on the machine."""
+_CUT = "its answer of {:,} bytes was too large to be recorded"
+_FILES = "its answer came with files, which are not recorded"
+_FAILURES = {
+    name: kind
+    for name in errors.__all__
+    if isinstance(kind := getattr(errors, name), type) and issubclass(kind, SealyardError)
+}
+_FAILURES[FORMER_ERROR] = SealyardError
+_INLINE_BYTES = 1 << 20
+"""Of a result that the sandbox returns inline."""
+_TRACE_BYTES = 32 << 20
+"""All answers of one example: they are in memory until it has run."""
+_SEED = 1
+"""The same in each run: a replay has to repeat the recording."""
+_PROBLEM_CHARACTERS = 1_000
+"""Of the reason why an example failed."""
+
+
+# Recorded answers
+
+
+class Replay:
+    """Answers calls from one trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.problems: list[str] = []
+        """Calls that the trace does not hold."""
+        self._answers: defaultdict[tuple[str, bytes], list[TraceCall]] = defaultdict(list)
+        for call in trace.calls:
+            self._answers[_key(call.tool, call.arguments)].append(call)
+        self._given: defaultdict[tuple[str, bytes], int] = defaultdict(int)
+
+    def answer(self, tool: str, arguments: dict[str, Any]) -> Any:
+        """Return the recorded answer to a call. Calls beyond the recorded ones get the last answer again.
+
+        Raises:
+            NotRecorded: The trace has no such call.
+            SealyardError: The call failed when it was recorded; this is that error.
+        """
+        key = _key(tool, arguments)
+        found = self._answers.get(key)
+        if not found:
+            raise self._missing(f"{tool} with {_shown(arguments)} is not in the recording. {self._nearest(tool)}")
+        call = found[min(self._given[key], len(found) - 1)]
+        self._given[key] += 1
+        if call.missing is not None:
+            raise self._missing(f"{tool} with {_shown(arguments)} was called, but {call.missing}.")
+        if call.error is not None:
+            raise replayed_error(call.error)
+        return call.answer
+
+    def has(self, tool: str, arguments: dict[str, Any]) -> bool:
+        """True if the trace holds this call."""
+        return _key(tool, arguments) in self._answers
+
+    def _missing(self, problem: str) -> NotRecorded:
+        self.problems.append(problem)
+        return NotRecorded(problem)
+
+    def _nearest(self, tool: str) -> str:
+        """A sentence about the nearest recorded calls."""
+        same = [call for call in self.trace.calls if call.tool == tool]
+        if same:
+            return f"It holds {tool} with {_shown(same[0].arguments)}" + (
+                f" and {len(same) - 1} more." if len(same) > 1 else "."
+            )
+        tools = sorted({call.tool for call in self.trace.calls})
+        near = difflib.get_close_matches(tool, tools, n=3) or tools[:3]
+        return f"It holds calls of {', '.join(near)}." if near else "It holds no call at all."
+
+
+class Recordings:
+    """The calls of several executions, the newest first: a source of answers for a first recording."""
+
+    def __init__(self, calls: Iterable[CallRecord]) -> None:
+        by_execution: dict[str, dict[tuple[str, bytes], list[CallRecord]]] = {}
+        for call in calls:
+            if isinstance(call.arguments, dict):
+                runs = by_execution.setdefault(call.execution_id, {})
+                runs.setdefault(_key(call.tool, call.arguments), []).append(call)
+        self._executions: Sequence[dict[tuple[str, bytes], list[CallRecord]]] = list(by_execution.values())
+        self._given: defaultdict[tuple[str, bytes], int] = defaultdict(int)
+
+    def find(self, tool: str, arguments: dict[str, Any]) -> TraceCall | None:
+        """The answer that the newest execution with this call got; None if no execution made it.
+
+        The next request for the same call gets that execution's next answer.
+        """
+        key = _key(tool, arguments)
+        found = next((run[key] for run in self._executions if key in run), None)
+        if found is None:
+            return None
+        call = found[min(self._given[key], len(found) - 1)]
+        self._given[key] += 1
+        missing = None
+        if call.error is None and call.answer is None and call.answer_bytes > len("null"):
+            missing = _CUT.format(call.answer_bytes)
+        elif _has_files(call.answer):
+            missing = _FILES
+        return TraceCall(
+            tool=call.tool,
+            version=call.version,
+            arguments=arguments,
+            answer=None if missing else call.answer,
+            error=call.error,
+            missing=missing,
+        )
+
+
+def replayed_error(recorded: str) -> SealyardError:
+    """Rebuild an error that was recorded as `Type: message`."""
+    name, _, message = recorded.partition(": ")
+    return _FAILURES.get(name, ToolFailed)(message or recorded)
+
+
+def equal(expected: Any, value: Any) -> bool:
+    """True if two JSON values are equal, apart from the last digits of numbers."""
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return expected is value
+    if isinstance(expected, int | float) and isinstance(value, int | float):
+        return expected == value or abs(expected - value) <= _TOLERANCE * max(abs(expected), abs(value))
+    if isinstance(expected, dict) and isinstance(value, dict):
+        return expected.keys() == value.keys() and all(equal(expected[key], value[key]) for key in expected)
+    if isinstance(expected, list) and isinstance(value, list):
+        return len(expected) == len(value) and all(map(equal, expected, value))
+    return bool(expected == value)
+
+
+def _key(tool: str, arguments: dict[str, Any]) -> tuple[str, bytes]:
+    return tool, msgspec.json.encode(arguments, order="sorted")
+
+
+def _has_files(answer: Any) -> bool:
+    waiting = [answer]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            if isinstance(each.get("file"), str) and each.keys() >= {"mime_type", "bytes"}:
+                return True
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+    return False
+
+
+# Runs
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
-    """How an example went."""
+    """The result of running an example."""
 
     example: SkillExample
-    """With its trace, its value and whether it passed."""
+    """With its trace, its value and its verdict."""
     outcome: Outcome
 
 
@@ -77,7 +226,7 @@ class Rehearsals:
             if (reserved := own.get(name)) is not None:
                 return await reserved(arguments)
             tool, _, version = name.partition("@")
-            # A skill that calls an older version was recorded so, or translated when another one used it.
+            # An older version that the skill calls was recorded under that version, or translated for another skill.
             if version and answers.has(tool, arguments):
                 return answers.answer(tool, arguments)
             spec, plan = skills.find_plan(name) or (view.find(name), None)
@@ -98,16 +247,16 @@ class Rehearsals:
         problem = _problem(outcome, answers.problems)
         if not problem and not equal(example.output, outcome.result):
             problem = f"Its value is {_shown(outcome.result)}; it should be {_shown(example.output)}."
-        problem = await guard.door.conceal(problem)  # the code's own words are in it
+        problem = await guard.door.conceal(problem)  # it quotes the code
         return Rehearsal(example=msgspec.structs.replace(example, passed=not problem, problem=problem), outcome=outcome)
 
     @contextlib.asynccontextmanager
     async def open_recording(
         self, skill: Skill, inputs: dict[str, Any], *, principal: str, load: Load, view: Snapshot, guard: Guard
     ) -> AsyncIterator["Recording"]:
-        """The first run of an example, an execution like any other, of which is kept what its tools answered.
+        """Open the first run of an example: an execution like any other, whose tool answers are kept.
 
-        The caller runs `Recording.code` with `Recording.options` in the sandbox, and puts the outcome into it.
+        The caller runs `Recording.code` with `Recording.options` in the sandbox and sets `Recording.outcome`.
         """
         skills = SkillSession(load, view, guard)
         recording = Recording(
@@ -148,7 +297,7 @@ class Rehearsals:
     def _options(
         self, inputs: dict[str, Any], at: float, principal: str, view: Snapshot, session: str
     ) -> dict[str, Any]:
-        """What the sandbox is given beside the code of an example and what answers its calls."""
+        """Options for the sandbox, beside the code and the handler of its calls."""
         return {
             "context": {"inputs": inputs},
             "limits": Limits(inline_bytes=_INLINE_BYTES),
@@ -161,14 +310,14 @@ class Rehearsals:
 
 
 class Recording(RunObserver):
-    """An example that is run for the first time."""
+    """An example that runs for the first time."""
 
     code: str
-    """What to run."""
+    """The code to run."""
     options: dict[str, Any]
-    """What the sandbox is given beside it."""
+    """Options for the sandbox."""
     outcome: Outcome
-    """What came of it; set by whoever runs it."""
+    """The outcome; the caller sets it."""
 
     def __init__(
         self,
@@ -194,12 +343,12 @@ class Recording(RunObserver):
         self._answer_bytes = 0
 
     def watch(self, run: Run) -> "Recording":
-        """The observer of the execution: this."""
+        """Observe the execution of this example."""
         self._principal = run.grant.principal
         return self
 
     def find(self, name: str, *, is_used: bool = True) -> tuple[ToolSpec, Plan | None]:
-        """The tool that the skill means by a name. Raises `UnknownTool`."""
+        """Find the tool that the skill means by a name. Raises `UnknownTool`."""
         if (planned := self._skills.find_plan(name, is_used=is_used)) is not None:
             return planned
         spec = self._view.find(name)
@@ -208,10 +357,10 @@ class Recording(RunObserver):
         return spec, None
 
     async def recorded(self, name: str, arguments: dict[str, Any]) -> Any:
-        """The answer that a run of the principal's got to this call; None if the tool is to be asked.
+        """The recorded answer to this call of the principal; None if the tool is to be called.
 
         Raises:
-            NotRecorded: There is no such answer, and the tool is not asked to try an example.
+            NotRecorded: There is no such answer, and the tool may not be called for an example.
         """
         spec, plan = self.find(name, is_used=False)
         if plan is not None:
@@ -227,14 +376,14 @@ class Recording(RunObserver):
         if call.missing is not None:
             raise self._problem(f"{spec.full_name} was called, but {call.missing}.")
         self._calls.append(call)
-        self.find(name)  # it is used now
+        self.find(name)  # counts as used from here
         if call.error is not None:
             raise replayed_error(call.error)
         return msgspec.Raw(msgspec.json.encode(call.answer if plan is None else translate_answer(plan, call.answer)))
 
     def _check_live(self, spec: ToolSpec, arguments: dict[str, Any]) -> None:
-        """Raise `NotRecorded` for a tool that is not asked only to try an example."""
-        if self._answer_bytes > _TRACE_BYTES:  # all of it is in memory until the example has run
+        """Raise `NotRecorded` for a tool that may not be called only to try an example."""
+        if self._answer_bytes > _TRACE_BYTES:  # all of it stays in memory until the example has run
             raise self._problem(f"Its tools answer with more than {_TRACE_BYTES:,} bytes. Take an example with less.")
         decision = self._policy.decide(spec, self._principal, arguments)
         if spec.annotations.read_only is not True or decision.verdict != "allow":
@@ -244,7 +393,7 @@ class Recording(RunObserver):
             )
 
     def call_finished(self, call: FinishedCall) -> None:
-        """Keep what a tool answered."""
+        """Keep the answer of a tool."""
         if call.admitted is None:
             return
         self._answer_bytes += call.answer_bytes
@@ -260,9 +409,9 @@ class Recording(RunObserver):
         return NotRecorded(text)
 
     async def judged(self, expected: Any) -> SkillExample:
-        """The example with its trace and whether it passed. `expected` may be `msgspec.UNSET`."""
+        """The example with its trace and its verdict. `expected` may be `msgspec.UNSET`."""
         outcome, guard = self.outcome, self._guard
-        problem = await guard.door.conceal(_problem(outcome, self._problems))  # the code's own words are in it
+        problem = await guard.door.conceal(_problem(outcome, self._problems))  # it quotes the code
         output = outcome.result
         if await guard.door.conceal(output) != output:
             problem = problem or "Its value holds private values that it makes itself, so it cannot be kept."
@@ -290,7 +439,7 @@ class Recording(RunObserver):
 
 
 def _own_calls(skills: SkillSession) -> dict[str, Callable[[dict[str, Any]], Awaitable[Any]]]:
-    """What the gateway itself answers in a rehearsal."""
+    """Calls that the gateway itself answers in a rehearsal."""
     return {**{name: partial(skills.answer, name) for name in OWN_CALLS}, "search_tools": _refuse_search}
 
 
@@ -304,7 +453,7 @@ def _code_of(skill: Skill) -> str:
 
 @contextlib.asynccontextmanager
 async def _workspace(sandbox: Sandbox, principal: str) -> AsyncIterator[str]:
-    """The name of a workspace of its own, removed afterwards: files of other runs are no part of an example."""
+    """A workspace of its own, removed afterwards: files of other runs are not part of an example."""
     session = f"{principal}:rehearsal-{secrets.token_hex(8)}"
     try:
         yield session
@@ -314,7 +463,7 @@ async def _workspace(sandbox: Sandbox, principal: str) -> AsyncIterator[str]:
 
 
 def _problem(outcome: Outcome, problems: list[str]) -> str:
-    """Why it did not pass, in a sentence or two; empty if it ran to its end."""
+    """The reason why an example failed, in a sentence or two; empty if it ran to its end."""
     if problems:
         return problems[0][:_PROBLEM_CHARACTERS]
     failure = outcome.failure

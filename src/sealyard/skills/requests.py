@@ -1,17 +1,20 @@
-"""Requests about skills and the answers to them, as values."""
+"""Requests about skills and their answers as values, and the concealment of private values in them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from sealyard.skills.compatibility import State
+from sealyard.errors import InvalidSkill
+from sealyard.privacy import TOKEN, Guard
+from sealyard.skills.loader import State
 from sealyard.skills.rehearsal import Rehearsal
-from sealyard.values import Skill, SkillStatus
+from sealyard.values import Skill, SkillExample, SkillStatus, TraceCall
 from sealyard.versioning import Difficulty
 
 
 class SaveSkill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent asks to be kept."""
+    """A request to keep code as a skill."""
 
     name: str
     code: str
@@ -24,21 +27,21 @@ class SaveSkill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SaveExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Inputs, and the value that the skill should have for them, if it is known."""
+    """Inputs, and the expected value if it is known."""
 
     inputs: dict[str, Any] = {}
     output: Any = msgspec.UNSET
 
 
 class SavedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """What was kept, and what its author should know."""
+    """A kept skill, and warnings for its author."""
 
     skill: Skill
     warnings: tuple[str, ...] = ()
 
 
 class FoundSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One found skill, for somebody who looks for something to use."""
+    """One search result."""
 
     name: str
     version: str
@@ -46,26 +49,26 @@ class FoundSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signature: str
     description: str
     effectiveness: float | None = None
-    """From 0 to 1; None if nobody has used it yet."""
+    """From 0 to 1; None if it is unused."""
     status: SkillStatus = "active"
     shared: bool = False
     warnings: tuple[str, ...] = ()
 
 
 class TestedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """How the examples of a skill went."""
+    """A skill with the results of its examples."""
 
     skill: Skill
     rehearsals: tuple[Rehearsal, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether there are examples and all of them passed."""
+        """True if there are examples and all of them passed."""
         return bool(self.rehearsals) and all(each.example.passed for each in self.rehearsals)
 
 
 class SkillSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a skill comes from that somebody else wrote."""
+    """The origin of a skill that another author wrote."""
 
     origin: str
     """Such as `import sha256:…`."""
@@ -74,7 +77,7 @@ class SkillSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill, one tool that it needs, and whether that is still so."""
+    """A skill, one tool that it needs, and the state of that tool."""
 
     namespace: str
     name: str
@@ -85,7 +88,7 @@ class SkillCheck(msgspec.Struct, frozen=True, kw_only=True):
     current: str | None
     state: State
     difficulty: Difficulty | None
-    """Predicted, for a migration of this very code; None where none is needed."""
+    """The predicted difficulty of migrating this code; None where no migration is needed."""
     reason: str
 
 
@@ -96,3 +99,107 @@ class ServedFolder(msgspec.Struct, frozen=True, kw_only=True):
     """Such as `own/monthly-total`."""
     frontmatter: dict[str, Any]
     files: dict[str, bytes]
+
+
+# Concealment
+
+
+async def conceal_request(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, list[str]]:
+    """Conceal private values in a request, and warn of each line of code that has one."""
+    examples = [
+        msgspec.structs.replace(
+            each,
+            inputs=await _conceal_object(each.inputs, guard),
+            output=each.output if each.output is msgspec.UNSET else await _conceal(each.output, guard),
+        )
+        for each in request.examples
+    ]
+    texts = {key: getattr(request, key) for key in ("code", "description", "inputs", "output")}
+    texts["tags"] = list(request.tags)
+    try:
+        texts = await conceal_texts(texts, guard)
+    except RecursionError:
+        raise InvalidSkill("`inputs` or `output` is nested too deep. Use plain, shallow data.") from None
+    texts["tags"] = tuple(texts["tags"])
+    concealed = msgspec.structs.replace(request, examples=tuple(examples), **texts)
+    lines = [number for number, line in enumerate(concealed.code.splitlines(), 1) if TOKEN.search(line)]
+    warnings = [
+        f"Line {number} holds a private value. It is kept as a token, which is good for this session only: make it an"
+        " input."
+        for number in lines[:5]
+    ]
+    return concealed, warnings
+
+
+async def conceal_examples(examples: Sequence[SkillExample], guard: Guard) -> list[SkillExample]:
+    """Conceal private values in examples that somebody else recorded."""
+
+    async def conceal(call: TraceCall) -> TraceCall:
+        return msgspec.structs.replace(
+            call,
+            arguments=await _conceal_object(call.arguments, guard),
+            answer=await _conceal(call.answer, guard),
+            error=await _conceal(call.error, guard),
+        )
+
+    concealed = []
+    for each in examples:
+        trace = each.trace
+        if trace is not None:
+            trace = msgspec.structs.replace(trace, calls=tuple([await conceal(call) for call in trace.calls]))
+        inputs = await _conceal_object(each.inputs, guard)
+        output, problem = await _conceal(each.output, guard), await _conceal(each.problem, guard)
+        concealed.append(msgspec.structs.replace(each, inputs=inputs, output=output, trace=trace, problem=problem))
+    return concealed
+
+
+async def _conceal(value: Any, guard: Guard) -> Any:
+    concealed = await guard.door.conceal(value)
+    # Examples have a bounded size, so decoding is cheap.
+    return msgspec.json.decode(concealed) if isinstance(concealed, msgspec.Raw) else concealed
+
+
+async def _conceal_object(value: dict[str, Any], guard: Guard) -> dict[str, Any]:
+    concealed = await _conceal(value, guard)
+    if not isinstance(concealed, dict):  # a value in pieces conceals everything around it
+        raise InvalidSkill("An example spells out a private value. Use another one.")
+    return concealed
+
+
+async def conceal_skill(skill: Skill, guard: Guard) -> Skill:
+    """Conceal private values in the text of a skill: it may have been saved under weaker rules."""
+    texts = {key: getattr(skill, key) for key in ("code", "description", "input_schema", "output_schema")}
+    texts = await conceal_texts(texts | {"tags": list(skill.tags)}, guard)
+    return msgspec.structs.replace(skill, **texts | {"tags": tuple(texts["tags"])})
+
+
+async def conceal_texts(value: Any, guard: Guard) -> Any:
+    """Conceal private values in the texts and numbers of `value`, each looked at alone.
+
+    Keys are ours, or names of inputs: they say nothing about the values below them.
+    """
+    texts: list[str | float] = []
+
+    def collect(item: Any) -> None:
+        if isinstance(item, str | int | float):
+            texts.append(item)
+        elif isinstance(item, dict):
+            for each in item.values():
+                collect(each)
+        elif isinstance(item, list):
+            for each in item:
+                collect(each)
+
+    collect(value)
+    concealed = iter(await guard.door.conceal_each(list(texts)))
+
+    def put_back(item: Any) -> Any:
+        if isinstance(item, str | int | float):
+            return next(concealed)
+        if isinstance(item, dict):
+            return {key: put_back(each) for key, each in item.items()}
+        if isinstance(item, list):
+            return [put_back(each) for each in item]
+        return item
+
+    return put_back(value)

@@ -1,9 +1,10 @@
-"""Skills as agents and people use them: saved by checking, found, loaded, tested, and kept in step with their tools."""
+"""Skills as agents and people use them: saving, finding, loading, testing, serving, and checks against their tools."""
 
 import asyncio
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -13,8 +14,7 @@ import msgspec
 from sealyard.access.guards import Guards
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
-from sealyard.catalog import Snapshot
-from sealyard.catalog.recent import Recent
+from sealyard.catalog import Recent, Snapshot
 from sealyard.code import ToolRef
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
@@ -22,14 +22,21 @@ from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownS
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
 from sealyard.privacy import Guard
-from sealyard.skills.compatibility import Compatibility, NeedCheck
-from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
-from sealyard.skills.difficulty import change_of, foreseen
-from sealyard.skills.folder import to_folder
-from sealyard.skills.inputs import check_json
-from sealyard.skills.loader import SkillLoading
+from sealyard.skills.declarations import check_json
+from sealyard.skills.loader import Compatibility, LoadedSkill, NeedCheck, SkillLoader, SkillSession
 from sealyard.skills.reading import Reading, read_skill, signature_of
-from sealyard.skills.record import combined, effectiveness
+from sealyard.skills.record import (
+    SkillAnalysis,
+    SkillCandidate,
+    SkillSummary,
+    by_kind,
+    change_of,
+    combined,
+    effectiveness,
+    figures_of,
+    foreseen,
+    is_right,
+)
 from sealyard.skills.rehearsal import Rehearsals
 from sealyard.skills.requests import (
     FoundSkill,
@@ -39,10 +46,13 @@ from sealyard.skills.requests import (
     SkillCheck,
     SkillSource,
     TestedSkill,
+    conceal_examples,
+    conceal_request,
+    conceal_skill,
+    conceal_texts,
 )
-from sealyard.skills.session import LoadedSkill, SkillSession
+from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
-from sealyard.skills.skill_md import read_frontmatter
 from sealyard.store import MigrationRecord, SkillRecord, Store
 from sealyard.values import (
     SHARED,
@@ -60,16 +70,22 @@ from sealyard.versioning.migrate import rewrite_beside
 _log = logging.getLogger(__name__)
 
 _MOST_FOUND = 50
+"""Results of one search."""
 _INDEXES = 8
+"""Search indexes, one for each view of the catalog: as many principals search at a time."""
+_CANDIDATES = 20
+"""Candidates listed, the most frequent first."""
+_HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
 _FOLDERS = 2_000
+"""Rendered folders, a few KiB each."""
 _LONG_CODE = 4_000
 """Longer code is read by a helper: parsing it holds the interpreter for 8 ms at worst."""
 _EXAMPLES_BYTES = 256 << 10
-"""Of what an agent sends for all examples; what is recorded for them comes on top."""
+"""Examples as an agent sends them, all together; their recordings come on top."""
 
 
 class Skills:
-    """The skills of one yard."""
+    """The skills of one gateway."""
 
     def __init__(
         self,
@@ -90,7 +106,7 @@ class Skills:
         self.observer = observer
         self.shelf = Shelf(store.skills)
         self.compatibility = Compatibility(store, tools.catalog)
-        self.loading = SkillLoading(store, tools.catalog, self.shelf, self.compatibility)
+        self.loading = SkillLoader(store, tools.catalog, self.shelf, self.compatibility)
         self.rehearsals = Rehearsals(store=store, tools=tools, runner=runner, guards=guards, recorder=recorder)
         self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
         self._indexes: dict[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = {}
@@ -98,10 +114,10 @@ class Skills:
     # Saving
 
     async def save(self, request: SaveSkill, *, principal: str) -> SavedSkill:
-        """Check a skill, run its examples, and keep it: as a draft if none of them passes.
+        """Check a skill, run its examples, and keep it: as a draft if no example passes.
 
         Raises:
-            InvalidSkill: It cannot be kept as it is; nothing was.
+            InvalidSkill: It cannot be kept. Nothing was.
             StoreError: It could not be written.
         """
         try:
@@ -146,10 +162,10 @@ class Skills:
         namespace: str,
         principal: str,
     ) -> SavedSkill:
-        """Keep a skill of somebody else's, in quarantine until a person approves it. Its examples are replayed then.
+        """Keep a skill of another author in quarantine until a person approves it. Its examples are replayed then.
 
         Raises:
-            InvalidSkill: It cannot be kept as it is; nothing was.
+            InvalidSkill: It cannot be kept. Nothing was.
             StoreError: It could not be written.
         """
         self._check_bounds(request, namespace, len(examples))
@@ -157,7 +173,7 @@ class Skills:
         guard = await self.guards.of(f"{principal}:default")
         request, warnings = await conceal_request(request, guard)
         examples = await conceal_examples(examples, guard)
-        owner = principal if namespace == SHARED else principal_of(namespace)  # the author is what the source says
+        owner = principal if namespace == SHARED else principal_of(namespace)  # the source names the author
         skill, more = await self._read(request, namespace, owner, view, is_foreign=True)
         untried = tuple(msgspec.structs.replace(each, passed=False, problem="Not tried yet.") for each in examples)
         note = "It came from elsewhere and waits for approval: sealyard skills approve."
@@ -168,25 +184,25 @@ class Skills:
         return SavedSkill(skill=saved, warnings=tuple(dict.fromkeys([*warnings, *more])))
 
     async def approve(self, namespace: str, name: str, version: str, *, principal: str) -> Skill:
-        """Take a skill out of quarantine or make a draft an active one, on a person's word. Its examples are tried.
+        """Make a quarantined skill or a draft active on a person's word, and replay its examples.
 
         Raises:
             UnknownSkill: There is no such version.
         """
         tested = await self.test(namespace, name, version, principal=principal)
         skill = tested.skill
-        examples = [each.example for each in tested.rehearsals]
+        examples = tuple(each.example for each in tested.rehearsals)
         note = f"Approved by {principal}."
-        await self.shelf.set_status(namespace, name, skill.version, "active", note, examples=examples)
+        await self.shelf.update(msgspec.structs.replace(skill, status="active", note=note, examples=examples))
         self._audit("skill.status", principal, skill, {"status": "active", "was": skill.status})
         await self.store.flush()
         return await self.get(namespace, name, skill.version)
 
     async def share(self, namespace: str, name: str, *, principal: str) -> Skill:
-        """Put the newest active version of a skill where all principals find it.
+        """Copy the newest active version of a skill into the shared namespace.
 
         Raises:
-            UnknownSkill: There is no active version of it.
+            UnknownSkill: It has no active version.
         """
         versions = await self.store.skills.versions(namespace, name, with_examples=True)
         skill = next((each for each in versions if each.status == "active"), None)
@@ -203,12 +219,12 @@ class Skills:
         return skill
 
     async def delete(self, namespace: str, name: str, version: str | None, *, principal: str) -> list[Skill]:
-        """Take one version, or all of them, off the shelf. What executions used of it stays known.
+        """Delete one version, or all of them. Their uses stay in the record.
 
         Raises:
-            UnknownSkill: There is none.
+            UnknownSkill: There is no such version.
         """
-        versions = await self.shelf.history(namespace, name)
+        versions = await self.store.skills.versions(namespace, name)
         gone = [each for each in versions if version is None or matches(version, each.version)]
         if not gone:
             raise UnknownSkill(f"No skill named {name!r}{f' of version {version}' if version else ''} is there.")
@@ -219,7 +235,7 @@ class Skills:
         return gone
 
     def _check_bounds(self, request: SaveSkill, namespace: str, examples: int) -> None:
-        """Raise `InvalidSkill` for what is too much, before anything is done with it that takes long."""
+        """Raise `InvalidSkill` for a request over a limit, before anything slow is done with it."""
         self.shelf.check(
             Skill(
                 namespace=namespace,
@@ -238,7 +254,7 @@ class Skills:
     async def _read(
         self, request: SaveSkill, namespace: str, author: str, view: Snapshot, *, is_foreign: bool = False
     ) -> tuple[Skill, list[str]]:
-        """The skill that a request describes, checked as far as that goes without running it."""
+        """Build the skill that a request describes, with every check that needs no run."""
         reading = await self._reading(request, view, author)
         policy = self._runner.policy_of(author)
         packages = (await self._runner.sandbox()).packages.modules
@@ -273,7 +289,7 @@ class Skills:
         return skill, [*reading.warnings, *warned[:3]]
 
     async def _reading(self, request: SaveSkill, view: Snapshot, author: str) -> Reading:
-        """`read_skill` of what was sent; of long code by a helper process. Raises `InvalidSkill`."""
+        """Read the code of a request, long code in a helper process. Raises `InvalidSkill`."""
         find = partial(_find_tool, view)
         given = {"name": request.name, "inputs": request.inputs, "output": request.output}
         code, offload = request.code, self.guards.offload
@@ -290,7 +306,7 @@ class Skills:
         return msgspec.convert(found.result, Reading)
 
     async def _check_cycles(self, skill: Skill, principal: str, view: Snapshot, *, is_foreign: bool) -> None:
-        """Raise `InvalidSkill` if what it imports leads back to it, or is not there."""
+        """Raise `InvalidSkill` if an import of the skill is missing or leads back to it."""
 
         async def get(need: SkillNeed) -> Skill:
             if need.name == skill.name:
@@ -302,21 +318,21 @@ class Skills:
     async def _needed(
         self, name: str, pin: str | None, principal: str, view: Snapshot, *, is_foreign: bool, is_deep: bool = True
     ) -> Skill:
-        """The skill that an import means. What comes from elsewhere may need what waits in quarantine as it does."""
+        """Find the skill that an import means. A skill from elsewhere may import one that is in quarantine too."""
         if is_foreign:
             return await self.shelf.get(name, pin, principal)
         return (await self.loading.resolve(name, pin, principal, view, is_deep=is_deep)).skill
 
     async def _earlier_examples(self, skill: Skill, principal: str, view: Snapshot, load: Any) -> list[SkillExample]:
-        """Those of the newest active version's examples that the new code passes too.
+        """Return the examples of the newest active version that the new code passes too.
 
-        Of a shared skill only the author's own: what another one's tools answered is not for this code to see.
+        Of a shared skill, only the author's own examples: the new code must not see answers to another author's tools.
         """
         versions = await self.store.skills.versions(skill.namespace, skill.name)
         newest = next((each for each in versions if each.status == "active"), None)
         if newest is None or (skill.namespace == SHARED and newest.author != skill.author):
             return []
-        whole = await self.shelf.find_version(newest.namespace, newest.name, newest.version)
+        whole = await self.store.skills.get(newest.namespace, newest.name, newest.version)
         earlier = () if whole is None else whole.examples
         rehearsals = [
             await self.rehearsals.replay(skill, each, principal=principal, load=load, view=view)
@@ -326,13 +342,13 @@ class Skills:
         return [each.example for each in rehearsals if each.example.passed]
 
     async def _judged(self, skill: Skill) -> Skill:
-        """The skill with the status that its examples give it.
+        """Set the status that the examples of a skill give it.
 
-        What would take the place of another author's shared one is a draft all the same: it would run as whoever
-        imports that one, so a person has to say that it may.
+        A version that would replace a shared skill of another author stays a draft until a person approves it: it would
+        run as every principal that imports the skill.
         """
         judged = _judged(skill)
-        versions = await self.shelf.history(SHARED, skill.name) if skill.namespace == SHARED else []
+        versions = await self.store.skills.versions(SHARED, skill.name) if skill.namespace == SHARED else []
         authors = {each.author for each in versions if each.status == "active"}
         if judged.status != "active" or not authors or skill.author in authors:
             return judged
@@ -340,14 +356,14 @@ class Skills:
         return msgspec.structs.replace(judged, status="draft", note=note)
 
     async def keep(self, skill: Skill, *, principal: str) -> Skill:
-        """Put a skill that was checked on the shelf, durably. What is begun is finished: none is kept and not told."""
+        """Put a checked skill on the shelf, durably. Cancelling the caller does not interrupt it half way."""
         keeping = asyncio.ensure_future(self._keep(skill, principal))
         try:
             return await asyncio.shield(keeping)
         except asyncio.CancelledError:
             await asyncio.wait({keeping})
             if not keeping.cancelled():
-                keeping.exception()  # nobody waits for it any more
+                keeping.exception()  # the caller is gone
             raise
 
     async def _keep(self, skill: Skill, principal: str) -> Skill:
@@ -364,13 +380,13 @@ class Skills:
         return saved
 
     def _audit(self, kind: str, principal: str, skill: Skill, body: dict[str, Any]) -> None:
-        told = {"namespace": skill.namespace, "name": skill.name, "version": skill.version, **body}
-        self.store.audit(AuditEntry(kind=kind, principal=principal, body=told))
+        body = {"namespace": skill.namespace, "name": skill.name, "version": skill.version, **body}
+        self.store.audit(AuditEntry(kind=kind, principal=principal, body=body))
 
     # Finding and loading
 
     async def find(self, query: str, *, limit: int = 5, principal: str) -> list[FoundSkill]:
-        """Skills for the words of `query` that `principal` can use, the best first. Raises `InvalidRequest`."""
+        """Search the skills that `principal` can use, the best first. Raises `InvalidRequest`."""
         if not 1 <= limit <= _MOST_FOUND:
             raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_FOUND}.")
         view = await self.tools.view(principal)
@@ -383,16 +399,16 @@ class Skills:
         records = combined(await self.store.skills.uses())
         found = [await self._found(skills[name], records, view) for name in names]
         guard = await self.guards.of(f"{principal}:default")
-        told = [{"signature": each.signature, "description": each.description} for each in found]
-        told = await conceal_texts(told, guard)
-        return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, told, strict=True)]
+        shown = [{"signature": each.signature, "description": each.description} for each in found]
+        shown = await conceal_texts(shown, guard)
+        return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, shown, strict=True)]
 
     async def load(self, name: str, version: str | None = None, *, principal: str) -> LoadedSkill:
-        """A skill as `principal` would import it, `name` or `name@1.2`; its text is concealed.
+        """Load a skill as `principal` would import it, by `name` or `name@1.2`, with its text concealed.
 
         Raises:
-            UnknownSkill: No skill of this name or version is there for it.
-            SkillUnusable: It is there and cannot be used; the message says why.
+            UnknownSkill: The principal sees no skill of this name or version.
+            SkillUnusable: It cannot be used; the message says why.
         """
         view = await self.tools.view(principal)
         loaded = await self.loading.resolve(name, version, principal, view)
@@ -400,7 +416,7 @@ class Skills:
         return msgspec.structs.replace(loaded, skill=await conceal_skill(loaded.skill, guard))
 
     async def unused(self, since: float) -> list[Skill]:
-        """Skills that were neither saved nor used since then."""
+        """List skills that were neither saved nor used since a time."""
         used = {(each.namespace, each.name) for each in await self.store.skills.uses(since)}
         return [
             skill
@@ -409,11 +425,11 @@ class Skills:
         ]
 
     def session(self, principal: str, view: Snapshot, guard: Guard) -> SkillSession:
-        """The skills of one execution."""
+        """Open the skills of one execution."""
         return SkillSession(partial(self.loading.load_for, principal, view, {}), view, guard)
 
     def note_uses(self, session: SkillSession, execution_id: str, principal: str, status: RecordStatus) -> int:
-        """Record what an execution made of its skills, and return how many it used. Only enqueues."""
+        """Record the skill uses of an execution and return their number. Only enqueues."""
         uses = session.uses(execution_id, principal, status)
         if uses:
             self.store.skills.record_uses(uses)
@@ -421,27 +437,27 @@ class Skills:
         return len(uses)
 
     async def get(self, namespace: str, name: str, version: str = "") -> Skill:
-        """One version with its examples: `1.2` means the newest 1.2.x, and nothing the newest of all.
+        """One version with its examples: `1.2` means the newest 1.2.x, an empty version the newest of all.
 
         Raises:
-            UnknownSkill: There is none.
+            UnknownSkill: There is no such version.
         """
-        versions = await self.shelf.history(namespace, name)
+        versions = await self.store.skills.versions(namespace, name)
         for each in versions:
             if not version or matches(version, each.version):
-                return await self.shelf.find_version(namespace, name, each.version) or each
+                return await self.store.skills.get(namespace, name, each.version) or each
         known = ", ".join(each.version for each in versions[:5]) or "none"
         raise UnknownSkill(
             f"No version {version or 'at all'} of the skill {name!r} in {namespace!r}. There are: {known}."
         )
 
     async def _index(self, principal: str, view: Snapshot) -> tuple[Index, dict[str, Skill]]:
-        whole = self.tools.catalog.snapshot.version  # what is hidden from the principal depends on it
+        whole = self.tools.catalog.snapshot.version  # skills hidden from the principal depend on it
         key = (principal, view.version, f"{whole} {await self.store.skills.stamp()}")
         found = self._indexes.pop(key, None)
         if found is None:
             visible = await self.loading.visible(principal, view)
-            # Without the code, which nobody reads here: a thousand of them take much memory.
+            # Without the code, which no search reads: a thousand texts take much memory.
             skills = {f"mcp__skills__{each.name}": msgspec.structs.replace(each, code="") for each in visible}
             specs = [_as_tool(name, skill) for name, skill in skills.items()]
             found = await asyncio.to_thread(Index, specs), skills
@@ -466,7 +482,7 @@ class Skills:
         )
 
     async def check_all(self, tool: str | None = None) -> list[SkillCheck]:
-        """What became of the tools that skills need: of the version of each that is in use, or only of `tool`."""
+        """Check the tools that skills need, for the version of each skill in use, or only `tool`."""
         view = await self.tools.view()
         past = await self.store.skills.migrations()
         return [
@@ -477,17 +493,48 @@ class Skills:
         ]
 
     async def difficulty(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> Difficulty | None:
-        """Of migrating this very code for a tool that it needs, after `past` migrations; None if it need not be."""
+        """The difficulty of migrating this code for a checked tool, after `past` migrations; None if it needs none."""
         if check.difficulty is None or check.plan is None or check.plan.after is None:
             return check.difficulty
-        whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
+        whole = await self.store.skills.get(skill.namespace, skill.name, skill.version) or skill
         try:
             predicted, _ = await rewrite_beside(
                 whole.code, check.plan, form=whole.form, name=whole.name, offload=self.guards.offload, who=whole.author
             )
         except HelperFailed:
-            predicted = "impossible"  # nobody can read it in time
+            predicted = "impossible"  # no helper reads it in time
         return foreseen(predicted, whole, change_of(check.plan), past)
+
+    async def analyze(self, candidates: Sequence[SkillCandidate] = ()) -> SkillAnalysis:
+        """Figures of every skill, the most effective first, and code that could become a skill."""
+        view = await self.tools.view()
+        newest = await self.shelf.list_all()
+        records = combined(await self.store.skills.uses())
+        past = await self.store.skills.migrations()
+        figures = []
+        for skill in newest:
+            checks = await self.compatibility.check(skill, view)
+            hardest = max(
+                [await self.difficulty(skill, check, past) for check in checks], key=_HARDER.index, default=None
+            )
+            figures.append(figures_of(skill, records.get((skill.namespace, skill.name)), checks, hardest))
+        figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
+        statuses = Counter(skill.status for skill in newest)
+        using, executions = await self.store.skills.reuse()
+        summary = SkillSummary(
+            skills=len(newest),
+            active=statuses["active"],
+            drafts=statuses["draft"],
+            quarantined=statuses["quarantined"],
+            uses=sum(each.uses for each in figures),
+            executions_share=using / executions if executions else 0.0,
+            translated=sum(each.translated for each in figures),
+            migrations=len(past),
+            migrated=sum(each.outcome == "migrated" for each in past),
+            predictions_right=sum(map(is_right, past)),
+            changes=by_kind(past),
+        )
+        return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(candidates[:_CANDIDATES]))
 
     async def _predicted(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> SkillCheck:
         difficulty = await self.difficulty(skill, check, past)
@@ -509,8 +556,8 @@ class Skills:
     async def folders(self, principal: str) -> list[ServedFolder]:
         """The active skills that `principal` can import, as Agent Skills folders for other programs.
 
-        What tools answered when they were recorded is left out, and so are the examples of shared ones: whoever may
-        use a skill need not be allowed to see what its author saw.
+        Recorded answers are left out, and so are the examples of shared skills: a principal that may use a skill need
+        not be allowed to see its author's data.
         """
         view = await self.tools.view(principal)
         guard = await self.guards.of(f"{principal}:default")
@@ -519,7 +566,7 @@ class Skills:
         for skill in visible:
             try:
                 found += [await self._folder(skill, principal, guard)] if skill.status == "active" else []
-            except InvalidSkill as error:  # the others are served all the same
+            except InvalidSkill as error:  # the others are served
                 _log.warning("The skill %s/%s is not served: %s", skill.namespace, skill.name, error)
         return found
 
@@ -527,7 +574,7 @@ class Skills:
         key = (principal, f"{skill.namespace}/{skill.name}", f"{skill.version} {skill.digest}")
         known = self._folders.find(key)
         if known is None:
-            whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
+            whole = await self.store.skills.get(skill.namespace, skill.name, skill.version) or skill
             known = await _serve(whole, guard)
             self._folders.put(key, known)
         return known
@@ -535,7 +582,7 @@ class Skills:
     # Testing
 
     async def test(self, namespace: str, name: str, version: str | None = None, *, principal: str) -> TestedSkill:
-        """Replay every example of a skill, by default of its newest version. No upstream is asked.
+        """Replay every example of a skill, by default of its newest version, without any upstream.
 
         Raises:
             UnknownSkill: There is no such version.
@@ -552,7 +599,7 @@ class Skills:
         return TestedSkill(skill=skill, rehearsals=tuple(rehearsals))
 
     async def _recorded(self, skill: Skill, owner: str) -> dict[str, Skill]:
-        """The skill and all that it imports by name, as they were when it was saved, as far as they are kept."""
+        """The skill and everything it imports by name, as they were when it was saved, if they are kept."""
         found = {skill.name: skill}
         waiting = list(skill.skills)
         while waiting:
@@ -567,7 +614,7 @@ class Skills:
 
 
 def _judged(skill: Skill) -> Skill:
-    """The skill with the status that its examples give it."""
+    """Set the status that the examples of a skill give it."""
     if any(example.passed for example in skill.examples):
         failed = [example for example in skill.examples if not example.passed]
         note = f"{len(failed)} of {len(skill.examples)} examples did not pass." if failed else ""
@@ -577,7 +624,7 @@ def _judged(skill: Skill) -> Skill:
 
 
 async def _serve(skill: Skill, guard: Guard) -> ServedFolder:
-    """The folder of a skill as a principal may see it."""
+    """Render the folder of a skill as a principal may see it."""
     is_shared = skill.namespace == SHARED
     examples = () if is_shared else [msgspec.structs.replace(each, trace=None) for each in skill.examples]
     shown = await conceal_skill(skill, guard)
@@ -605,7 +652,7 @@ def _find_tool(view: Snapshot, ref: ToolRef) -> ToolSpec | None:
 
 
 def _as_tool(full_name: str, skill: Skill) -> ToolSpec:
-    """The skill as the ranker reads it."""
+    """The skill in the form that the ranker reads."""
     tags = f" {' '.join(skill.tags)}" if skill.tags else ""
     return ToolSpec(
         upstream="skills",

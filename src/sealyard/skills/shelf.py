@@ -1,7 +1,7 @@
-"""The shelf: which skills a principal sees, what may lie on it, and which version code gets that names a skill.
+"""The shelf: names, namespaces and limits of skills, and the version that an import gets.
 
-Each principal has a namespace of its own, in front of the one that all share. A name is found in the first of them that
-has a version which may be used.
+Each principal has a namespace of its own, searched before the shared one. A name resolves to the first namespace that
+has a usable version of it.
 """
 
 import asyncio
@@ -17,42 +17,45 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 import msgspec
 
 from sealyard.errors import InvalidSkill, SealyardError, SkillUnusable, UnknownSkill
-from sealyard.skills.interface import bump
 from sealyard.store import ShelfLimits
-from sealyard.store.skills import SkillTable
-from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillStatus
-from sealyard.versioning.compare import matches
+from sealyard.store.skills import SkillTable, unknown_version
+from sealyard.values import SHARED, Skill, SkillNeed, SkillStatus, ToolSpec
+from sealyard.versioning.compare import Severity, compare, matches
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""At most 64 characters: the limit of the Agent Skills format."""
 _RESERVED = frozenset(("load", "servers", "shared", "skills"))
 _DECEPTIVE = re.compile(r"\r(?!\n)|[\x01-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What commands a terminal or turns text around, so that who reads it sees other text than the one that runs."""
+"""Characters that command a terminal or reorder text, so that a reader sees other text than the one that runs."""
 _ESCAPE = "~"
 _NAMESPACE_CHARACTERS = 128
+"""As long as the longest name of a principal."""
 _NOTE_CHARACTERS = 2_000
+"""Of a note, which may quote an error."""
 _COMPARED = 20
+"""Names that are compared letter by letter, which is slow."""
 _USED: tuple[SkillStatus, ...] = ("draft", "active")
 CLOSURE = 100
-"""Skills that one may need, all together."""
+"""Skills that one skill may need, directly and indirectly."""
 
 
 def namespace_of(principal: str) -> str:
-    """The namespace of a principal: its name, unless that could be taken for the shared one or for an escaped one."""
+    """The namespace of a principal: its name, escaped if it could be taken for the shared or an escaped one."""
     return _ESCAPE + principal if principal == SHARED or principal.startswith(_ESCAPE) else principal
 
 
 def principal_of(namespace: str) -> str:
-    """The principal whose namespace it is; nobody's is the shared one."""
+    """The principal that owns a namespace; the shared one belongs to nobody."""
     return namespace.removeprefix(_ESCAPE)
 
 
 def namespaces_for(principal: str) -> tuple[str, str]:
-    """Where the names that a principal's code imports are looked up, in this order."""
+    """The namespaces in which the imports of a principal's code are looked up, in order."""
     return namespace_of(principal), SHARED
 
 
 def check_name(name: str) -> None:
-    """Raises `InvalidSkill` unless code can import a skill by this name, and no file or other name is meant by it."""
+    """Raise `InvalidSkill` unless code can import a skill by this name, and nothing else has it."""
     if not _NAME.fullmatch(name):
         raise InvalidSkill(
             f"A skill cannot be called {_quote(name)}. Use 1 to 64 characters: a lower-case letter from a to z, then"
@@ -63,10 +66,10 @@ def check_name(name: str) -> None:
 
 
 def split_pin(name: str, pin: str | None = None) -> tuple[str, str | None]:
-    """A name such as `monthly_total@1.2`, also as `skills.monthly_total@1.2`, as name and version.
+    """Split a name such as `monthly_total@1.2`, or `skills.monthly_total@1.2`, into name and version.
 
     Raises:
-        UnknownSkill: Two different versions are asked for.
+        UnknownSkill: Two different versions are named.
     """
     bare, _, own = name.removeprefix("skills.").partition("@")
     if own and pin and own != pin:
@@ -75,7 +78,7 @@ def split_pin(name: str, pin: str | None = None) -> tuple[str, str | None]:
 
 
 def digest_of(skill: Skill) -> str:
-    """SHA-256 of what a skill is: not of when, by whom and where it was saved, nor of how its examples went."""
+    """SHA-256 of the content of a skill, without author, time, namespace and the results of its examples."""
     parts = {
         "name": skill.name,
         "form": skill.form,
@@ -84,7 +87,7 @@ def digest_of(skill: Skill) -> str:
         "description": skill.description,
         "input_schema": skill.input_schema,
         "output_schema": skill.output_schema,
-        "properties": list(skill.input_schema.get("properties", ())),  # their order counts
+        "properties": list(skill.input_schema.get("properties", ())),  # order matters
         "tags": skill.tags,
         "examples": [(example.inputs, example.output) for example in skill.examples],
         "tools": [(need.tool, need.version, need.digest) for need in skill.tools],
@@ -94,19 +97,19 @@ def digest_of(skill: Skill) -> str:
 
 
 class Shelf:
-    """The skills of one store, with the rules that hold for them."""
+    """The skills of one store, with their rules."""
 
     def __init__(
         self, table: SkillTable, *, limits: ShelfLimits | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.limits = limits or ShelfLimits()
-        self._table = table
+        self.table = table
         self._clock = clock
 
     # Saving
 
     def check(self, skill: Skill) -> None:
-        """Raises `InvalidSkill` for what `save` would refuse, as far as that can be said without the store."""
+        """Raise `InvalidSkill` for a skill that `save` would refuse, as far as the store is not needed."""
         limits = self.limits
         check_name(skill.name)
         if not 0 < len(skill.namespace) <= _NAMESPACE_CHARACTERS or not skill.namespace.isprintable():
@@ -127,14 +130,13 @@ class Shelf:
         for tag in skill.tags:
             if not 0 < len(tag) <= limits.tag_characters or not tag.isprintable():
                 raise InvalidSkill(
-                    f"{_quote(tag)} is no tag. Use 1 to {limits.tag_characters} characters that can be printed."
+                    f"{_quote(tag)} is not a tag. Use 1 to {limits.tag_characters} characters that can be printed."
                 )
 
     async def save(self, skill: Skill) -> Skill:
         """Keep a skill as the newest version of its name, durably, and return it with its version.
 
-        Its version, digest and times are made here, whatever it has. A skill that is there already, unchanged, is
-        returned as it is there.
+        Its version, digest and times are set here. An unchanged skill is returned as it is stored.
 
         Raises:
             InvalidSkill: A name, size or count is out of bounds. Nothing was kept.
@@ -144,32 +146,25 @@ class Shelf:
         try:
             digest = digest_of(skill)
         except (OverflowError, RecursionError, TypeError, ValueError) as error:
-            raise InvalidSkill(f"The skill holds a value that is no JSON: {error}. Use plain, shallow data.") from None
+            raise InvalidSkill(
+                f"The skill holds a value that JSON cannot hold: {error}. Use plain, shallow data."
+            ) from None
         note = skill.note[:_NOTE_CHARACTERS]
         skill = msgspec.structs.replace(skill, digest=digest, note=note, modified_at=self._clock(), version="0.0.0")
-        return await self._table.add(skill, lambda before: bump(skill, before), limits=self.limits)
+        return await self.table.add(skill, lambda before: bump(skill, before), limits=self.limits)
 
-    async def set_status(
-        self,
-        namespace: str,
-        name: str,
-        version: str,
-        status: SkillStatus,
-        note: str = "",
-        *,
-        examples: Sequence[SkillExample] | None = None,
-    ) -> None:
-        """Give a version another status, durably, and other examples if they were run again. Raises `UnknownSkill`."""
-        note = note[:_NOTE_CHARACTERS]
-        await self._table.set_status(namespace, name, version, status, note, examples=examples, limits=self.limits)
+    async def update(self, skill: Skill) -> None:
+        """Keep the status, the note and the examples that a version has now, durably. Raises `UnknownSkill`."""
+        note = skill.note[:_NOTE_CHARACTERS]
+        await self.table.update(msgspec.structs.replace(skill, note=note), limits=self.limits)
 
     async def delete(self, namespace: str, name: str, version: str | None = None) -> int:
-        """Delete one version, or all of them; how many there were. Their numbers are never given again.
+        """Delete one version, or all of them, and return their number. A version number is never used again.
 
         Raises:
-            UnknownSkill: There is none.
+            UnknownSkill: There is no such skill or version.
         """
-        count = await self._table.delete(namespace, name, version, self._clock())
+        count = await self.table.delete(namespace, name, version, self._clock())
         if not count:
             wanted = "skill" if version is None else f"version {version} of a skill"
             raise UnknownSkill(f"There is no {wanted} {_quote(name)} in {_quote(namespace)}. List the skills first.")
@@ -177,43 +172,38 @@ class Shelf:
 
     async def restore(self, namespace: str, name: str, version: str, *, author: str) -> Skill:
         """Keep an older version, deleted or not, as the newest one. Raises `UnknownSkill`, or as `save` does."""
-        return await self._table.restore(
-            namespace, name, version, bump, author=author, now=self._clock(), limits=self.limits
-        )
+        old = await self.table.get(namespace, name, version, with_deleted=True)
+        if old is None:
+            raise unknown_version(name, version)
+        origin = f"restored from {old.version}"
+        skill = msgspec.structs.replace(old, origin=origin, author=author, modified_at=self._clock())
+        return await self.table.add(skill, lambda before: bump(skill, before), limits=self.limits)
 
     # Finding
 
     async def list_all(self) -> list[Skill]:
         """The newest version of each skill in every namespace, without examples."""
-        namespaces = dict.fromkeys(namespace for namespace, _ in await self._table.names())
-        return await self._table.newest(tuple(namespaces))
+        namespaces = dict.fromkeys(namespace for namespace, _ in await self.table.names())
+        return await self.table.newest(tuple(namespaces))
 
     async def list_used(self) -> list[Skill]:
-        """The version of each skill that code gets by its name: the newest active one, or else the newest draft."""
-        namespaces = tuple(dict.fromkeys(namespace for namespace, _ in await self._table.names()))
+        """The version of each skill that an import gets: the newest active one, or else the newest draft."""
+        namespaces = tuple(dict.fromkeys(namespace for namespace, _ in await self.table.names()))
         found: dict[tuple[str, str], Skill] = {}
         for status in _USED:
-            found |= {(each.namespace, each.name): each for each in await self._table.newest(namespaces, status=status)}
+            found |= {(each.namespace, each.name): each for each in await self.table.newest(namespaces, status=status)}
         return [found[place] for place in sorted(found)]
 
-    async def find_version(self, namespace: str, name: str, version: str) -> Skill | None:
-        """One version with its examples; None if there is none."""
-        return await self._table.get(namespace, name, version)
-
-    async def history(self, namespace: str, name: str) -> list[Skill]:
-        """Every version that is not deleted, the newest first, without examples."""
-        return await self._table.versions(namespace, name)
-
     async def get(self, name: str, pin: str | None, principal: str) -> Skill:
-        """The newest version that a principal sees, with its examples, whether its code may import it or not.
+        """The newest version that a principal sees, with its examples, even if its code may not import it.
 
         Raises:
-            UnknownSkill: There is none.
+            UnknownSkill: There is no such skill or version.
         """
         name, pin = split_pin(name, pin)
         for namespace, version in await self._candidates(name, pin, principal):
-            skill = await self._table.get(namespace, name, version)
-            if skill is not None:  # else it was deleted meanwhile
+            skill = await self.table.get(namespace, name, version)
+            if skill is not None:  # else it was just deleted
                 return skill
         raise await self._unknown(name, pin, principal)
 
@@ -228,82 +218,72 @@ class Shelf:
     ) -> Skill:
         """The version that a principal's code gets, without examples: the newest active one that it can use.
 
-        A draft of its own is taken only where there is no such version. `why_not` says why one cannot be used, and
-        nothing if it can; what is not visible does not exist.
+        A draft of its own is taken only if there is no such version. `why_not` returns the reason why one cannot be
+        used, or an empty text. A skill that is not visible does not exist.
 
         Raises:
             UnknownSkill: There is no such skill or version.
-            SkillUnusable: There is, and none of them can be used; the message is about the newest.
+            SkillUnusable: No version can be used; the message is about the newest.
         """
         name, pin = split_pin(name, pin)
         refusal: SkillUnusable | None = None
         for namespace, version in await self._candidates(name, pin, principal):
-            skill = await self._table.get(namespace, name, version, with_examples=False)
+            skill = await self.table.get(namespace, name, version, with_examples=False)
             if skill is None or not (is_visible is None or await is_visible(skill)):
-                continue  # it was deleted meanwhile, or is not for this principal
+                continue  # just deleted, or hidden from this principal
             why = _why_not(skill, principal) or await why_not(skill)
             if not why:
                 return skill
             refusal = refusal or SkillUnusable(f"The skill {name!r} {version} cannot be imported: {why}")
         raise refusal or await self._unknown(name, pin, principal, is_visible)
 
-    async def list(self, principal: str, *, status: SkillStatus | None = None) -> list[Skill]:
-        """The newest version of each skill that a principal sees, by name, without examples.
-
-        A skill of its own hides the shared one of the same name, as it does for its code.
-        """
-        own, shared = namespaces_for(principal)
-        found = {skill.name: skill for skill in await self._table.newest((shared,), status=status)}
-        found |= {skill.name: skill for skill in await self._table.newest((own,), status=status)}
-        return [found[name] for name in sorted(found)]
-
     async def _candidates(self, name: str, pin: str | None, principal: str) -> Sequence[tuple[str, str]]:
-        """Namespace and version of what a name and a pin may mean, the best first: in each namespace active ones."""
+        """Namespaces and versions that a name and a pin may mean, the best first: active ones before others."""
         if not _NAME.fullmatch(name):
             return ()
         namespaces = namespaces_for(principal)
-        found = [each for each in await self._table.statuses(namespaces, name) if pin is None or matches(pin, each[1])]
+        found = [each for each in await self.table.statuses(namespaces, name) if pin is None or matches(pin, each[1])]
         found.sort(key=lambda each: (namespaces.index(each[0]), each[2] != "active"))
         return [(namespace, version) for namespace, version, _ in found]
 
     async def _unknown(
         self, name: str, pin: str | None, principal: str, is_visible: Callable[[Skill], Awaitable[bool]] | None = None
     ) -> UnknownSkill:
-        """What a principal is told of a name. It says nothing of skills that are not visible to it."""
+        """The error for an unknown name. It reveals nothing of skills that are not visible to the principal."""
 
         async def sees(each: str) -> bool:
             for namespace, version in (await self._candidates(each, None, principal))[:1]:
-                skill = await self._table.get(namespace, each, version, with_examples=False)
+                skill = await self.table.get(namespace, each, version, with_examples=False)
                 return skill is not None and (is_visible is None or await is_visible(skill))
             return False
 
         namespaces = namespaces_for(principal)
-        names = sorted({each for namespace, each in await self._table.names() if namespace in namespaces})
+        names = sorted({each for namespace, each in await self.table.names() if namespace in namespaces})
         if name in names and await sees(name):
-            kept = [version for _, version, _ in await self._table.statuses(namespaces, name)]
+            kept = [version for _, version, _ in await self.table.statuses(namespaces, name)]
             return UnknownSkill(
                 f"The skill {name!r} has no version {_quote(pin or '')}. It has {', '.join(kept[:10])}: name one of"
                 " these, or none for the newest."
             )
-        if _NAME.fullmatch(name) and any([await self._table.deleted(each, name) for each in namespaces]):
-            return UnknownSkill(f"The skill {name!r} was deleted. Restore it, or save it anew.")
+        if _NAME.fullmatch(name) and any([await self.table.deleted(each, name) for each in namespaces]):
+            return UnknownSkill(f"The skill {name!r} was deleted. Restore it, or save it again.")
         near = [each for each in await asyncio.to_thread(_nearest, name[:64], names) if await sees(each)]
         hint = f"Nearest: {', '.join(map(repr, near))}." if near else "Call find_skills to find one that exists."
         return UnknownSkill(f"No skill named {_quote(name)}. {hint}")
 
 
 def _nearest(name: str, names: Sequence[str]) -> list[str]:
-    """The names most like one. Only those that share the most pairs of letters with it are compared, which is slow."""
+    """The most similar names. Only those that share the most pairs of letters are compared, which is slow."""
     pairs = set(map("".join, itertools.pairwise(name)))
     alike = heapq.nlargest(_COMPARED, names, key=lambda each: sum(pair in each for pair in pairs))
     return difflib.get_close_matches(name, alike, n=3)
 
 
 async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) -> list[Skill]:
-    """All skills that a skill needs, each after those that it needs itself; the skill is the last.
+    """All skills that a skill needs, each after its own needs; the skill itself is the last.
 
     Raises:
-        InvalidSkill: They need each other in a circle, they are too many, or `get` raises for one of them.
+        InvalidSkill: They need each other in a circle, there are too many, or `get` raises for one of them.
     """
     done: dict[tuple[str, str], Skill] = {}
     path: list[tuple[Skill, Iterator[SkillNeed]]] = [(skill, iter(skill.skills))]
@@ -318,7 +298,7 @@ async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) ->
             found = await get(need)
         except SealyardError as error:
             raise InvalidSkill(
-                f"The skill {user.name!r} needs {need.name!r}, which is not to be had. {error}"
+                f"The skill {user.name!r} needs {need.name!r}, which is not available. {error}"
             ) from error
         place = found.namespace, found.name
         names = [(each.namespace, each.name) for each, _ in path]
@@ -333,7 +313,7 @@ async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) ->
 
 
 def _why_not(skill: Skill, principal: str) -> str:
-    """Why the status of a skill keeps a principal's code from it; empty if it does not."""
+    """The reason why the status of a skill keeps a principal's code from it; empty if it does not."""
     note = f" ({skill.note.rstrip('.')})" if skill.note else ""
     if skill.status == "quarantined":
         return f"it is in quarantine{note}. A person has to approve it first."
@@ -356,7 +336,7 @@ def _check_text(what: str, text: str) -> None:
     if "\0" in text:
         raise InvalidSkill(f"The {what} holds a null byte. Take it out.")
     found = _DECEPTIVE.search(text)
-    if found is not None and what != "tag":  # which is checked for more than that
+    if found is not None and what != "tag":  # a stricter check of tags follows
         line = text.count("\n", 0, found.start()) + 1
         raise InvalidSkill(
             f"The {what} holds the character {found[0]!a} in line {line}, which makes it look like something else."
@@ -365,7 +345,7 @@ def _check_text(what: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidSkill(f"The {what} holds half of a surrogate pair, which is no Unicode. Take it out.") from None
+        raise InvalidSkill(f"The {what} holds half of a surrogate pair, which is not Unicode. Take it out.") from None
 
 
 def _check_most(what: str, count: int, most: int, unit: str) -> None:
@@ -374,5 +354,35 @@ def _check_most(what: str, count: int, most: int, unit: str) -> None:
 
 
 def _quote(text: str) -> str:
-    """The text as a literal of ASCII, so that what looks alike is told apart and nothing in it acts on a terminal."""
+    """The text as an ASCII literal: similar letters differ, and nothing in it acts on a terminal."""
     return ascii(text if len(text) <= 80 else text[:79] + "…")
+
+
+# Versions
+
+
+def bump(after: Skill, before: Skill | None) -> Severity:
+    """The part of the version that the step from `before` to `after` raises, by the rules for tools.
+
+    Without a version before, every earlier one is deleted: code that calls those breaks.
+    """
+    if before is None:
+        return "major"
+    names = [list(skill.input_schema.get("properties", ())) for skill in (before, after)]
+    if names[1][: len(names[0])] != names[0]:  # a skill is called by position too
+        return "major"
+    return compare(_as_tool(before), _as_tool(after)).bump
+
+
+def _as_tool(skill: Skill) -> ToolSpec:
+    return ToolSpec(
+        upstream="skills",
+        name=skill.name,
+        full_name=skill.name,
+        module="skills",
+        function=skill.name,
+        description=skill.description,
+        input_schema=skill.input_schema,
+        output_schema=skill.output_schema,
+        digest=skill.digest,
+    )

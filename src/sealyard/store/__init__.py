@@ -4,17 +4,15 @@ SQLite in WAL mode. One thread writes, what waits is committed together, and `St
 The log that proves itself is in `audit/`, facts and their sums are in `metrics/`, and copies of a store in `backup/`.
 """
 
-from sealyard.store.alerts import Silence
-from sealyard.store.releases import Release
+from sealyard.store.journal import TraceBudget
 from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord
 from sealyard.store.store import Store, open_store
-from sealyard.store.traces import TraceBudget
+from sealyard.store.tools import Release
 
 __all__ = (
     "MigrationRecord",
     "Release",
     "ShelfLimits",
-    "Silence",
     "SkillRecord",
     "Store",
     "TraceBudget",

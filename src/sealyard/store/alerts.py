@@ -1,31 +1,58 @@
-"""The state of every alert and the silences, shared by every gateway that has the store open.
+"""Alerts and silences as rows, shared by all gateways that have the store open.
 
-A look at the alerts is one transaction: what two gateways see at once is told by one of them. An alert that its gateway
-did not come to tell, because it ended, is told by the next one that looks.
+A change of the alerts is one transaction, so that one gateway alone delivers what two of them see at the same time.
 """
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from sealyard.errors import InvalidRequest, StoreError
-from sealyard.metrics.alerts import FAILED, RULES, Alert, Finding, Key, advance, is_due, resolve
+from sealyard.errors import StoreError
+from sealyard.store.database import Reader
 from sealyard.store.gateways import is_alive
-from sealyard.store.reader import Reader
 from sealyard.store.writer import Writer
 
+AlertState = Literal["pending", "firing", "resolved"]
+Key = tuple[str, str]
+"""Rule and subject."""
+
+SILENCED = "silenced"
+"""As `Alert.delivery`: it fires, and is delivered when the silence ends if it still does."""
+FAILED = "failed"
+"""As `Alert.delivery`: the webhook did not take it."""
+
 _ROW_BYTES = 1024
+"""The writer's estimate for one change: a few rows of a sentence each."""
 _KEPT_SECONDS = 30 * 86_400.0
-"""How long an alert that is over is still listed."""
-_COLUMNS = "rule, subject, state, value, threshold, message, since, changed_at, seen_by, delivery"
+"""A resolved alert is listed for a month, as the longest silence lasts."""
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a rule and a subject. Its fields are the columns of the table."""
+
+    rule: str
+    subject: str = ""
+    state: AlertState
+    value: float | None = None
+    threshold: float | None = None
+    message: str
+    since: float
+    """The first time it was seen."""
+    changed_at: float
+    """The last change of `state`."""
+    seen_by: tuple[str, ...] = ()
+    """Ids of the gateways that see it. A resolved alert has some if a person resolved it while it lasts."""
+    delivery: str = ""
+    """Empty if there is nothing to deliver, the id of the gateway that delivers it, `silenced` or `failed`."""
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule about which nobody is told until some time."""
+    """A rule whose alerts are not delivered until some time."""
 
     rule: str
     until: float
@@ -33,15 +60,16 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look at the alerts came to."""
+class AlertChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The alerts before and after one change, and the rules that are silenced."""
 
-    alerts: dict[Key, Alert]
-    """All of them, as they are from then on."""
-    due: list[Alert]
-    """Those that this gateway is to tell."""
+    before: dict[Key, Alert]
+    after: dict[Key, Alert]
     silenced: frozenset[str]
-    """The rules about which nobody is told."""
+
+
+Step = Callable[[dict[Key, Alert], frozenset[str], Callable[[str], bool]], Mapping[Key, Alert]]
+"""All alerts, the silenced rules and a check whether a gateway still runs -> all alerts from then on."""
 
 
 class AlertTable:
@@ -53,189 +81,105 @@ class AlertTable:
 
     @property
     def owner(self) -> str:
-        """The id under which this gateway sees and tells alerts."""
+        """The id under which this gateway sees and delivers alerts."""
         return self._writer.owner
 
-    async def apply(
-        self,
-        findings: Iterable[Finding],
-        judged: Collection[str],
-        *,
-        now: float,
-        for_seconds: float,
-        adopted: Mapping[Key, Alert] | None = None,
-    ) -> Looked:
-        """Take over, durably, what is wrong now.
+    async def change(self, step: Step, *, now: float, adopted: Iterable[Alert] = ()) -> AlertChange:
+        """Replace all alerts by what `step` returns for them, durably. `adopted` replace those stored before that.
 
-        `adopted` are alerts that changed while the store could not be written. Raises `StoreError`: nothing of it is
-        written later.
+        `step` runs in the store's thread, and again if the transaction is repeated.
+
+        Raises:
+            StoreError: The change is not written, now or later.
         """
-        look = _Look(tuple(findings), frozenset(judged), now, for_seconds, self.owner, dict(adopted or {}))
-        self._writer.put(look.write, _ROW_BYTES)
+        adopted = tuple(adopted)
+        done: list[AlertChange] = []
+        is_dropped = False
+
+        def write(connection: sqlite3.Connection) -> None:
+            if is_dropped:  # what was seen then says nothing about now
+                return
+            path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+            for alert in adopted:
+                _write_alert(connection, alert)
+            connection.execute(
+                "DELETE FROM alerts WHERE state = 'resolved' AND seen_by = '' AND changed_at < ?",
+                (now - _KEPT_SECONDS,),
+            )
+            before = _read_alerts(connection)
+            silenced = frozenset(silence.rule for silence in _read_silences(connection, now))
+            after = dict(step(before, silenced, lambda owner: owner == self.owner or is_alive(path, owner)))
+            connection.executemany("DELETE FROM alerts WHERE rule = ? AND subject = ?", before.keys() - after.keys())
+            for key, alert in after.items():
+                if alert != before.get(key):
+                    _write_alert(connection, alert)
+            done.append(AlertChange(before=before, after=after, silenced=silenced))
+
+        self._writer.put(write, _ROW_BYTES)
         try:
             await self._writer.flush()
         except StoreError:
-            look.is_dropped = True
+            is_dropped = True
             raise
-        return Looked(alerts=look.alerts, due=look.due, silenced=look.silenced)
+        return done[-1]
 
-    def note_told(self, alert: Alert, *, is_delivered: bool) -> None:
-        """Record that a change was told, or that nobody took it. Only enqueues."""
-        delivery = "" if is_delivered else FAILED
-        self._writer.put(partial(_write_told, alert=alert, owner=self.owner, delivery=delivery), _ROW_BYTES)
+    def note_delivery(self, alert: Alert, *, is_delivered: bool) -> None:
+        """Record that the webhook took a change, or that it did not. Only enqueues."""
+        row = ("" if is_delivered else FAILED, alert.rule, alert.subject, alert.changed_at, self.owner)
+        query = "UPDATE alerts SET delivery = ? WHERE rule = ? AND subject = ? AND changed_at = ? AND delivery = ?"
+
+        def update(connection: sqlite3.Connection) -> None:
+            connection.execute(query, row)
+
+        self._writer.put(update, _ROW_BYTES)
 
     async def alerts(self) -> list[Alert]:
-        """All alerts: those that fire first, then those that wait, then those that are over; the newest first."""
+        """All alerts: firing, then pending, then resolved; the newest first."""
         order = ("firing", "pending", "resolved")
         found = (await self._reader.read(_read_alerts)).values()
         return sorted(found, key=lambda each: (order.index(each.state), -each.changed_at, each.rule, each.subject))
 
-    async def resolve(self, rule: str, subject: str = "") -> Alert:
-        """Set an alert to resolved, durably, and return it as it is then; its `delivery` says who is to tell it.
-
-        Raises:
-            InvalidRequest: There is no such rule, or no such alert.
-        """
-        _check_rule(rule)
-        found: list[Alert | None] = []
-        self._writer.put(
-            partial(_resolve, key=(rule, subject), now=time.time(), owner=self.owner, found=found), _ROW_BYTES
-        )
-        await self._writer.flush()
-        alert = found[-1]
-        if alert is None:
-            about = f" about {subject!r}" if subject else ""
-            others = sorted(each.subject for each in await self.alerts() if each.rule == rule and each.subject)
-            known = (
-                f"There is one about {', '.join(map(repr, others))}."
-                if others
-                else "`sealyard alerts` lists those that are."
-            )
-            raise InvalidRequest(f"There is no alert {rule!r}{about}. {known}")
-        return alert
-
     async def silence(self, silence: Silence) -> None:
-        """Tell nobody about a rule until then, durably, in place of an earlier silence. Raises `InvalidRequest`."""
-        _check_rule(silence.rule)
+        """Silence a rule, durably, in place of an earlier silence."""
         self._writer.put(partial(_write_silence, silence=silence), _ROW_BYTES)
         await self._writer.flush()
 
-    async def unsilence(self, rule: str) -> None:
-        """End a silence, durably.
-
-        Raises:
-            InvalidRequest: There is no such rule, or it is not silenced.
-        """
-        _check_rule(rule)
+    async def unsilence(self, rule: str) -> bool:
+        """End a silence, durably; False if there is none."""
         removed: list[int] = []
-        self._writer.put(partial(_delete_silence, rule=rule, removed=removed), _ROW_BYTES)
+
+        def delete(connection: sqlite3.Connection) -> None:
+            gone = connection.execute("DELETE FROM alert_silences WHERE rule = ? AND until > ?", (rule, time.time()))
+            removed.append(gone.rowcount)
+
+        self._writer.put(delete, _ROW_BYTES)
         await self._writer.flush()
-        if not removed[-1]:
-            raise InvalidRequest(f"{rule!r} is not silenced. `sealyard alerts` lists what is.")
+        return bool(removed[-1])
 
     async def silences(self) -> list[Silence]:
-        """Those that are not over, by rule."""
+        """The silences that last, by rule."""
         return await self._reader.read(_read_silences, time.time())
-
-
-class _Look:
-    """One transaction over all alerts. It may be run again if it fails, so it starts from what is stored."""
-
-    def __init__(
-        self,
-        findings: tuple[Finding, ...],
-        judged: frozenset[str],
-        now: float,
-        for_seconds: float,
-        owner: str,
-        adopted: Mapping[Key, Alert],
-    ) -> None:
-        self._findings = findings
-        self._judged = judged
-        self._now = now
-        self._for_seconds = for_seconds
-        self._owner = owner
-        self._adopted = adopted
-        self.is_dropped = False
-        self.alerts: dict[Key, Alert] = {}
-        self.due: list[Alert] = []
-        self.silenced: frozenset[str] = frozenset()
-
-    def write(self, connection: sqlite3.Connection) -> None:
-        if self.is_dropped:  # what was seen then says nothing about now
-            return
-        path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
-        for alert in self._adopted.values():
-            _write_alert(connection, alert)
-        connection.execute(
-            "DELETE FROM alerts WHERE state = 'resolved' AND seen_by = '' AND changed_at < ?",
-            (self._now - _KEPT_SECONDS,),
-        )
-        self.alerts = _read_alerts(connection)
-        self.silenced = frozenset(silence.rule for silence in _read_silences(connection, self._now))
-        changes = advance(
-            self.alerts,
-            self._findings,
-            self._judged,
-            now=self._now,
-            for_seconds=self._for_seconds,
-            owner=self._owner,
-            is_alive=lambda owner: owner == self._owner or is_alive(path, owner),
-            silenced=self.silenced,
-        )
-        before = dict(self.alerts)
-        for change in changes:
-            if isinstance(change, Alert):
-                self.alerts[change.rule, change.subject] = change
-                _write_alert(connection, change)
-            else:
-                del self.alerts[change]
-                connection.execute("DELETE FROM alerts WHERE rule = ? AND subject = ?", change)
-        self.due = [
-            each
-            for each in changes
-            if isinstance(each, Alert) and is_due(each, before.get((each.rule, each.subject)), owner=self._owner)
-        ]
 
 
 # In the store's threads
 
 
 def _read_alerts(connection: sqlite3.Connection) -> dict[Key, Alert]:
+    names = Alert.__struct_fields__
     found = {}
-    for row in connection.execute(f"SELECT {_COLUMNS} FROM alerts"):  # noqa: S608 - our own names
-        values = dict(zip(_COLUMNS.split(", "), row, strict=True))
-        values["seen_by"] = tuple(values["seen_by"].split())
-        alert = msgspec.convert(values, Alert)
+    for row in connection.execute(f"SELECT {', '.join(names)} FROM alerts"):  # noqa: S608 - our own names
+        values = dict(zip(names, row, strict=True))
+        alert = msgspec.convert(values | {"seen_by": tuple(values["seen_by"].split())}, Alert)
         found[alert.rule, alert.subject] = alert
     return found
 
 
 def _write_alert(connection: sqlite3.Connection, alert: Alert) -> None:
-    values = [*msgspec.structs.astuple(alert)]
-    values[_COLUMNS.split(", ").index("seen_by")] = " ".join(alert.seen_by)
+    values = msgspec.structs.asdict(alert) | {"seen_by": " ".join(alert.seen_by)}
     connection.execute(
-        f"INSERT OR REPLACE INTO alerts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        f"INSERT OR REPLACE INTO alerts ({', '.join(values)}) VALUES (:{', :'.join(values)})",  # noqa: S608
         values,
     )
-
-
-def _write_told(connection: sqlite3.Connection, alert: Alert, owner: str, delivery: str) -> None:
-    connection.execute(
-        "UPDATE alerts SET delivery = ? WHERE rule = ? AND subject = ? AND changed_at = ? AND delivery = ?",
-        (delivery, alert.rule, alert.subject, alert.changed_at, owner),
-    )
-
-
-def _resolve(connection: sqlite3.Connection, key: Key, now: float, owner: str, found: list[Alert | None]) -> None:
-    before = _read_alerts(connection).get(key)
-    if before is None:
-        found.append(None)
-        return
-    after = resolve(before, now=now, owner=owner)
-    if after != before:
-        _write_alert(connection, after)
-    found.append(after)
 
 
 def _read_silences(connection: sqlite3.Connection, now: float) -> list[Silence]:
@@ -250,15 +194,5 @@ def _write_silence(connection: sqlite3.Connection, silence: Silence) -> None:
     connection.execute("DELETE FROM alert_silences WHERE until <= ?", (time.time(),))
     connection.execute(
         "INSERT OR REPLACE INTO alert_silences (rule, until, principal, reason) VALUES (?, ?, ?, ?)",
-        (silence.rule, silence.until, silence.principal, silence.reason),
+        msgspec.structs.astuple(silence),
     )
-
-
-def _delete_silence(connection: sqlite3.Connection, rule: str, removed: list[int]) -> None:
-    gone = connection.execute("DELETE FROM alert_silences WHERE rule = ? AND until > ?", (rule, time.time()))
-    removed.append(gone.rowcount)
-
-
-def _check_rule(rule: str) -> None:
-    if rule not in RULES:
-        raise InvalidRequest(f"No alert is named {rule[:100]!r}. There are: {', '.join(RULES)}.")

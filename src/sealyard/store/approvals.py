@@ -1,7 +1,7 @@
-"""Asks and what came of them, shared by every gateway and command that has the store open.
+"""Asks and their answers, shared by every gateway and command that has the store open.
 
-The first answer to an ask holds: whoever comes later is told what it was. An ask is owned by the gateway that asks;
-when that is gone, nobody waits for an answer any more.
+The first answer to an ask holds; a later one returns the first. An ask belongs to the gateway that asks; when that is
+gone, nobody waits for an answer.
 """
 
 import sqlite3
@@ -14,98 +14,37 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.store.database import Reader, reads
 from sealyard.store.gateways import is_alive
-from sealyard.store.reader import Reader
-from sealyard.store.writer import Writer
+from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values import Approval, Ask
 
 _ASK_BYTES = 64 << 10
-"""What a list of asks reads of each: a hundred of them fit into a page of the dashboard."""
+"""Of an ask in a list: a hundred of them fit into a page of the dashboard."""
 _WHOLE_BYTES = 8 << 20
-"""The largest ask. Nobody reads more before saying yes, and the writer takes it in one transaction."""
+"""The largest ask: nobody reads more before an approval, and it is written in one transaction."""
 _VALUE_CHARACTERS = 1_000
 _VALUES = 50
-"""What is left of the arguments of an ask over `_ASK_BYTES`: less than that, whatever their names are."""
+"""The arguments that an ask over `_ASK_BYTES` shows in a list, and characters of each: together below that limit."""
 _KEPT_SECONDS = 86_400.0
-"""How long an ask that is over can still be told from one that never was. The audit log keeps them all."""
+"""For so long a finished ask differs from an unknown one. The audit log keeps all of them."""
 
 _ASKS = msgspec.json.Decoder(Ask)
 _APPROVALS = msgspec.json.Decoder(Approval)
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that is approved always: the ask it came of, and the approval."""
+    """A call that is always approved: its ask and its approval."""
 
     ask: Ask
     approval: Approval
-
-
-class ApprovalTable:
-    """The asks of one store."""
-
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
-
-    async def add(self, ask: Ask) -> None:
-        """Keep an ask of this gateway, durably.
-
-        Raises:
-            InvalidRequest: Its arguments are too large or too deep to be shown to anybody.
-            StoreError: It could not be kept.
-        """
-        whole = _encode(ask)
-        text = whole if len(whole) <= _ASK_BYTES else _text(_cut(ask))
-        work = partial(_write_ask, ask=ask, text=text, whole=None if text is whole else whole, owner=self._writer.owner)
-        self._writer.put(work, len(text) + len(whole))
-        await self._writer.flush()
-
-    async def settle(self, ask_id: str, approval: Approval) -> Approval | None:
-        """Answer an ask, durably, and return what holds: `approval` itself unless another came first.
-
-        None if there is no such ask. `always` is remembered in the same transaction. Raises `StoreError`.
-        """
-        held: list[Approval | str | None] = []
-        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=held), 1024)
-        await self._writer.flush()
-        return _APPROVALS.decode(held[-1]) if isinstance(held[-1], str) else held[-1]
-
-    def withdraw(self, ask_id: str, reason: str) -> None:
-        """Take back an ask of this gateway that is not answered. Only enqueues, so that it can be done while ending."""
-        approval = _nobody("withdrawn", reason)
-        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=[]), 1024)
-
-    async def waiting(self) -> list[Ask]:
-        """The asks of all gateways that somebody may still answer, the oldest first."""
-        return await self._reader.read(_read_waiting)
-
-    async def find_whole(self, ask_id: str) -> Ask | None:
-        """An ask that waits or is approved always, with all of its arguments."""
-        return await self._reader.read(_read_whole, ask_id)
-
-    async def answers(self, ask_ids: Collection[str]) -> dict[str, Approval]:
-        """What came of those of the asks that are answered."""
-        return await self._reader.read(_read_answers, tuple(ask_ids))
-
-    async def find_always(self, ask: Ask) -> Approval | None:
-        """The approval that was given always to the same principal, tool and arguments."""
-        return await self._reader.read(_read_always, ask)
-
-    async def remembered(self) -> list[Remembered]:
-        """All that is approved always, the oldest first."""
-        return await self._reader.read(_read_remembered)
-
-    async def forget(self, ids: Collection[str]) -> None:
-        """Ask again for what the asks of these ids made approved always, durably."""
-        self._writer.put(partial(_delete_remembered, ids=tuple(ids)), 1024)
-        await self._writer.flush()
 
 
 # In the store's threads
 
 
 def _write_ask(connection: sqlite3.Connection, ask: Ask, text: str, whole: str | None, owner: str) -> None:
-    # Answered or not: a gateway that was killed leaves asks that nobody can answer any more.
+    # Answered or not: a killed gateway leaves asks that nobody can answer.
     connection.execute("DELETE FROM approvals WHERE expires_at < ?", (ask.asked_at - _KEPT_SECONDS,))
     connection.execute(
         "INSERT INTO approvals (id, owner, principal, tool, arguments_sha256, ask, whole, expires_at)"
@@ -114,15 +53,12 @@ def _write_ask(connection: sqlite3.Connection, ask: Ask, text: str, whole: str |
     )
 
 
-def _settle(
-    connection: sqlite3.Connection, ask_id: str, approval: Approval, own: str, held: list[Approval | str | None]
-) -> None:
-    """Answer an ask if that is still possible, and put what holds then into `held`: as text if it was stored before."""
+def _settle(connection: sqlite3.Connection, ask_id: str, approval: Approval, own: str) -> Approval | str | None:
+    """Answer an ask if it is open, and return the answer that holds: as text if it was stored before."""
     query = "SELECT owner, expires_at, approval FROM approvals WHERE id = ?"
     row = connection.execute(query, (ask_id,)).fetchone()
     if row is None or row[2] is not None:
-        held.append(None if row is None else row[2])
-        return
+        return None if row is None else str(row[2])
     owner, expires_at, _ = row
     if owner != own and not is_alive(_path_of(connection), owner):
         approval = _nobody("withdrawn", "its gateway is gone")
@@ -136,11 +72,12 @@ def _settle(
             " ON CONFLICT (principal, tool, arguments_sha256) DO NOTHING",
             (ask_id,),
         )
-    connection.execute("UPDATE approvals SET whole = NULL WHERE id = ?", (ask_id,))  # nobody has to read it any more
-    held.append(approval)
+    connection.execute("UPDATE approvals SET whole = NULL WHERE id = ?", (ask_id,))  # nobody reads it any more
+    return approval
 
 
 def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
+    """The open asks of all live gateways, the oldest first."""
     query = "SELECT owner, ask FROM approvals WHERE approval IS NULL AND expires_at > ?"
     rows = connection.execute(query, (time.time(),)).fetchall()
     path = _path_of(connection)
@@ -150,6 +87,7 @@ def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
 
 
 def _read_whole(connection: sqlite3.Connection, ask_id: str) -> Ask | None:
+    """An open or always-approved ask, with all of its arguments."""
     row = connection.execute(
         "SELECT coalesce(whole, ask) FROM approvals WHERE id = :id AND approval IS NULL"
         " UNION ALL SELECT coalesce(whole, ask) FROM approvals_remembered WHERE id = :id",
@@ -158,7 +96,8 @@ def _read_whole(connection: sqlite3.Connection, ask_id: str) -> Ask | None:
     return None if row is None else _ASKS.decode(row[0])
 
 
-def _read_answers(connection: sqlite3.Connection, ask_ids: tuple[str, ...]) -> dict[str, Approval]:
+def _read_answers(connection: sqlite3.Connection, ask_ids: Collection[str]) -> dict[str, Approval]:
+    """The answers to those of the asks that are answered."""
     found: dict[str, Approval] = {}
     for ask_id in ask_ids:
         query = "SELECT approval FROM approvals WHERE id = ? AND approval IS NOT NULL"
@@ -169,12 +108,14 @@ def _read_answers(connection: sqlite3.Connection, ask_ids: tuple[str, ...]) -> d
 
 
 def _read_always(connection: sqlite3.Connection, ask: Ask) -> Approval | None:
+    """The approval that was given forever to the same principal, tool and arguments."""
     query = "SELECT approval FROM approvals_remembered WHERE principal = ? AND tool = ? AND arguments_sha256 = ?"
     row = connection.execute(query, (ask.principal, ask.tool, ask.arguments_sha256)).fetchone()
     return None if row is None else _APPROVALS.decode(row[0])
 
 
 def _read_remembered(connection: sqlite3.Connection) -> list[Remembered]:
+    """All calls that are always approved, the oldest first."""
     rows = connection.execute("SELECT ask, approval FROM approvals_remembered").fetchall()
     found = [Remembered(ask=_ASKS.decode(ask), approval=_APPROVALS.decode(approval)) for ask, approval in rows]
     return sorted(found, key=lambda each: (each.approval.answered_at, each.ask.id))
@@ -185,7 +126,7 @@ def _delete_remembered(connection: sqlite3.Connection, ids: tuple[str, ...]) -> 
 
 
 def _path_of(connection: sqlite3.Connection) -> Path:
-    """The file that the connection has open, beside which the locks of its gateways are."""
+    """The file of a connection: the locks of its gateways are beside it."""
     return Path(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
@@ -197,12 +138,12 @@ def _encode(ask: Ask) -> str:
     """The ask as JSON that can be read again.
 
     Raises:
-        InvalidRequest: There is none, or more of it than a person is asked to read.
+        InvalidRequest: There is none, or it is longer than a person reads.
     """
     try:
         text = _text(ask)
         _ASKS.decode(text)
-    except (ValueError, TypeError, RecursionError):  # nested too deeply, or a number of thousands of digits
+    except (ValueError, TypeError, RecursionError):  # too deep, or a number of thousands of digits
         raise InvalidRequest("Its arguments are nested too deeply to be shown to a person") from None
     if len(text) > _WHOLE_BYTES:
         raise InvalidRequest(
@@ -212,7 +153,7 @@ def _encode(ask: Ask) -> str:
 
 
 def _cut(ask: Ask) -> Ask:
-    """The ask for a list: the beginning of each argument, so that a long one cannot push another out of sight."""
+    """The ask for a list: the beginning of each argument, so that a long one cannot hide another."""
     arguments = ask.arguments if isinstance(ask.arguments, dict) else {"arguments": ask.arguments}
     kept: dict[str, Any] = {}
     cut: dict[str, int] = {}
@@ -231,3 +172,46 @@ def _cut(ask: Ask) -> Ask:
 
 def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
+
+
+class ApprovalTable:
+    """The asks of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def add(self, ask: Ask) -> None:
+        """Keep an ask of this gateway, durably.
+
+        Raises:
+            InvalidRequest: Its arguments are too large or too deep to be shown to a person.
+            StoreError: It could not be kept.
+        """
+        whole = _encode(ask)
+        text = whole if len(whole) <= _ASK_BYTES else _text(_cut(ask))
+        work = partial(_write_ask, ask=ask, text=text, whole=None if text is whole else whole, owner=self._writer.owner)
+        await self._writer.change(work, len(text) + len(whole))
+
+    async def settle(self, ask_id: str, approval: Approval) -> Approval | None:
+        """Answer an ask, durably, and return the answer that holds: `approval`, unless another came first.
+
+        None if there is no such ask. `always` is remembered in the same transaction. Raises `StoreError`.
+        """
+        held = await self._writer.change(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner))
+        return _APPROVALS.decode(held) if isinstance(held, str) else held
+
+    def withdraw(self, ask_id: str, reason: str) -> None:
+        """Withdraw an unanswered ask of this gateway. Only enqueues, so it works while the gateway ends."""
+        approval = _nobody("withdrawn", reason)
+        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner), ROW_BYTES)
+
+    waiting = reads(_read_waiting)
+    find_whole = reads(_read_whole)
+    answers = reads(_read_answers)
+    find_always = reads(_read_always)
+    remembered = reads(_read_remembered)
+
+    async def forget(self, ids: Collection[str]) -> None:
+        """Forget the approvals given forever to these asks, durably."""
+        await self._writer.change(partial(_delete_remembered, ids=tuple(ids)))

@@ -1,19 +1,33 @@
-"""Connections to the database file, its migrations, and what an error of it means to the person who runs it."""
+"""Connections to the database file, its migrations, the thread that reads it, and advice for its errors.
 
+`schema.sql` has the tables. A released migration is never changed. Types and statements are kept to what PostgreSQL
+understands too, except `BLOB`.
+"""
+
+import asyncio
 import os
+import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
+
+import msgspec
 
 from sealyard import former
 from sealyard.errors import StoreError
-from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
+
+APPLICATION_ID = 0x79617264
+"""Marks a database file as ours: `yard`."""
 
 BUSY_SECONDS = 30
-"""How long to wait for a lock that another program holds."""
+"""Seconds to wait for a lock of another program."""
 
 _WAL_BYTES_KEPT = 64 << 20
+"""A longer write-ahead log is cut after a checkpoint."""
 
 _PERMISSIONS = "Make the file and its folder writable, or name another path for the store."
 _ADVICE = {
@@ -26,18 +40,31 @@ _ADVICE = {
     sqlite3.SQLITE_CANTOPEN: _PERMISSIONS,
     sqlite3.SQLITE_PERM: _PERMISSIONS,
 }
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _read_migrations() -> tuple[str, ...]:
+    text = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
+    sections = re.split(r"^-- schema \d+\n", text, flags=re.MULTILINE)[1:]
+    sections.insert(former.SCHEMA, former.RENAME_ROWS)
+    return tuple(sections)
+
+
+MIGRATIONS = _read_migrations()
+"""The one at index n leads from schema n to n + 1."""
 
 
 def connect(path: Path, *, on_former: Callable[[], None] | None = None) -> sqlite3.Connection:
-    """A connection that writes, to a database of the newest schema. The caller keeps others from opening it meanwhile.
+    """Open a connection that writes, to a database of the newest schema. The caller keeps others from opening it.
 
-    `on_former` is called before a store that was written under the product's former name is changed.
+    `on_former` is called before a store of the product's former name is changed.
 
     Raises:
         StoreError: The file is not ours, or of a newer version.
         OSError, sqlite3.Error: It cannot be opened: see `explain`.
     """
-    # Made by us for its mode: it holds code and answers. SQLite gives the same mode to the files beside it.
+    # Created here for its mode: it holds code and answers. SQLite gives the files beside it the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
@@ -56,12 +83,12 @@ def connect(path: Path, *, on_former: Callable[[], None] | None = None) -> sqlit
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write. It sees what is committed when a statement starts."""
+    """Open a connection that cannot write. A statement sees everything committed before it."""
     return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
 def take_over(path: Path) -> None:
-    """Copy the store of the product's former name to `path`, if there is one and nothing is there yet.
+    """Copy the store of the product's former name to `path`, if there is one and `path` is free.
 
     Raises:
         StoreError: It cannot be copied.
@@ -70,7 +97,7 @@ def take_over(path: Path) -> None:
 
 
 def explain(path: Path, attempt: str, error: OSError | sqlite3.Error) -> StoreError:
-    """The error to raise when `path` could not be `attempt`: opened, read or written."""
+    """The error for a `path` that could not be `attempt`: opened, read or written."""
     if isinstance(error, OSError):
         reason, advice = f"{error.strerror}: {error.filename!r}", _PERMISSIONS
     else:
@@ -94,7 +121,7 @@ def _check_origin(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema up to date, each step wholly or not at all."""
+    """Migrate to the newest schema, each step wholly or not at all."""
     for number in range(_pragma(connection, "user_version"), len(MIGRATIONS)):
         connection.executescript(
             f"BEGIN EXCLUSIVE; {MIGRATIONS[number]}; PRAGMA application_id = {APPLICATION_ID};"
@@ -105,3 +132,62 @@ def _migrate(connection: sqlite3.Connection) -> None:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return value
+
+
+# Reading
+
+
+class Reader:
+    """Runs one query at a time in a thread. It never waits for the writer, nor the writer for it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._executor = ThreadPoolExecutor(1, "sealyard-store-reader")
+        self._connection: sqlite3.Connection | None = None
+        self._is_closed = False
+
+    async def read(
+        self, query: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Run `query` with the connection and the arguments. Raises `StoreError` if the store cannot be read."""
+        if self._is_closed:
+            raise StoreError(f"The store {str(self._path)!r} is closed. Open it again to read it.")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: self._read(lambda c: query(c, *args, **kwargs)))
+
+    async def close(self) -> None:
+        """Close the connection after the waiting queries."""
+        self._is_closed = True
+        done = self._executor.submit(self._close)
+        self._executor.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(done))  # a cancelled caller must not keep it open
+
+    def _read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            if self._connection is None:
+                self._connection = connect_reader(self._path)
+            return query(self._connection)
+        except sqlite3.Error as error:
+            raise explain(self._path, "read", error) from error
+        except msgspec.DecodeError as error:
+            raise StoreError(
+                f"The store {str(self._path)!r} holds a value that cannot be read: {error}."
+                " Use the version of sealyard that wrote it."
+            ) from error
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def reads(
+    query: Callable[Concatenate[sqlite3.Connection, _P], _T],
+) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
+    """Make a method that runs `query` in the thread of the object's `_reader`. Raises `StoreError` if that fails."""
+
+    @wraps(query)
+    async def read(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        reader: Reader = self._reader
+        return await reader.read(query, *args, **kwargs)
+
+    return read

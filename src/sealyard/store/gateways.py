@@ -1,7 +1,12 @@
-"""Which gateways use a store, and what becomes of the executions of one that is gone.
+"""The gateways that have a store open, the executions of one that is gone, and the replacement of a store.
 
-Each holds a lock on a file of its own in `<store>.d` for as long as it lives; the kernel lets go of it when the process
-ends, however it ends. Whose lock can be taken is gone. Opening happens one at a time, under a lock in the same folder.
+Each gateway holds a lock on a file of its own in `<store>.d` for as long as it lives; the kernel releases the lock when
+the process ends, however it ends. A gateway whose lock can be taken is gone. Stores are opened one at a time, under a
+lock in the same folder.
+
+`replace` puts another database in the place of a store, wholly or not at all, whenever the process or the machine
+stops. It moves the old files into a folder beside the store and keeps a note in `<store>.d` meanwhile. Whoever opens or
+restores the store next finds the note and puts everything back first.
 """
 
 import fcntl
@@ -9,25 +14,29 @@ import logging
 import os
 import secrets
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from sealyard.errors import StoreError
 from sealyard.former import copy_beside
+from sealyard.store.audit.key import key_path, sync_folder
 from sealyard.store.database import BUSY_SECONDS, connect, explain, take_over
-from sealyard.store.replacement import roll_back
 
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.01
+"""Between two attempts to take a lock."""
 
 
 @contextmanager
 def open_as_gateway(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
-    """A connection that writes and the id of this gateway, whose running executions no other one declares lost.
+    """Open a connection that writes, with a new id for this gateway; others do not declare its executions lost.
 
     Raises:
         StoreError: The store cannot be opened.
@@ -41,7 +50,7 @@ def open_as_gateway(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
 
 
 def is_alive(path: Path, owner: str) -> bool:
-    """Whether the gateway of that id, which has opened the store at some time, still has it open."""
+    """True if the gateway of that id still has the store open."""
     try:
         descriptor = os.open(path.with_name(f"{path.name}.d") / f"{owner}.lock", os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -57,7 +66,7 @@ def is_alive(path: Path, owner: str) -> bool:
 
 @contextmanager
 def keep_closed(path: Path) -> Iterator[Path]:
-    """Nobody has the store open, or can open it, until the block ends. It gives the folder `<store>.d`.
+    """Keep the store closed: nobody has it open or can open it until the block ends. Yields the folder `<store>.d`.
 
     Raises:
         StoreError: A gateway has it open.
@@ -77,7 +86,7 @@ def keep_closed(path: Path) -> Iterator[Path]:
 
 
 def _close_door(path: Path, held: ExitStack) -> Path:
-    """Keep others from opening the store, and put back what an interrupted restore has left of it."""
+    """Keep others from opening the store, and undo an interrupted restore."""
     take_over(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = path.with_name(f"{path.name}.d")
@@ -103,8 +112,8 @@ def _enter(path: Path, held: ExitStack) -> tuple[sqlite3.Connection, str]:
 
 
 def _keep_former(path: Path, *, is_open: bool) -> None:
-    """Keep a copy of a store of the product's former name, whose rows are about to be renamed."""
-    if is_open:  # it would go on counting under names that nobody looks for any more
+    """Copy a store of the product's former name before its rows are renamed."""
+    if is_open:  # it would go on counting under the old names
         raise StoreError(
             f"The store {str(path)!r} is open in a gateway of the product's former name. Stop that gateway, then start"
             " again: the store is taken over then."
@@ -134,7 +143,7 @@ def _declare_lost(connection: sqlite3.Connection, *, alive: list[str]) -> None:
 
 
 def _lock(file: Path, held: ExitStack, *, wait_seconds: float = 0) -> bool:
-    """Hold the lock on `file`, which is made if need be, until `held` is closed; False if somebody else holds it."""
+    """Hold the lock on `file`, created if needed, until `held` is closed; False if another process holds it."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     held.callback(os.close, descriptor)
     deadline = time.monotonic() + wait_seconds
@@ -147,3 +156,91 @@ def _lock(file: Path, held: ExitStack, *, wait_seconds: float = 0) -> bool:
             time.sleep(_POLL_SECONDS)
         else:
             return True
+
+
+# Replacing a store
+
+
+class _Note(msgspec.Struct, frozen=True):
+    """The files that were there before."""
+
+    folder: str
+    files: list[str]
+
+
+def replace(store: Path, staged: Path) -> Path | None:
+    """Put the database `staged`, with its audit key if it has one, in the place of a store on the same disk.
+
+    Returns the folder with the replaced store; None if there was none.
+
+    Raises:
+        OSError: It failed. The store is as it was, unless only the last sync failed.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    kept = Path(tempfile.mkdtemp(prefix=f"{store.name}.replaced-{stamp}-", dir=store.parent))
+    try:
+        there = [path for path in _files(store) if path.exists()]
+        sync_folder(store.parent)
+        _write(_note_path(store), msgspec.json.encode(_Note(kept.name, [path.name for path in there])))
+        for path in there:
+            path.rename(kept / path.name)
+        sync_folder(kept)
+        for old, new in ((staged, store), (key_path(staged), key_path(store))):
+            if old.exists():
+                old.rename(new)
+        sync_folder(store.parent)
+        _note_path(store).unlink()  # done from here on
+        sync_folder(_note_path(store).parent)
+    except BaseException:
+        roll_back(store)
+        _remove_empty(kept)
+        raise
+    _remove_empty(kept)
+    return kept if there else None
+
+
+def roll_back(store: Path) -> None:
+    """Put back what an interrupted `replace` moved away. May be interrupted itself.
+
+    Raises:
+        OSError: It cannot be done yet.
+    """
+    try:
+        note = msgspec.json.decode(_note_path(store).read_bytes(), type=_Note)
+    except FileNotFoundError:
+        return
+    kept = store.with_name(note.folder)
+    for path in _files(store):
+        if path.name not in note.files:
+            path.unlink(missing_ok=True)  # part of the new store
+        elif (kept / path.name).exists():
+            (kept / path.name).replace(path)
+    sync_folder(store.parent)
+    _note_path(store).unlink()
+    sync_folder(_note_path(store).parent)
+    _remove_empty(kept)
+
+
+def _files(store: Path) -> list[Path]:
+    """The files of a store. The write-ahead log of one must never meet the database of another."""
+    return [store, store.with_name(f"{store.name}-wal"), store.with_name(f"{store.name}-shm"), key_path(store)]
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _note_path(store: Path) -> Path:
+    return store.with_name(f"{store.name}.d") / "replacing"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file wholly or not at all."""
+    draft = path.with_name(f"{path.name}.new")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)
+    sync_folder(path.parent)

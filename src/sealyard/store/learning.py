@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.store.database import Reader
 from sealyard.store.metrics.fold import END, decode_fact, snapshot
-from sealyard.store.reader import Reader
 from sealyard.store.rows import encode_context, storable, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import (
@@ -386,15 +386,3 @@ def _read_known(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
     tools = connection.execute("SELECT DISTINCT full_name FROM tool_releases ORDER BY full_name").fetchall()
     principals = connection.execute("SELECT DISTINCT principal FROM facts ORDER BY principal").fetchall()
     return [name for (name,) in tools], [name for (name,) in principals]
-
-
-def remove_learned(connection: sqlite3.Connection, before: float) -> None:
-    """Remove models that nobody has saved since then, and what was forgotten of which the journal holds nothing more.
-
-    Not the newest of the latter: the next one would get its number.
-    """
-    connection.execute("DELETE FROM learning_models WHERE at < ?", (before,))
-    connection.execute(
-        "DELETE FROM learning_forgotten WHERE fact < (SELECT coalesce(min(number), 0) FROM facts)"
-        " AND number < (SELECT max(number) FROM learning_forgotten)"
-    )

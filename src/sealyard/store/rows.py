@@ -1,98 +1,113 @@
-"""Records as rows and back.
+"""Records as rows, and rows as records.
 
-Values are kept as JSON text: NaN and the infinities become null. Text that is not Unicode, a lone surrogate, is kept as
-its escape; code is kept byte for byte. A value that is too large, or that is no JSON, is left out and marked as cut.
+Values are kept as JSON text: NaN and the infinities become null. A lone surrogate is kept as its escape; code is kept
+byte for byte. A value that is too large, or that JSON cannot hold, is left out and marked as cut.
 """
 
 import hashlib
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 
-from sealyard.errors import StoreError
-from sealyard.values import CallRecord, ExecutionRecord, Outcome, ToolSpec
+from sealyard.values import CallRecord, ExecutionRecord, Outcome, RecordStatus
 
 CALL_VALUE_BYTES = 64 << 10
 """Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
 
-DEFINITIONS_KEPT = 10_000
-"""Per upstream: one that changes its tools without end must not fill the disk. Those seen last are kept."""
-
-CALL_COLUMNS = tuple(
-    "execution_id number tool digest arguments answer error started_at seconds answer_bytes version upstream".split()
-)
-"""Of a call as it is read; each is a field of `CallRecord`."""
-
 _CONTEXT_BYTES = 1 << 20
+"""Of the context of an execution: agents pass whole answers in it."""
 _SPARE_LEVELS = 32
+"""Levels of nesting kept in reserve for a reader deeper in its stack."""
 _INTEGER_DIGITS = 4300
+"""A longer number, with its sign, cannot be read by `msgspec`."""
 _DECODED_CHARACTERS = 64 << 10
+"""Longer texts are searched for long numbers instead of decoded, which would block other threads."""
 _DIGITS = "0123456789"
 _NUMBER = re.compile(r"[0-9]*")
-"""Sought in longer texts, which hold up everybody while they are decoded."""
-"""A longer number, with its sign, is not read by `msgspec`, though Python may be told to write it."""
 _PARAMETERS = 500
-"""In one statement; every SQLite takes 999."""
+"""Parameters of one statement; every SQLite takes 999."""
 _FEW_BRACKETS = 200
-"""Text with fewer is not nested too deeply to be read, which begins at about a thousand levels."""
+"""Text with fewer brackets can be read: nesting fails at about a thousand levels."""
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound=msgspec.Struct)
 _ENCODER = msgspec.json.Encoder()
-_OUTCOMES = msgspec.json.Decoder(Outcome)
-_SPECS = msgspec.json.Decoder(ToolSpec)
-
-_EXECUTION = (
-    "execution_id principal session code context started_at ended_at status outcome catalog_version background".split()
-)
-_SELECT_EXECUTION = (
-    f"SELECT {', '.join(_EXECUTION)} FROM executions JOIN codes ON codes.sha256 = executions.code_sha256"  # noqa: S608
-)
 _CALLS = (
     "calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut, answer_bytes,"
     " answer_sample, error, started_at, seconds, version, upstream)"
 )
 
 
-class SeenDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One definition that a tool has or had."""
-
-    spec: ToolSpec
-    first_seen: float
-    """Seconds since the epoch."""
-    last_seen: float
+# Structs and statements
 
 
-class ChangedDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A definition that took the place of another one."""
+class Columns(Generic[_S]):
+    """The fields of a struct as columns of the same names: one list for every statement about them.
 
-    upstream: str
-    name: str
-    before: str
-    """Their digests."""
-    after: str
-    changed_at: float
+    `json` fields are kept as JSON text, and `decode` has the functions for other columns that differ from their field.
+    `read` has the SQL of a field that is not read from its column alone. Fields `left_out` are not read.
+    """
+
+    def __init__(
+        self,
+        struct: type[_S],
+        *,
+        json: Collection[str] = (),
+        decode: Mapping[str, Callable[[Any], Any]] | None = None,
+        read: Mapping[str, str] | None = None,
+        left_out: Collection[str] = (),
+    ) -> None:
+        hints = get_type_hints(struct)
+        self.names = tuple(name for name in struct.__struct_fields__ if name not in left_out)
+        self._struct = struct
+        self._json = json
+        self._decode = {name: msgspec.json.Decoder(hints[name]).decode for name in json} | dict(decode or {})
+        self._read = read or {}
+
+    def select(self, table: str) -> str:
+        """The statement that reads the fields of all rows; conditions follow."""
+        return f"SELECT {self.listed()} FROM {table}"  # noqa: S608 - our names
+
+    def listed(self, table: str = "") -> str:
+        """The columns for a `SELECT`, qualified with `table` if it is given."""
+        prefix = f"{table}." if table else ""
+        return ", ".join(self._read.get(name, prefix + name) for name in self.names)
+
+    def build(self, row: Sequence[Any]) -> _S:
+        """Build a struct from the columns of `listed`, in their order."""
+        found = dict(zip(self.names, row, strict=True))
+        for name, decode in self._decode.items():
+            if found[name] is not None:
+                found[name] = decode(found[name])
+        return self._struct(**found)
+
+    def values(self, record: _S, **instead: Any) -> dict[str, Any]:
+        """The columns of a record by name, for `named_insert`; `instead` replaces some of them."""
+        found = {name: getattr(record, name) for name in self.names if name not in instead}
+        for name, value in found.items():
+            if name in self._json:
+                found[name] = encode_json(value)
+            elif isinstance(value, str):
+                found[name] = storable(value)
+        return found | instead
 
 
-class ToolRow(msgspec.Struct, frozen=True):
-    """A tool as the tables keep it."""
-
-    name: str
-    digest: str
-    spec: str
-
-
-# Executions and calls
+def named_insert(table: str, names: Iterable[str]) -> str:
+    """The statement that inserts a row, given by a mapping with these names."""
+    names = tuple(names)
+    marks = ", ".join(f":{name}" for name in names)
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - our names
 
 
 def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Insert rows of the columns that `table` names. They must be small: a statement keeps what it was given last.
+    """Insert rows into the columns that `table` names. They must be small: a statement keeps its last values.
 
-    Many rows share a statement: each statement costs several turns at Python's lock beside what it does.
+    Many rows share a statement, since each one costs several turns at Python's lock.
     """
     if not rows:
         return
@@ -113,20 +128,38 @@ def _insertion(table: str, width: int, count: int) -> str:
 
 @cache
 def upsert(table: str, columns: str, *, key: str) -> str:
-    """The statement that inserts a row, or replaces the one with the same `key`. Names are separated by commas."""
+    """The statement that inserts a row or replaces the one with the same `key`. Commas separate names."""
     names, keys = columns.split(", "), key.split(", ")
     changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
     return f"{_insertion(f'{table} ({columns})', len(names), 1)} ON CONFLICT ({key}) DO UPDATE SET {changes}"
 
 
+# Executions and calls
+
+
+CALLS = Columns(
+    CallRecord,
+    json=("arguments", "answer"),
+    read={"version": "coalesce(nullif(version, ''), '1.0.0')"},  # calls from before tools had versions
+    left_out=("answer_sample",),
+)
+"""A call for reading."""
+_EXECUTIONS = Columns(
+    ExecutionRecord,
+    json=("context", "outcome"),
+    decode={"code": lambda code: code.decode("utf-8", "surrogatepass"), "background": bool},
+)
+_SELECT_EXECUTION = _EXECUTIONS.select("executions JOIN codes ON codes.sha256 = executions.code_sha256")
+
+
 def touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
-    """Write a page of the database as it is."""
+    """Rewrite a page of the database unchanged."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute(f"PRAGMA user_version = {version:d}")
 
 
 def write_executions(connection: sqlite3.Connection, records: Iterable[ExecutionRecord], owner: str) -> None:
-    """Insert or replace executions, each as it was recorded last, and keep their code."""
+    """Insert or replace executions, each in its last state, with their code."""
     last = {record.execution_id: record for record in records}.values()
     codes = []
     rows = []
@@ -196,31 +229,42 @@ def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -
 
 
 def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
-    """One execution; None if there is no such id."""
+    """One execution; None if the id is unknown."""
     row = connection.execute(f"{_SELECT_EXECUTION} WHERE execution_id = ?", (storable(execution_id),)).fetchone()
-    return None if row is None else _to_execution(row)
+    return None if row is None else _EXECUTIONS.build(row)
 
 
 def read_executions(
-    connection: sqlite3.Connection, limit: int, before: str | None, principal: str | None, status: str | None = None
+    connection: sqlite3.Connection,
+    *,
+    limit: int = 50,
+    before: str | None = None,
+    principal: str | None = None,
+    status: RecordStatus | None = None,
 ) -> list[ExecutionRecord]:
-    """Executions, the newest first; of one principal and status, and started before the one called `before`."""
-    return shape_executions(connection, lambda record: record, limit, before, principal, status)
+    """Executions, the newest first; optionally of one principal or status, and older than the one called `before`.
+
+    Nothing comes before an unknown id.
+    """
+    return shape_executions(
+        connection, lambda record: record, limit=limit, before=before, principal=principal, status=status
+    )
 
 
 def shape_executions(
     connection: sqlite3.Connection,
     shape: Callable[[ExecutionRecord], _T],
-    limit: int,
-    before: str | None,
-    principal: str | None,
-    status: str | None,
+    *,
+    limit: int = 50,
+    before: str | None = None,
+    principal: str | None = None,
+    status: RecordStatus | None = None,
 ) -> list[_T]:
-    """What `shape` makes of each of them, one after the other."""
+    """The result of `shape` for each execution, in the reader's thread: one execution is in memory at a time."""
     conditions = []
     values: list[object] = []
     if status == "running":
-        conditions.append("status = 'running'")  # spelled out, there is an index of those
+        conditions.append("status = 'running'")  # a literal: this index has a condition
     elif status is not None:
         conditions.append("status = ?")
         values.append(status)
@@ -235,142 +279,41 @@ def shape_executions(
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = " ORDER BY started_at DESC, execution_id DESC LIMIT ?"
     return [
-        shape(_to_execution(row)) for row in connection.execute(_SELECT_EXECUTION + where + order, (*values, limit))
+        shape(_EXECUTIONS.build(row)) for row in connection.execute(_SELECT_EXECUTION + where + order, (*values, limit))
     ]
 
 
-def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -1, limit: int = -1) -> list[CallRecord]:
-    """The calls of one execution in their order, after number `after`. What was cut is None."""
+def read_calls(
+    connection: sqlite3.Connection, execution_id: str, *, after: int = -1, limit: int | None = None
+) -> list[CallRecord]:
+    """The calls of one execution in order, optionally after number `after` and at most `limit`.
+
+    An answer or arguments that were left out are None.
+    """
     rows = connection.execute(
-        f"SELECT {', '.join(CALL_COLUMNS)} FROM calls"  # noqa: S608
-        " WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
-        (storable(execution_id), after, limit),
+        f"{CALLS.select('calls')} WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
+        (storable(execution_id), after, -1 if limit is None else limit),
     )
-    return [to_call(row) for row in rows]
-
-
-def to_call(row: Sequence[Any]) -> CallRecord:
-    """A call from `CALL_COLUMNS`."""
-    found = dict(zip(CALL_COLUMNS, row, strict=True))
-    found["version"] = found["version"] or "1.0.0"  # of a call from before tools had versions
-    return CallRecord(**found | {name: _decode(found[name]) for name in ("arguments", "answer")})
-
-
-def _to_execution(row: Sequence[Any]) -> ExecutionRecord:
-    found = dict(zip(_EXECUTION, row, strict=True))
-    found["code"] = found["code"].decode("utf-8", "surrogatepass")
-    found["context"] = _decode(found["context"])
-    found["outcome"] = None if found["outcome"] is None else _OUTCOMES.decode(found["outcome"])
-    found["background"] = bool(found["background"])
-    return ExecutionRecord(**found)
-
-
-# Tools
-
-
-def encode_tool(spec: ToolSpec) -> ToolRow:
-    """A tool for `write_tools`. Raises `StoreError` for a definition that is no JSON."""
-    text = encode_json(spec)
-    if text is None:
-        raise StoreError(f"The definition of {spec.full_name!r} cannot be stored: it is no JSON, or nested too deeply.")
-    return ToolRow(storable(spec.name), storable(spec.digest), text)
-
-
-def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[ToolRow], now: float) -> None:
-    """Make these the tools of an upstream, writing those that changed; what they were stays in the history."""
-    upstream = storable(upstream)
-    known = connection.execute("SELECT spec FROM tools WHERE upstream = ? ORDER BY position", (upstream,)).fetchall()
-    changed = [
-        (upstream, position, tool.digest, tool.spec)
-        for position, tool in enumerate(tools)
-        if position >= len(known) or known[position][0] != tool.spec
-    ]
-    connection.execute("DELETE FROM tools WHERE upstream = ? AND position >= ?", (upstream, len(tools)))
-    connection.executemany(upsert("tools", "upstream, position, digest, spec", key="upstream, position"), changed)
-    connection.executemany(
-        "INSERT INTO tool_definitions (upstream, name, digest, spec, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (upstream, name, digest) DO NOTHING",
-        [(upstream, tools[place].name, digest, spec, now, now) for _, place, digest, spec in changed],
-    )
-    connection.executemany(
-        "UPDATE tool_definitions SET last_seen = ? WHERE upstream = ? AND name = ? AND digest = ?",
-        [(now, upstream, tool.name, tool.digest) for tool in tools],
-    )
-    connection.execute(
-        "DELETE FROM tool_definitions WHERE upstream = ? AND last_seen < (SELECT last_seen FROM tool_definitions"
-        " WHERE upstream = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?)",
-        (upstream, upstream, DEFINITIONS_KEPT - 1),
-    )
-
-
-def delete_tools(connection: sqlite3.Connection, upstreams: Iterable[str]) -> None:
-    """Forget the tools of upstreams, but not their history."""
-    connection.executemany("DELETE FROM tools WHERE upstream = ?", [(storable(name),) for name in upstreams])
-
-
-def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
-    """The tools of every upstream, in the order in which they were saved."""
-    found: dict[str, list[ToolSpec]] = {}
-    for upstream, spec in connection.execute("SELECT upstream, spec FROM tools ORDER BY upstream, position"):
-        found.setdefault(upstream, []).append(_SPECS.decode(spec))
-    return found
-
-
-def write_fingerprint(connection: sqlite3.Connection, upstream: str, fingerprint: str) -> None:
-    """Insert or replace how an upstream was reached."""
-    connection.execute(
-        upsert("upstreams", "upstream, fingerprint", key="upstream"),
-        (storable(upstream), fingerprint),
-    )
-
-
-def read_fingerprints(connection: sqlite3.Connection) -> dict[str, str]:
-    """How each upstream was reached."""
-    return dict(connection.execute("SELECT upstream, fingerprint FROM upstreams"))
-
-
-def read_definitions(connection: sqlite3.Connection, upstream: str, name: str) -> list[SeenDefinition]:
-    """Every definition that a tool ever had, the one seen last first."""
-    rows = connection.execute(
-        "SELECT spec, first_seen, last_seen FROM tool_definitions WHERE upstream = ? AND name = ?",
-        (storable(upstream), storable(name)),
-    )
-    found = [SeenDefinition(spec=_SPECS.decode(spec), first_seen=first, last_seen=last) for spec, first, last in rows]
-    # Sorted here: for an order by time SQLite would read all definitions of the upstream.
-    return sorted(found, key=lambda each: each.last_seen, reverse=True)
-
-
-def read_changes(connection: sqlite3.Connection, since: float) -> list[ChangedDefinition]:
-    """Definitions that took the place of another one of the same tool after `since`, the oldest first."""
-    found = connection.execute(
-        "SELECT upstream, name, digest, first_seen, (SELECT earlier.digest FROM tool_definitions AS earlier"
-        " WHERE earlier.upstream = later.upstream AND earlier.name = later.name"
-        " AND earlier.first_seen < later.first_seen ORDER BY earlier.first_seen DESC LIMIT 1) AS before"
-        " FROM tool_definitions AS later WHERE first_seen > ? AND before IS NOT NULL ORDER BY first_seen, name",
-        (since,),
-    )
-    return [
-        ChangedDefinition(upstream=upstream, name=name, after=after, changed_at=changed_at, before=before)
-        for upstream, name, after, changed_at, before in found
-    ]
+    return [CALLS.build(row) for row in rows]
 
 
 # Vectors
 
 
 def write_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[str, bytes]) -> None:
-    """Keep vectors by the digest of what they stand for."""
+    """Keep vectors by the digest of their text."""
     connection.executemany(
         upsert("vectors", "model, digest, vector", key="model, digest"),
         [(model, digest, vector) for digest, vector in vectors.items()],
     )
 
 
-def read_vectors(connection: sqlite3.Connection, model: str, digests: Sequence[str]) -> dict[str, bytes]:
-    """Those of the vectors that are there."""
+def read_vectors(connection: sqlite3.Connection, model: str, digests: Iterable[str]) -> dict[str, bytes]:
+    """The vectors that are kept, by digest."""
     found: dict[str, bytes] = {}
-    for start in range(0, len(digests), _PARAMETERS):
-        some = digests[start : start + _PARAMETERS]
+    wanted = tuple(digests)
+    for start in range(0, len(wanted), _PARAMETERS):
+        some = wanted[start : start + _PARAMETERS]
         marks = ", ".join("?" * len(some))
         query = f"SELECT digest, vector FROM vectors WHERE model = ? AND digest IN ({marks})"  # noqa: S608
         found.update(connection.execute(query, (model, *some)))
@@ -381,12 +324,12 @@ def read_vectors(connection: sqlite3.Connection, model: str, digests: Sequence[s
 
 
 def encode_context(context: Any) -> tuple[str | None, bool]:
-    """JSON text of what code was given, and whether it was left out."""
+    """JSON text of a context, and True if it was left out."""
     return encode_within(context, _CONTEXT_BYTES)
 
 
 def encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
-    """JSON text of a value and whether it was left out."""
+    """JSON text of a value, and True if it was left out."""
     if value is None:
         return None, False
     if is_longer(value, most_bytes):
@@ -398,13 +341,12 @@ def encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
 
 
 def is_longer(value: Any, most: int) -> bool:
-    """Whether the JSON text of a value is surely longer than that: told by what is in it, without writing it down.
+    """True if the JSON text of a value is surely longer than `most`, judged by its parts without encoding it.
 
-    To write down a megabyte takes some milliseconds, in which nothing else runs, and to check that it can be read again
-    ten times as long.
+    Encoding a megabyte blocks other threads for some milliseconds, and checking the text ten times as long.
     """
     waiting = [value]
-    for item in waiting:  # it grows meanwhile
+    for item in waiting:  # grows during the loop
         if isinstance(item, (str, bytes)):
             most -= len(item)
         elif isinstance(item, (dict, list, tuple)):
@@ -430,18 +372,18 @@ def _encode_outcome(outcome: Outcome | None) -> str | None:
 
 
 def encode_bounded(value: Any) -> str | None:
-    """What `_encode` gives, faster, for a value of which `is_longer` says that it is not large."""
+    """Encode as `encode_json` does, but faster, a value that `is_longer` found small."""
     try:
         encoded = _ENCODER.encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
         return encode_json(value)
     if len(encoded) < _INTEGER_DIGITS and encoded.count(b"[") + encoded.count(b"{") < _FEW_BRACKETS:
-        return encoded.decode()  # so short and flat that there is no doubt that it can be read again
+        return encoded.decode()  # short and flat enough to be readable for sure
     return encode_json(value)
 
 
 def encode_json(value: Any) -> str | None:
-    """JSON text that can be read again; None for what cannot be written so."""
+    """JSON text that can be read again; None if there is none."""
     try:
         try:
             return _encode_strictly(value)
@@ -452,26 +394,25 @@ def encode_json(value: Any) -> str | None:
 
 
 def _encode_strictly(value: Any) -> str:
-    # Inside some lists, which are taken off again: what is nested almost too deeply to be written might be too deep to
-    # be read again, since the depth of the reader's stack counts too.
+    # Inside some lists, which are cut off again: text nested almost too deeply may be unreadable deeper in a stack.
     for _ in range(_SPARE_LEVELS):
         value = [value]
     text = _ENCODER.encode(value)[_SPARE_LEVELS:-_SPARE_LEVELS].decode()
     if len(text) > _INTEGER_DIGITS and (len(text) <= _DECODED_CHARACTERS or _has_long_number(text)):
-        msgspec.json.decode(text)  # there may be a number that is too long for the reader
+        msgspec.json.decode(text)  # raises for a number that is too long to be read
     return text
 
 
 def _has_long_number(text: str) -> bool:
-    """Whether there are `_INTEGER_DIGITS` digits in a row: if so, one of them is at one of the places that are tried.
+    """True if `text` has `_INTEGER_DIGITS` digits in a row, which cover one of the places tried.
 
-    A search for so many digits would look at every character, for 20 ms a megabyte in which nothing else runs.
+    Searching every character would block other threads for 20 ms a megabyte.
     """
     for place in range(_INTEGER_DIGITS - 1, len(text), _INTEGER_DIGITS):
         if text[place] in _DIGITS:
             before = text[place - _INTEGER_DIGITS + 1 : place]
             found = _NUMBER.match(text, place)
-            assert found is not None  # no digits match too
+            assert found is not None  # it matches no digits too
             if len(before) - len(before.rstrip(_DIGITS)) + len(found[0]) >= _INTEGER_DIGITS:
                 return True
     return False
@@ -488,9 +429,5 @@ def _mend(value: Any) -> Any:
 
 
 def storable(text: str) -> str:
-    """The text, with an escape for each lone surrogate: no database takes those."""
+    """The text with an escape for each lone surrogate, which no database takes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
-def _decode(text: str | None) -> Any:
-    return None if text is None else msgspec.json.decode(text)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.store.reader import Reader
+from sealyard.store.database import Reader
 from sealyard.store.rows import storable, upsert
 from sealyard.store.writer import Writer
 

@@ -1,10 +1,9 @@
-"""Versions of skills, what was made of them, and how their migrations ended; shared by all who have the store open.
+"""Versions of skills, their uses and their migrations; shared by all gateways that have the store open.
 
-A version is never changed but for its status, its note and what its examples gave. Saves of one name, of whatever
-gateway, become versions in the order in which they are written. What could not be written, and whose caller was told
-so, is not written later.
+A version never changes, except for its status, its note and the results of its examples. Concurrent saves of one name
+become versions in the order of their writes. A failed write that was reported is not repeated later.
 
-A version without its examples is one JSON text; what may change, and what it is looked up by, has columns of its own.
+A version without its examples is one JSON text; its mutable fields and lookup keys have columns of their own.
 """
 
 import asyncio
@@ -14,32 +13,32 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.store.reader import Reader
-from sealyard.store.rows import storable, upsert
-from sealyard.store.writer import Writer
+from sealyard.store.database import Reader, reads
+from sealyard.store.rows import Columns, named_insert, storable, upsert
+from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
+from sealyard.versioning import Difficulty
 from sealyard.versioning.compare import Severity, Version
 
-_T = TypeVar("_T")
 _USES_KEPT = 50_000
-"""Single uses, of all skills together; older ones are kept as sums."""
+"""Single uses of all skills together; older ones are kept as sums."""
 _ERROR_CHARACTERS = 2_000
-"""Of the last error of a skill: guests write it."""
+"""Of a skill's last error, which guests write."""
 _MOST = 2**31
-"""Of a figure that a guest reports: sums of these stay integers of the database."""
+"""The largest figure that is taken from a guest: sums of it fit into an integer of the database."""
 _ROLLED_AT_ONCE = 500
-"""Rows in one transaction: others write in between."""
+"""Rows in one transaction: other writes come in between."""
 _SPARE_LEVELS = 32
-"""Of nesting: what is read again deeper in a stack is still read."""
+"""Levels of nesting kept in reserve for a reader deeper in its stack."""
 _PARAMETERS = 500
-"""In one statement; every SQLite takes 999."""
+"""Parameters of one statement; every SQLite takes 999."""
 _RAW_FACTOR = 16
-"""Examples are kept if they shrink to the limit; this many times as much is not even tried."""
+"""Examples may be this many times as large as their limit before compression."""
 
 _ENCODER = msgspec.json.Encoder()
 _SKILLS = msgspec.json.Decoder(Skill)
@@ -48,15 +47,16 @@ _EXAMPLES = msgspec.json.Decoder(tuple[SkillExample, ...])
 _ROW = "SELECT number, major, minor, patch, status, note, created_at, skill FROM skills"
 _ONE = " WHERE namespace = ? AND name = ? AND major = ? AND minor = ? AND patch = ?"
 _CHANGED = "(SELECT coalesce(max(changed), 0) + 1 FROM skills)"
+"""The next number for `changed`."""
 
 
 class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much a shelf holds."""
+    """The limits of a shelf."""
 
     skills: int = 1_000
-    """In one namespace."""
+    """Of one namespace."""
     versions: int = 500
-    """Of one skill, those that are deleted not counted."""
+    """Of one skill, without deleted ones."""
     code_bytes: int = 64 << 10
     description_characters: int = 1_024
     tags: int = 20
@@ -66,8 +66,12 @@ class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """All examples of one version with their traces, compressed."""
 
 
+MigrationOutcome = Literal["migrated", "refused", "failed"]
+"""`refused`: the code cannot be rewritten safely. `failed`: the new code does not pass its examples, or has none."""
+
+
 class UseShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What one principal made of a skill."""
+    """The uses of a skill by one principal."""
 
     principal: str
     uses: int
@@ -75,8 +79,8 @@ class UseShare(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
 
 
-class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made of one version of a skill."""
+class SkillTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """The uses of a skill, added up."""
 
     namespace: str
     name: str
@@ -85,237 +89,51 @@ class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Executions that used it."""
     calls: int = 0
     failures: int = 0
-    seconds: float = 0.0
-    """Of all calls together."""
+    principals: int = 0
+    """Principals that used it."""
     last_used_at: float | None = None
     """Seconds since the epoch."""
-    principals: int = 0
-    """How many used it."""
     translated: int = 0
+    """Tool calls that were translated for it."""
+
+
+class SkillRecord(SkillTotals, frozen=True, kw_only=True):
+    """The uses of one version of a skill."""
+
+    seconds: float = 0.0
+    """Of all calls together."""
     last_error: str | None = None
     shares: tuple[UseShare, ...] = ()
-    """Of each who used it, by name."""
+    """By principal, sorted by name."""
 
 
 class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What was predicted of a migration, and what came of it."""
+    """One migration of a skill: the predicted difficulty and the outcome."""
 
     namespace: str
     name: str
     from_version: str
     to_version: str | None = None
-    """None if it was refused."""
+    """None if nothing was kept."""
     tool: str
     tool_from: str
     tool_to: str
-    predicted: str
-    outcome: str
+    change: str = ""
+    """The kind of change, such as `rename_parameter`; empty if it is not known."""
+    predicted: Difficulty
+    outcome: MigrationOutcome
     reason: str = ""
     seconds: float = 0.0
-    at: float
-    """Seconds since the epoch."""
-    change: str = ""
-    """What kind of change it was for, such as `rename_parameter`; empty if that was not recorded."""
+    at: float = 0.0
+    """Seconds since the epoch; 0 for one that is not recorded."""
 
 
-class SkillTable:
-    """The skills of one store."""
-
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._turn = asyncio.Lock()
-
-    # Versions
-
-    async def add(self, skill: Skill, bump: Callable[[Skill | None], Severity], *, limits: ShelfLimits) -> Skill:
-        """Keep a skill as the newest version of its name, durably, and return it as it is kept.
-
-        `bump` says what the change from the newest version that is not deleted raises; it may be asked again if
-        another gateway was faster. A skill that is the newest one already, by digest, status and level, is not kept
-        again.
-
-        Raises:
-            InvalidSkill: A limit is reached, or something in it is no JSON. Nothing was kept.
-            StoreError: It could not be written. Nothing was kept.
-        """
-        text, examples = await asyncio.to_thread(_encode, skill, limits)
-        async with self._turn:  # of this gateway; against others, the transaction looks whether `head` still holds
-            while True:
-                number, newest = await self._reader.read(_read_head, skill.namespace, skill.name)
-                if number is not None and newest is not None and _is_same(newest, skill):
-                    return await self._reader.read(_read_number, number)
-                created_at = skill.modified_at if newest is None else newest.created_at
-                skill = msgspec.structs.replace(skill, created_at=created_at)
-                severity = await asyncio.to_thread(bump, newest)  # it compares schemas that an agent wrote
-                write = partial(
-                    _insert,
-                    skill=skill,
-                    text=text,
-                    examples=examples,
-                    severity=severity,
-                    head=number,
-                    limits=limits,
-                )
-                kept = await self._write(write, len(text) + len(examples or b""))
-                if isinstance(kept, InvalidSkill):
-                    raise kept
-                if kept is not None:
-                    return msgspec.structs.replace(skill, version=str(kept))
-
-    async def get(
-        self, namespace: str, name: str, version: str, *, with_examples: bool = True, with_deleted: bool = False
-    ) -> Skill | None:
-        """One version; None if there is none."""
-        place = (namespace, name, Version.parse(version))
-        return await self._reader.read(_read_one, *place, with_examples=with_examples, with_deleted=with_deleted)
-
-    async def versions(self, namespace: str, name: str, *, with_examples: bool = False) -> list[Skill]:
-        """Every version of a skill that is not deleted, the newest first."""
-        return await self._reader.read(_read_versions, namespace, name, with_examples)
-
-    async def statuses(self, namespaces: Sequence[str], name: str) -> list[tuple[str, str, SkillStatus]]:
-        """Namespace, version and status of every version of that name: namespace by namespace, the newest first.
-
-        Deleted versions are left out. It is cheaper than `versions`.
-        """
-        return await self._reader.read(_read_statuses, tuple(namespaces), name)
-
-    async def deleted(self, namespace: str, name: str) -> dict[str, float]:
-        """When each deleted version of a skill was deleted, the newest version first."""
-        return await self._reader.read(_read_deleted, namespace, name)
-
-    async def newest(self, namespaces: Sequence[str], *, status: SkillStatus | None = None) -> list[Skill]:
-        """The newest version of each skill in these namespaces, without examples, by namespace and name.
-
-        Deleted versions, and those of another status if one is given, are passed over.
-        """
-        return await self._reader.read(_read_newest, tuple(namespaces), status)
-
-    async def names(self) -> list[tuple[str, str]]:
-        """The namespace and name of every skill that is not deleted."""
-        return await self._reader.read(_read_names)
-
-    async def stamp(self) -> int:
-        """A number that grows with every change to a version of a skill, by whatever gateway."""
-        return await self._reader.read(_read_stamp)
-
-    async def set_status(
-        self,
-        namespace: str,
-        name: str,
-        version: str,
-        status: SkillStatus,
-        note: str = "",
-        *,
-        examples: Sequence[SkillExample] | None = None,
-        limits: ShelfLimits | None = None,
-    ) -> None:
-        """Give a version another status and note, durably, and other examples if they were run again.
-
-        Raises:
-            UnknownSkill: There is no such version, or it is deleted.
-            InvalidSkill, StoreError: As `add` does.
-        """
-        data = None
-        if examples is not None:
-            data = await asyncio.to_thread(_compress, tuple(examples), limits or ShelfLimits())
-        place = (namespace, name, *_numbers(version))
-        write = partial(_update, place=place, status=status, note=storable(note), examples=data)
-        if not await self._write(write, 1024 + len(data or b"")):
-            raise UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")
-
-    async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
-        """Delete one version, or all of them, durably; how many there were. `restore` brings back what they were."""
-        numbers = None if version is None else _numbers(version)
-        return await self._write(partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now))
-
-    async def restore(
-        self,
-        namespace: str,
-        name: str,
-        version: str,
-        bump: Callable[[Skill, Skill | None], Severity],
-        *,
-        author: str,
-        now: float,
-        limits: ShelfLimits,
-    ) -> Skill:
-        """Keep an older version, deleted or not, as the newest one again. `bump` gets it first. Raises as `add` does.
-
-        Raises:
-            UnknownSkill: There never was such a version.
-        """
-        old = await self.get(namespace, name, version, with_deleted=True)
-        if old is None:
-            raise UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")
-        skill = msgspec.structs.replace(old, origin=f"restored from {old.version}", author=author, modified_at=now)
-        return await self.add(skill, partial(bump, skill), limits=limits)
-
-    # What came of them
-
-    def record_uses(self, uses: Sequence[SkillUse]) -> None:
-        """Record what executions made of skills. Only enqueues; uses by one execution add up."""
-        if uses:
-            values = [_use_row(use) for use in uses]
-            self._writer.put(partial(_add_uses, values=values), 1024 * len(values))
-
-    async def uses(self, since: float | None = None) -> list[SkillRecord]:
-        """What was made of each version that was used since then, by namespace, name and version.
-
-        Uses that were rolled up have one time, that of the last of them.
-        """
-        return await self._reader.read(_read_uses, -math.inf if since is None else since)
-
-    async def reuse(self) -> tuple[int, int]:
-        """How many executions of the journal used a skill, and how many there are."""
-        return await self._reader.read(_read_reuse)
-
-    async def roll_up(self, before: float) -> int:
-        """Keep the uses from before a time, and all but the newest fifty thousand, as sums; how many these were.
-
-        No total changes. Raises `StoreError`.
-        """
-        total = 0
-        while done := await self._write(partial(_roll_up, before=before, most=_USES_KEPT)):
-            total += done
-        return total
-
-    async def record_migration(self, record: MigrationRecord) -> None:
-        """Keep how a migration ended, durably. Raises `StoreError`."""
-        values = [storable(each) if isinstance(each, str) else each for each in msgspec.structs.astuple(record)]
-        await self._write(partial(_insert_migration, values=values))
-
-    async def migrations(self) -> list[MigrationRecord]:
-        """How every migration ended, the oldest first."""
-        return await self._reader.read(_read_migrations)
-
-    async def _write(self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = 1024) -> _T:
-        attempt = _Attempt(work)
-        self._writer.put(attempt, size_bytes)
-        try:
-            await self._writer.flush()
-        except BaseException:
-            attempt.is_given_up = True
-            raise
-        return attempt.value
+def unknown_version(name: str, version: str) -> UnknownSkill:
+    """The error for a version that is not kept."""
+    return UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")
 
 
-class _Attempt(Generic[_T]):
-    """A write with an answer. The writer keeps what failed and tries again; this one then does nothing."""
-
-    value: _T
-
-    def __init__(self, work: Callable[[sqlite3.Connection], _T]) -> None:
-        self._work = work
-        self.is_given_up = False
-
-    def __call__(self, connection: sqlite3.Connection) -> None:
-        if not self.is_given_up:
-            self.value = self._work(connection)
-
-
-# Versions as rows, for the store's threads
+# Versions as rows
 
 
 def _insert(
@@ -327,7 +145,7 @@ def _insert(
     head: int | None,
     limits: ShelfLimits,
 ) -> Version | InvalidSkill | None:
-    """Keep a version and return which; why it is not kept; None if `head` is not the newest one any more."""
+    """Insert a version and return its number; or the reason against it; None if `head` is not the newest any more."""
     place = (skill.namespace, skill.name)
     count, newest = connection.execute(
         "SELECT count(*), max(number) FROM skills WHERE namespace = ? AND name = ? AND deleted_at IS NULL", place
@@ -375,20 +193,15 @@ def _insert(
     return version
 
 
-def _update(
-    connection: sqlite3.Connection,
-    place: tuple[str, str, int, int, int],
-    status: SkillStatus,
-    note: str,
-    examples: bytes | None,
-) -> bool:
-    """Give a version another status; False if there is no such version."""
+def _update(connection: sqlite3.Connection, skill: Skill, examples: bytes | None) -> bool:
+    """Write what may change of a version; False if there is no such version."""
+    place = (skill.namespace, skill.name, *_numbers(skill.version))
     row = connection.execute(f"SELECT number FROM skills{_ONE} AND deleted_at IS NULL", place).fetchone()  # noqa: S608
     if row is None:
         return False
     connection.execute(
         f"UPDATE skills SET status = ?, note = ?, changed = {_CHANGED} WHERE number = ?",  # noqa: S608
-        (status, note, row[0]),
+        (skill.status, storable(skill.note), row[0]),
     )
     if examples is not None:
         connection.execute(upsert("skill_examples", "skill, examples", key="skill"), (row[0], examples))
@@ -398,7 +211,6 @@ def _update(
 def _delete(
     connection: sqlite3.Connection, namespace: str, name: str, numbers: tuple[int, int, int] | None, now: float
 ) -> int:
-    """Mark one version as deleted, or all of them; how many there were."""
     where = " WHERE namespace = ? AND name = ?" if numbers is None else _ONE
     return connection.execute(
         f"UPDATE skills SET deleted_at = ?, changed = {_CHANGED}{where} AND deleted_at IS NULL",  # noqa: S608
@@ -414,7 +226,7 @@ def _read_head(connection: sqlite3.Connection, namespace: str, name: str) -> tup
 
 
 def _read_number(connection: sqlite3.Connection, number: int) -> Skill:
-    """The version of that number, with its examples: rows are never removed."""
+    """The version of a row with its examples: rows are never removed."""
     return _with_examples(connection, connection.execute(f"{_ROW} WHERE number = ?", (number,)).fetchone())
 
 
@@ -422,31 +234,35 @@ def _read_one(
     connection: sqlite3.Connection,
     namespace: str,
     name: str,
-    version: Version,
+    version: str,
     *,
-    with_examples: bool,
-    with_deleted: bool,
+    with_examples: bool = True,
+    with_deleted: bool = False,
 ) -> Skill | None:
     """One version; None if there is none."""
     kept = "" if with_deleted else " AND deleted_at IS NULL"
-    place = (namespace, name, version.major, version.minor, version.patch)
-    row = connection.execute(_ROW + _ONE + kept, place).fetchone()
+    row = connection.execute(_ROW + _ONE + kept, (namespace, name, *_numbers(version))).fetchone()
     if row is None:
         return None
     return _with_examples(connection, row) if with_examples else _to_skill(row)
 
 
-def _read_versions(connection: sqlite3.Connection, namespace: str, name: str, with_examples: bool) -> list[Skill]:
-    """Every version that is not deleted, the newest first."""
+def _read_versions(
+    connection: sqlite3.Connection, namespace: str, name: str, *, with_examples: bool = False
+) -> list[Skill]:
+    """Every version of a skill that is not deleted, the newest first."""
     order = " WHERE namespace = ? AND name = ? AND deleted_at IS NULL ORDER BY number DESC"
     rows = connection.execute(_ROW + order, (namespace, name)).fetchall()
     return [_with_examples(connection, row) if with_examples else _to_skill(row) for row in rows]
 
 
 def _read_statuses(
-    connection: sqlite3.Connection, namespaces: tuple[str, ...], name: str
+    connection: sqlite3.Connection, namespaces: Sequence[str], name: str
 ) -> list[tuple[str, str, SkillStatus]]:
-    """Namespace, version and status of what is not deleted: namespace by namespace, the newest version first."""
+    """Namespace, version and status of each version of a name: namespace by namespace, the newest first.
+
+    Deleted versions are left out. Cheaper than `versions`.
+    """
     query = (
         "SELECT namespace, major, minor, patch, status FROM skills"
         " WHERE namespace = ? AND name = ? AND deleted_at IS NULL ORDER BY number DESC"
@@ -456,7 +272,7 @@ def _read_statuses(
 
 
 def _read_deleted(connection: sqlite3.Connection, namespace: str, name: str) -> dict[str, float]:
-    """When each deleted version was deleted, the newest version first."""
+    """The time of deletion of each deleted version of a skill, the newest version first."""
     rows = connection.execute(
         "SELECT major, minor, patch, deleted_at FROM skills"
         " WHERE namespace = ? AND name = ? AND deleted_at IS NOT NULL ORDER BY number DESC",
@@ -466,9 +282,12 @@ def _read_deleted(connection: sqlite3.Connection, namespace: str, name: str) -> 
 
 
 def _read_newest(
-    connection: sqlite3.Connection, namespaces: tuple[str, ...], status: SkillStatus | None
+    connection: sqlite3.Connection, namespaces: Sequence[str], *, status: SkillStatus | None = None
 ) -> list[Skill]:
-    """The newest version of each skill, without examples, that is not deleted and of that status."""
+    """The newest version of each skill in these namespaces, without examples, by namespace and name.
+
+    Skips deleted versions, and those of another status if one is given.
+    """
     found: list[Skill] = []
     for start in range(0, len(namespaces), _PARAMETERS):
         some = namespaces[start : start + _PARAMETERS]
@@ -488,7 +307,7 @@ def _read_names(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 
 
 def _read_stamp(connection: sqlite3.Connection) -> int:
-    """The number of the last change."""
+    """A number that grows with every change to any version, by any gateway."""
     stamp: int = connection.execute("SELECT coalesce(max(changed), 0) FROM skills").fetchone()[0]
     return stamp
 
@@ -511,18 +330,18 @@ def _with_examples(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Skil
 
 
 def _encode(skill: Skill, limits: ShelfLimits) -> tuple[str, bytes | None]:
-    """A version without what has a column of its own, and its examples."""
+    """The JSON text of a version without the fields that have columns, and its examples."""
     bare = msgspec.structs.replace(skill, examples=(), version="0.0.0", status="draft", note="", created_at=0.0)
     text = _json(bare).decode()
     try:
         _SKILLS.decode(text)
-    except msgspec.ValidationError as error:  # such as a time that is no number
+    except msgspec.ValidationError as error:  # such as a time that is not a number
         raise InvalidSkill(f"The skill cannot be kept: {error}. Change it and try again.") from None
     return text, _compress(skill.examples, limits) if skill.examples else None
 
 
 def _compress(examples: tuple[SkillExample, ...], limits: ShelfLimits) -> bytes:
-    """Examples as they are stored. Raises `InvalidSkill` for what is too large or no JSON."""
+    """Compress examples. Raises `InvalidSkill` if they are too large or JSON cannot hold them."""
     raw = _json(examples)
     data = zlib.compress(raw) if len(raw) <= _RAW_FACTOR * limits.examples_bytes else raw
     if len(data) > limits.examples_bytes:
@@ -534,7 +353,7 @@ def _compress(examples: tuple[SkillExample, ...], limits: ShelfLimits) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    """JSON that can be read again: inside some lists, since the depth of the reader's stack counts too."""
+    """JSON that can be read again, with levels of nesting in reserve."""
     for _ in range(_SPARE_LEVELS):
         value = [value]
     try:
@@ -543,51 +362,47 @@ def _json(value: Any) -> bytes:
     except UnicodeEncodeError:
         raise InvalidSkill("The skill holds text that is not Unicode, half of a surrogate pair. Take it out.") from None
     except (msgspec.DecodeError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise InvalidSkill(f"The skill holds a value that is no JSON: {error}. Use plain, shallow data.") from None
+        raise InvalidSkill(
+            f"The skill holds a value that JSON cannot hold: {error}. Use plain, shallow data."
+        ) from None
     return data[_SPARE_LEVELS:-_SPARE_LEVELS]
 
 
 def _is_same(newest: Skill, skill: Skill) -> bool:
-    """Whether nothing would be gained by keeping `skill` after `newest`."""
+    """True if `skill` adds nothing to `newest`."""
     return (newest.digest, newest.status, newest.level) == (skill.digest, skill.status, skill.level)
 
 
 def _numbers(version: str) -> tuple[int, int, int]:
-    """The numbers of a version. Raises `InvalidRequest` for what is none."""
     numbers = Version.parse(version)
     return numbers.major, numbers.minor, numbers.patch
 
 
-# What came of them as rows
+# Uses and migrations as rows
 
 
-def _add_uses(connection: sqlite3.Connection, values: list[tuple[Any, ...]]) -> None:
-    """Add uses to those of the same execution."""
-    connection.executemany(
-        "INSERT INTO skill_uses (namespace, name, version, execution_id, principal, at, calls, failures, seconds,"
-        " error, translated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (namespace, name, version, execution_id) DO UPDATE SET at = excluded.at,"
-        " calls = calls + excluded.calls, failures = failures + excluded.failures,"
-        " seconds = seconds + excluded.seconds, error = coalesce(excluded.error, error),"
-        " translated = translated + excluded.translated",
-        values,
-    )
+_USES = Columns(SkillUse)
+_SUMMED = ("calls", "failures", "seconds", "translated")
+_ADD_SUMS = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMMED)
+_ADD_USE = (
+    f"{named_insert('skill_uses', _USES.names)} ON CONFLICT (namespace, name, version, execution_id) DO UPDATE SET"
+    f" at = excluded.at, {_ADD_SUMS}, error = coalesce(excluded.error, error)"
+)
 
 
-def _use_row(use: SkillUse) -> tuple[Any, ...]:
-    """A use as it is stored. Some of it is what a guest said: no value may make the write fail."""
-    return (
-        storable(use.namespace),
-        storable(use.name),
-        storable(use.version),
-        storable(use.execution_id),
-        storable(use.principal),
-        use.at,
-        _count(use.calls),
-        _count(use.failures),
-        min(use.seconds, float(_MOST)) if use.seconds > 0 else 0.0,  # NaN is not
-        None if use.error is None else storable(use.error[:_ERROR_CHARACTERS]),
-        _count(use.translated),
+def _add_uses(connection: sqlite3.Connection, values: list[dict[str, Any]]) -> None:
+    connection.executemany(_ADD_USE, values)
+
+
+def _use_values(use: SkillUse) -> dict[str, Any]:
+    """The columns of a use. The guest reports some of them: no value may make the write fail."""
+    return _USES.values(
+        use,
+        calls=_count(use.calls),
+        failures=_count(use.failures),
+        seconds=min(use.seconds, float(_MOST)) if use.seconds > 0 else 0.0,  # NaN is not greater
+        error=None if use.error is None else storable(use.error[:_ERROR_CHARACTERS]),
+        translated=_count(use.translated),
     )
 
 
@@ -612,8 +427,11 @@ _LAST_ERROR = (
 )
 
 
-def _read_uses(connection: sqlite3.Connection, since: float) -> list[SkillRecord]:
-    """What was made of each version that was used since then; of uses that were rolled up, all or none."""
+def _read_uses(connection: sqlite3.Connection, since: float = -math.inf) -> list[SkillRecord]:
+    """The record of each version that was used since a time, by namespace, name and version.
+
+    Uses that were rolled up count at the time of the last of them.
+    """
     rows = connection.execute(_SHARES, {"since": since}).fetchall()
     return [
         _to_record(connection, place, list(shares), since)
@@ -642,23 +460,21 @@ def _to_record(
 
 
 def _roll_up(connection: sqlite3.Connection, before: float, most: int) -> int:
-    """Add the oldest uses to the sums of who made them, and remove their rows; how many, 0 if there are no more.
+    """Add the oldest uses to the sums of their principals and delete their rows; returns their number.
 
-    Old are those from before a time, and all that are not among the newest `most`.
+    Old uses are those from before a time, and all but the newest `most`.
     """
     newest = connection.execute("SELECT at FROM skill_uses ORDER BY at DESC LIMIT 1 OFFSET ?", (most - 1,)).fetchone()
     edge = before if newest is None else max(before, newest[0])
     numbers = connection.execute(
         "SELECT rowid FROM skill_uses WHERE at < ? ORDER BY at LIMIT ?", (edge, _ROLLED_AT_ONCE)
     ).fetchall()
-    for (number,) in numbers:  # the oldest first, so that the last error is the newest one
+    for (number,) in numbers:  # the oldest first: the last error stays
         connection.execute(
-            "INSERT INTO skill_use_sums (namespace, name, version, principal, uses, calls, failures, seconds,"
+            "INSERT INTO skill_use_sums (namespace, name, version, principal, uses, calls, failures, seconds,"  # noqa: S608
             " translated, last_at, error) SELECT namespace, name, version, principal, 1, calls, failures, seconds,"
             " translated, at, error FROM skill_uses WHERE rowid = ?"
-            " ON CONFLICT (namespace, name, version, principal) DO UPDATE SET uses = uses + 1,"
-            " calls = calls + excluded.calls, failures = failures + excluded.failures,"
-            " seconds = seconds + excluded.seconds, translated = translated + excluded.translated,"
+            f" ON CONFLICT (namespace, name, version, principal) DO UPDATE SET uses = uses + 1, {_ADD_SUMS},"
             " last_at = max(last_at, excluded.last_at), error = coalesce(excluded.error, error)",
             (number,),
         )
@@ -666,23 +482,118 @@ def _roll_up(connection: sqlite3.Connection, before: float, most: int) -> int:
     return len(numbers)
 
 
-_MIGRATION_COLUMNS = ", ".join(MigrationRecord.__struct_fields__)
-
-
-def _insert_migration(connection: sqlite3.Connection, values: list[Any]) -> None:
-    """Keep how a migration ended."""
-    marks = ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO skill_migrations ({_MIGRATION_COLUMNS}) VALUES ({marks})", values)  # noqa: S608
+_MIGRATIONS = Columns(MigrationRecord)
 
 
 def _read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many executions of the journal used a skill, and how many there are."""
+    """The number of executions in the journal that used a skill, and of all executions."""
     query = "SELECT count(*) FROM executions WHERE execution_id IN (SELECT execution_id FROM skill_uses)"
     used = connection.execute(query).fetchone()[0]
     return used, connection.execute("SELECT count(*) FROM executions").fetchone()[0]
 
 
 def _read_migrations(connection: sqlite3.Connection) -> list[MigrationRecord]:
-    """How every migration ended, the oldest first."""
-    rows = connection.execute(f"SELECT {_MIGRATION_COLUMNS} FROM skill_migrations ORDER BY number")  # noqa: S608
-    return [MigrationRecord(**dict(zip(MigrationRecord.__struct_fields__, row, strict=True))) for row in rows]
+    """The records of all migrations, the oldest first."""
+    rows = connection.execute(f"{_MIGRATIONS.select('skill_migrations')} ORDER BY number")
+    return [_MIGRATIONS.build(row) for row in rows]
+
+
+class SkillTable:
+    """The skills of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._turn = asyncio.Lock()
+
+    # Versions
+
+    async def add(self, skill: Skill, bump: Callable[[Skill | None], Severity], *, limits: ShelfLimits) -> Skill:
+        """Keep a skill as the newest version of its name, durably, and return the stored version.
+
+        `bump` returns the part of the version that the change from the newest version raises; it is called again if
+        another gateway was faster. A skill with the digest, status and level of the newest version is not kept again.
+
+        Raises:
+            InvalidSkill: A limit is reached, or JSON cannot hold a value. Nothing was kept.
+            StoreError: It could not be written. Nothing was kept.
+        """
+        text, examples = await asyncio.to_thread(_encode, skill, limits)
+        async with self._turn:  # of this gateway; the transaction checks `head` against others
+            while True:
+                number, newest = await self._reader.read(_read_head, skill.namespace, skill.name)
+                if number is not None and newest is not None and _is_same(newest, skill):
+                    return await self._reader.read(_read_number, number)
+                created_at = skill.modified_at if newest is None else newest.created_at
+                skill = msgspec.structs.replace(skill, created_at=created_at)
+                severity = await asyncio.to_thread(bump, newest)  # it compares schemas that an agent wrote
+                write = partial(
+                    _insert,
+                    skill=skill,
+                    text=text,
+                    examples=examples,
+                    severity=severity,
+                    head=number,
+                    limits=limits,
+                )
+                kept = await self._writer.change(write, len(text) + len(examples or b""), is_retried=False)
+                if isinstance(kept, InvalidSkill):
+                    raise kept
+                if kept is not None:
+                    return msgspec.structs.replace(skill, version=str(kept))
+
+    get = reads(_read_one)
+    versions = reads(_read_versions)
+    statuses = reads(_read_statuses)
+    deleted = reads(_read_deleted)
+    newest = reads(_read_newest)
+    names = reads(_read_names)
+    stamp = reads(_read_stamp)
+
+    async def update(self, skill: Skill, *, limits: ShelfLimits) -> None:
+        """Keep the status, the note and the examples that a version has now, durably.
+
+        Raises:
+            UnknownSkill: There is no such version, or it is deleted.
+            InvalidSkill, StoreError: As `add` does.
+        """
+        data = await asyncio.to_thread(_compress, skill.examples, limits) if skill.examples else None
+        update = partial(_update, skill=skill, examples=data)
+        if not await self._writer.change(update, ROW_BYTES + len(data or b""), is_retried=False):
+            raise unknown_version(skill.name, skill.version)
+
+    async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
+        """Delete one version, or all of them, durably, and return their number. The rows stay, for `Shelf.restore`."""
+        numbers = None if version is None else _numbers(version)
+        delete = partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now)
+        return await self._writer.change(delete, is_retried=False)
+
+    # Uses and migrations
+
+    def record_uses(self, uses: Sequence[SkillUse]) -> None:
+        """Record uses of skills. Only enqueues; uses by one execution add up."""
+        if uses:
+            values = [_use_values(use) for use in uses]
+            self._writer.put(partial(_add_uses, values=values), ROW_BYTES * len(values))
+
+    uses = reads(_read_uses)
+    reuse = reads(_read_reuse)
+
+    async def roll_up(self, before: float) -> int:
+        """Turn uses from before a time, and all but the newest fifty thousand, into sums; returns their number.
+
+        No total changes. Raises `StoreError`.
+        """
+        total = 0
+        roll_up = partial(_roll_up, before=before, most=_USES_KEPT)
+        while done := await self._writer.change(roll_up, is_retried=False):
+            total += done
+        return total
+
+    async def record_migration(self, record: MigrationRecord) -> None:
+        """Keep the record of a migration, durably. Raises `StoreError`."""
+        values = _MIGRATIONS.values(record)
+        statement = named_insert("skill_migrations", values)
+        await self._writer.change(lambda connection: connection.execute(statement, values), is_retried=False)
+
+    migrations = reads(_read_migrations)

@@ -1,57 +1,60 @@
-"""The store as the rest of the gateway sees it."""
+"""The store as the rest of the gateway uses it."""
 
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from sealyard.store import rows
+from sealyard.store import rows, tools
 from sealyard.store.alerts import AlertTable
 from sealyard.store.approvals import ApprovalTable
-from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditRow
-from sealyard.store.audit.log import AuditLog, read_entries, read_head
-from sealyard.store.idempotency import IdempotencyTable
+from sealyard.store.audit import AUDIT_KINDS
+from sealyard.store.audit.log import AuditLog, read_entries
+from sealyard.store.database import Reader, reads
+from sealyard.store.journal import IdempotencyTable, TraceBudget, TraceTable
 from sealyard.store.learning import LearningTables
-from sealyard.store.metrics.ledger import MetricTables
-from sealyard.store.metrics.usage import UsageTable
-from sealyard.store.reader import Reader
-from sealyard.store.releases import Release, ReleaseTable, encode_release, write_releases
+from sealyard.store.metrics import MetricTables, UsageTable
 from sealyard.store.shapes import ShapeTable
 from sealyard.store.skills import SkillTable
-from sealyard.store.traces import TraceBudget, TraceTable
+from sealyard.store.tools import Release, ReleaseTable
 from sealyard.store.vault import VaultTables
-from sealyard.store.writer import Write, Writer
-from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, RecordStatus, ToolSpec
-
-_T = TypeVar("_T")
-_ROW_BYTES = 1024
-"""What a row takes in memory beside its large values, roughly."""
+from sealyard.store.writer import ROW_BYTES, Writer
+from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, ToolSpec
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """How much there is."""
+    """Counts for the figures of a gateway."""
 
     size_bytes: int
     skills: dict[str, int]
-    """The newest version of each, by its status."""
+    """Skills by the status of their newest version."""
+
+
+def _read_census(connection: sqlite3.Connection) -> Census:
+    """Count skills and bytes."""
+    pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    skills = connection.execute(
+        "SELECT status, COUNT(*) FROM skills AS each WHERE deleted_at IS NULL AND number = (SELECT MAX(number)"
+        " FROM skills WHERE namespace = each.namespace AND name = each.name AND deleted_at IS NULL) GROUP BY status"
+    )
+    return Census(size_bytes=pages * page_bytes, skills=dict(skills))
 
 
 @asynccontextmanager
 async def open_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncIterator["Store"]:
-    """Opens the store at `path`, making it if need be; closing it writes what waits.
+    """Open the store at `path`, creating it if needed; closing it writes everything that waits.
 
-    Executions that were running in a gateway that is gone become `lost`. Several gateways may have the same store open.
+    Running executions of a gateway that is gone become `lost`. Several gateways may open the same store.
 
     Raises:
-        StoreError: It cannot be opened, or what waits cannot be written when it is closed.
+        StoreError: It cannot be opened, or the last writes fail when it is closed.
     """
-    path = await asyncio.to_thread(path.resolve)  # locks lie beside the file, whatever links lead to it
+    path = await asyncio.to_thread(path.resolve)  # locks lie beside the file itself, not beside a link
     log = AuditLog(path)
     writer = Writer(path, log.transaction)
     reader, adding, learning = Reader(path), Reader(path), Reader(path)
@@ -68,8 +71,8 @@ async def open_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncI
 class Store:
     """One database, for the event loop that opened it.
 
-    `record_*` and `audit` only enqueue: they cost about a microsecond and never wait. A record, with all that is in it,
-    must not be changed afterwards. Readers see what is on disk: `flush` first to read what was just recorded.
+    `record_*` and `audit` only enqueue: they cost about a microsecond and never wait. A record must not be changed
+    afterwards. Reads see the disk: call `flush` first to read a new record.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class Store:
         path: Path,
         traces: TraceBudget,
     ) -> None:
-        """`adding` is for what adds up many rows and `learning` for the whole journal: nothing else waits for them."""
+        """`adding` reads for sums over many rows and `learning` for the whole journal: no other read waits for them."""
         self._writer = writer
         self._reader = reader
         self._log = log
@@ -102,201 +105,125 @@ class Store:
     # The journal
 
     def record_start(self, record: ExecutionRecord) -> None:
-        """Record an execution that begins. While it is `running` it is taken for lost once this gateway is gone."""
-        self._writer.put_row(self._write_executions, record, len(record.code) + _ROW_BYTES)
+        """Record an execution that begins. While it is `running`, it counts as lost once this gateway is gone."""
+        self._writer.put_row(self._write_executions, record, len(record.code) + ROW_BYTES)
 
     def record_call(self, record: CallRecord) -> None:
-        """Record a call that is over. An answer or arguments over 64 KiB are left out; `answer_bytes` is kept."""
+        """Record a finished call. An answer or arguments over 64 KiB are left out; `answer_bytes` is kept."""
         size_bytes = record.answer_bytes
         if size_bytes > rows.CALL_VALUE_BYTES:
-            record = msgspec.structs.replace(record, answer=None)  # it need not wait in memory either
+            record = msgspec.structs.replace(record, answer=None)  # it does not wait in memory either
             size_bytes = 0
         size_bytes += len(record.answer_sample or "")
-        self._writer.put_row(rows.write_calls, record, size_bytes + _ROW_BYTES)
+        self._writer.put_row(rows.write_calls, record, size_bytes + ROW_BYTES)
 
     def record_end(self, record: ExecutionRecord) -> None:
-        """Record an execution that is over, in the place of what `record_start` recorded."""
-        # Most are over before their beginning is written, which then is not.
-        self._writer.put_row(self._write_executions, record, len(record.code) + _ROW_BYTES)
+        """Record a finished execution, in place of the record of its start."""
+        # Most executions end before their start is written, which is skipped then.
+        self._writer.put_row(self._write_executions, record, len(record.code) + ROW_BYTES)
 
     async def flush(self) -> None:
-        """Wait until everything recorded before is on disk; all who wait at once share one write.
+        """Wait until every earlier record is on disk; concurrent callers share one write.
 
         Raises:
-            StoreError: It could not be written. It is kept and tried again, so that a later `flush` may succeed.
+            StoreError: It could not be written. The records stay, and a later `flush` tries again.
         """
         await self._writer.flush()
 
     def start_flush(self) -> "asyncio.Future[None] | None":
-        """Begin what `flush` waits for: the future is done when everything recorded before is on disk.
+        """Start a `flush`; the future is done when every earlier record is on disk.
 
-        None if it is already. Raises as `flush` does, and so does the future.
+        None if that is already so. Raises as `flush` does, and so does the future.
         """
         return self._writer.start_flush()
 
     async def probe(self) -> None:
-        """Write to the disk although nothing changes. Raises `StoreError` if that fails."""
-        self._writer.put_row(rows.touch, None, _ROW_BYTES)
+        """Write to the disk without a change. Raises `StoreError` if that fails."""
+        self._writer.put_row(rows.touch, None, ROW_BYTES)
         await self._writer.flush()
 
     async def room(self) -> None:
-        """Wait, if more is recorded than is written or writing fails, until it has caught up. Raises as `flush` does.
+        """Wait, if writing lags behind or fails, until it has caught up. Raises as `flush` does.
 
-        Whoever records without end, such as calls in a loop, awaits this now and then: it bounds what waits in memory.
+        Callers that record without end, such as calls in a loop, await this now and then: it bounds the memory.
         """
         await self._writer.room()
 
     def has_room(self) -> bool:
-        """Whether `room` need not be awaited. It costs less, and notices within 50 ms that the store's file is gone."""
+        """True if `room` need not be awaited. Cheaper than `room`; it notices a missing file within 50 ms."""
         return self._writer.has_room()
 
-    async def find_execution(self, execution_id: str) -> ExecutionRecord | None:
-        """One execution; None if there is no such id."""
-        return await self._reader.read(rows.read_execution, execution_id)
-
-    async def executions(
-        self,
-        *,
-        limit: int = 50,
-        before: str | None = None,
-        principal: str | None = None,
-        status: RecordStatus | None = None,
-    ) -> list[ExecutionRecord]:
-        """Executions, the newest first; of one principal or status, and older than the one called `before`, if given.
-
-        An id that does not exist has nothing before it.
-        """
-        return await self._reader.read(rows.read_executions, limit, before, principal, status)
-
-    async def list_executions(
-        self,
-        shape: Callable[[ExecutionRecord], _T],
-        *,
-        limit: int = 50,
-        before: str | None = None,
-        principal: str | None = None,
-        status: RecordStatus | None = None,
-    ) -> list[_T]:
-        """What `shape` makes of them, in the reader's thread: one execution is in memory at a time, be it large."""
-        return await self._reader.read(rows.shape_executions, shape, limit, before, principal, status)
-
-    async def calls(self, execution_id: str, *, after: int = -1, limit: int | None = None) -> list[CallRecord]:
-        """The calls of one execution in their order, after number `after` and at most `limit` of them, if given.
-
-        An answer or arguments that were left out are None.
-        """
-        return await self._reader.read(rows.read_calls, execution_id, after, -1 if limit is None else limit)
+    find_execution = reads(rows.read_execution)
+    executions = reads(rows.read_executions)
+    list_executions = reads(rows.shape_executions)
+    calls = reads(rows.read_calls)
 
     # The audit log
 
     def audit(self, entry: AuditEntry) -> None:
-        """Record an entry, as `record_call` does; it gets its number and its hash when it is written.
+        """Record an audit entry, as `record_call` does; it gets its number and hash when it is written.
 
         Raises:
             ValueError: Its kind is not one of `AUDIT_KINDS`.
         """
         if entry.kind not in AUDIT_KINDS:
             raise ValueError(f"There is no audit entry of the kind {entry.kind!r}. Use one of AUDIT_KINDS, or add it.")
-        self._writer.put_row(self._log.add, (time.time_ns() // 1000, entry), _ROW_BYTES)
+        self._writer.put_row(self._log.add, (time.time_ns() // 1000, entry), ROW_BYTES)
 
-    async def audit_entries(
-        self,
-        *,
-        limit: int = 50,
-        before: int | None = None,
-        principal: str | None = None,
-        kind: str | None = None,
-        execution_id: str | None = None,
-    ) -> list[AuditRow]:
-        """Entries, the newest first: of one principal, kind or execution, and older than number `before`, if given."""
-        return await self._reader.read(read_entries, limit, before, principal, kind, execution_id)
-
-    async def audit_head(self) -> AuditHead | None:
-        """The signed head, to be kept elsewhere; None if there is no entry."""
-        return await self._reader.read(read_head)
+    audit_entries = reads(read_entries)
 
     async def mark_audit_exported(self, segments: Iterable[int], sha256: str) -> None:
-        """Remember, durably, to what file closed segments were exported."""
-        await self._write(partial(self._log.mark_exported, segments=frozenset(segments), sha256=sha256))
+        """Record, durably, the digest of the file to which closed segments were exported."""
+        await self._writer.change(partial(self._log.mark_exported, segments=frozenset(segments), sha256=sha256))
 
     async def prune_audit(self, segments: Iterable[int], *, principal: str) -> None:
-        """Remove the entries of closed segments, durably, and record that. The chain still leads over the gap."""
-        await self._write(partial(self._log.remove, segments=frozenset(segments), principal=principal))
+        """Remove the entries of closed segments, durably, with an entry about it. The chain bridges the gap."""
+        await self._writer.change(partial(self._log.remove, segments=frozenset(segments), principal=principal))
 
     async def rekey_audit(self, *, principal: str) -> None:
-        """Sign the log with a new key from here on, durably, and record that. What was signed is not checked before."""
-        await self._write(partial(self._log.rekey, principal=principal))
+        """Sign the log with a new key, durably, with an entry about it. Older signatures are not checked."""
+        await self._writer.change(partial(self._log.rekey, principal=principal))
 
     # Tools
 
     async def save_tools(self, upstream: str, specs: Sequence[ToolSpec], *, releases: Sequence[Release] = ()) -> bool:
-        """Replace the tools of an upstream, durably, with what that adds to their history.
+        """Replace the tools of an upstream and add their releases, durably.
 
-        False, and nothing is changed, if another gateway has added to the history of one of them meanwhile.
+        False, without any change, if another gateway has added a release of one of them.
 
         Raises:
             StoreError: It could not be written, or a definition is nested too deeply to be stored.
         """
-        encoded = await asyncio.to_thread(lambda: [rows.encode_tool(spec) for spec in specs])
-        history = await asyncio.to_thread(lambda: [encode_release(release) for release in releases])
-        written: list[bool] = []
+        encoded = await asyncio.to_thread(lambda: [tools.encode_tool(spec) for spec in specs])
+        history = await asyncio.to_thread(lambda: [tools.encode_release(release) for release in releases])
         now = time.time()
 
-        def write(connection: sqlite3.Connection) -> None:
-            written.append(write_releases(connection, upstream, history))
-            if written[-1]:
-                rows.write_tools(connection, upstream, encoded, now)
+        def write(connection: sqlite3.Connection) -> bool:
+            is_first = tools.write_releases(connection, upstream, history)
+            if is_first:
+                tools.write_tools(connection, upstream, encoded, now)
+            return is_first
 
-        await self._write(write)
-        return written[-1]
+        return await self._writer.change(write)
 
-    async def load_tools(self) -> dict[str, list[ToolSpec]]:
-        """The tools of every upstream as they were saved last, in the same order."""
-        return await self._reader.read(rows.read_tools)
+    load_tools = reads(tools.read_tools)
 
     async def drop_tools(self, upstreams: Iterable[str]) -> None:
-        """Forget the tools of these upstreams. The history of their definitions is kept."""
-        await self._write(partial(rows.delete_tools, upstreams=tuple(upstreams)))
+        """Delete the tools of these upstreams. The history of their definitions stays."""
+        await self._writer.change(partial(tools.delete_tools, upstreams=tuple(upstreams)))
 
     async def save_fingerprint(self, upstream: str, fingerprint: str) -> None:
-        """Remember how the upstream was reached that listed the saved tools, durably."""
-        await self._write(partial(rows.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
+        """Keep the fingerprint of the connection that listed the saved tools, durably."""
+        await self._writer.change(partial(tools.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
 
-    async def fingerprints(self) -> dict[str, str]:
-        """How each upstream was reached when it listed its tools last."""
-        return await self._reader.read(rows.read_fingerprints)
-
-    async def definitions(self, upstream: str, name: str) -> list[rows.SeenDefinition]:
-        """Every definition that a tool ever had, the one seen last first. `name` is the upstream's."""
-        return await self._reader.read(rows.read_definitions, upstream, name)
-
-    async def changes(self, *, since: float) -> list[rows.ChangedDefinition]:
-        """Definitions that took the place of another one of the same tool after that time, the oldest first."""
-        return await self._reader.read(rows.read_changes, since)
+    fingerprints = reads(tools.read_fingerprints)
+    changes = reads(tools.read_changes)
 
     # Vectors
 
     async def put_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
-        """Keep the vectors that a model gave, durably, by the digest of what they stand for."""
-        await self._write(partial(rows.write_vectors, model=model, vectors=dict(vectors)))
+        """Keep vectors of a model, durably, by the digest of their text."""
+        await self._writer.change(partial(rows.write_vectors, model=model, vectors=dict(vectors)))
 
-    async def get_vectors(self, model: str, digests: Iterable[str]) -> dict[str, bytes]:
-        """Those vectors of a model that are kept, by digest."""
-        return await self._reader.read(rows.read_vectors, model, tuple(digests))
-
-    async def census(self) -> Census:
-        """How much there is."""
-        return await self._reader.read(_read_census)
-
-    async def _write(self, write: Write) -> None:
-        self._writer.put(write, _ROW_BYTES)
-        await self._writer.flush()
-
-
-def _read_census(connection: sqlite3.Connection) -> Census:
-    pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-    skills = connection.execute(
-        "SELECT status, COUNT(*) FROM skills AS each WHERE deleted_at IS NULL AND number = (SELECT MAX(number)"
-        " FROM skills WHERE namespace = each.namespace AND name = each.name AND deleted_at IS NULL) GROUP BY status"
-    )
-    return Census(size_bytes=pages * page_bytes, skills=dict(skills))
+    get_vectors = reads(rows.read_vectors)
+    census = reads(_read_census)

@@ -1,6 +1,6 @@
-"""The vault's rows. Everything private in them is sealed before it comes here.
+"""The rows of the vault. Everything private in them is sealed before it comes here.
 
-Deleting is for good: freed pages are overwritten, and `scrub` empties the write-ahead log into the file.
+Deleted rows leave no trace: freed pages are overwritten, and `scrub` empties the write-ahead log into the file.
 """
 
 import asyncio
@@ -10,30 +10,23 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from sealyard.errors import StoreError, VaultError
 from sealyard.privacy.vault import SealedScope, SealedValue
-from sealyard.store.database import BUSY_SECONDS, explain
-from sealyard.store.reader import Reader
+from sealyard.store.database import BUSY_SECONDS, Reader, explain, reads
+from sealyard.store.rows import Columns
 from sealyard.store.writer import Writer
 
-_T = TypeVar("_T")
-
 _ROW_BYTES = 512
-"""What a row takes in memory beside its sealed value, roughly."""
+"""Memory of a row beside its sealed value, roughly."""
 _BACKLOG_BYTES = 1 << 20
-"""Of values that wait to be written: about two thousand, which take a twentieth of a second.
+"""Values waiting to be written: about two thousand, which take a twentieth of a second.
 
-Whoever waits for anything else to be on disk, such as the end of a run, waits for these too.
+Every other flush, such as at the end of a run, waits for them too.
 """
 
-_SCOPE = (
-    "SELECT scope, id, key_id, sealed, used_at, erasures,"
-    " (SELECT max(number) FROM vault_values WHERE scope_id = vault_scopes.id) FROM vault_scopes"
-)
 _IS_EMPTY = "NOT EXISTS (SELECT 1 FROM vault_values WHERE scope_id = vault_scopes.id)"
 _PUT_VALUE = """
     INSERT INTO vault_values (scope_id, id, type, sealed, expires_at)
@@ -47,143 +40,20 @@ _PUT_VALUE = """
 
 
 class ScopeCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many values of a type a scope has. A scope without any has one of no type, with 0."""
+    """The number of values of one type in a scope. An empty scope has one count with no type, of 0."""
 
     scope: str
     key_id: str
     type: str
     values: int
     expires_at: float
-    """When the last of them expires if it is not seen again."""
+    """The expiry of the last of them."""
 
 
-class VaultTables:
-    """The storage that `privacy.vault` works on. Raises `StoreError` as the store does."""
-
-    def __init__(self, writer: Writer, reader: Reader, path: Path) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._mark = path.with_name(f"{path.name}.d") / "erased"
-
-    def stamp(self) -> int:
-        """Another number whenever a process has erased values or changed keys since. It costs a microsecond."""
-        try:
-            return self._mark.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
-
-    def put_values(self, seal: Callable[[], list[SealedValue]], count: int, size_bytes: int) -> None:
-        """Enqueue values, or their new expiry: what `seal` gives when it is called in the thread that writes.
-
-        One is dropped if its scope is gone or its id was erased. A new expiry gives it a new number too, so that other
-        processes see it.
-        """
-        self._writer.put(partial(_put_values, seal=seal), size_bytes + count * _ROW_BYTES)
-
-    async def room(self) -> None:
-        """Return at once while few values wait to be written, else when they are on disk."""
-        await self._writer.room(_BACKLOG_BYTES)
-
-    def touch_scope(self, scope_id: str, used_at: float) -> None:
-        """Enqueue when a scope was used last."""
-        self._writer.put(partial(_touch_scope, scope_id=scope_id, used_at=used_at), _ROW_BYTES)
-
-    async def flush(self) -> None:
-        """Wait until what was enqueued is on disk."""
-        await self._writer.flush()
-
-    async def find_scope(self, name: str) -> SealedScope | None:
-        """One scope with its counters."""
-        return await self._reader.read(_read_scope, name)
-
-    async def scopes(self) -> list[SealedScope]:
-        """All scopes."""
-        return await self._reader.read(_read_scopes)
-
-    async def key_in_use(self) -> str | None:
-        """The id of the key that seals the scopes; None if there are none."""
-        return await self._reader.read(_read_key_id)
-
-    async def read_values(self, scope_id: str, *, after: int, now: float) -> list[SealedValue]:
-        """The values of a scope that are not expired and whose number is larger, the oldest first."""
-        return await self._reader.read(_read_values, scope_id, after, now)
-
-    async def find_values(self, value_id: str, kind: str, *, now: float) -> list[tuple[SealedScope, SealedValue]]:
-        """The values of that id and type in all scopes, unless they expired."""
-        return await self._reader.read(_read_values_of_id, value_id, kind, now)
-
-    async def erased_ids(self, scope_id: str) -> list[str]:
-        """The ids that were ever erased in a scope."""
-        return await self._reader.read(_read_erased, scope_id)
-
-    async def counts(self) -> list[ScopeCount]:
-        """How many values there are, by scope and type."""
-        return await self._reader.read(_read_counts)
-
-    async def add_scope(self, scope: SealedScope) -> bool:
-        """Add a scope, durably; False if its name is taken or another scope is sealed with another key."""
-        return await self._change(partial(_add_scope, scope=scope))
-
-    async def erase_values(self, scope: SealedScope, ids: Sequence[str], sealed: bytes) -> int | None:
-        """Delete values and put new secrets in the scope's place; None if the scope changed meanwhile."""
-        try:
-            return await self._change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
-        finally:
-            self._tell()
-
-    async def erase_scopes(self, names: Collection[str] | None) -> int:
-        """Delete scopes, or all, with their values; how many values those were."""
-        try:
-            return await self._change(partial(_erase_scopes, names=names))
-        finally:
-            self._tell()
-
-    async def expire(self, *, now: float, unused_since: float) -> int:
-        """Delete expired values, and scopes without any that were not used since; how many values those were."""
-        if not await self._reader.read(_has_expired, now, unused_since):
-            return 0
-        return await self._change(partial(_expire, now=now, unused_since=unused_since))
-
-    async def reseal(
-        self, reseal: Callable[[SealedScope], SealedScope | VaultError], *, key_id: str
-    ) -> int | VaultError:
-        """Replace each scope of another key by what `reseal` makes of it, all at once; how many were.
-
-        If it makes an error of one, nothing is changed and that error is returned.
-        """
-        try:
-            return await self._change(partial(_reseal, reseal=reseal, key_id=key_id))
-        finally:
-            self._tell()
-
-    def _tell(self) -> None:
-        """Have all processes that use the store look at it again."""
-        self._mark.write_bytes(b"")
-        os.utime(self._mark, ns=(now := time.time_ns(), now))
-
-    async def scrub(self) -> None:
-        """Remove what was deleted or replaced from the disk: older copies of it are in the write-ahead log.
-
-        Raises:
-            StoreError: A copy stays, since another program reads it for long.
-        """
-        path = Path(await self._reader.read(_read_path))
-        if not await asyncio.to_thread(_empty_log, path):
-            raise StoreError(
-                f"It is done in the store {str(path)!r}, but another program reads it for long, so that sealed copies"
-                " of what was there stay in its -wal file for now. End that program, and run the command again."
-            )
-
-    async def _change(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What `change` returned when it was committed. It raises nothing but `sqlite3.Error`, and may run again."""
-        returned: list[_T] = []
-
-        def write(connection: sqlite3.Connection) -> None:
-            returned[:] = [change(connection)]
-
-        self._writer.put(write, _ROW_BYTES)
-        await self._writer.flush()
-        return returned[0]
+_LAST_NUMBER = "coalesce((SELECT max(number) FROM vault_values WHERE scope_id = vault_scopes.id), 0)"
+_SCOPES = Columns(SealedScope, read={"name": "scope", "last_number": _LAST_NUMBER})
+_VALUES = Columns(SealedValue)
+_COUNTS = Columns(ScopeCount)
 
 
 # Writing
@@ -267,7 +137,7 @@ def _delete_for_good(connection: sqlite3.Connection) -> None:
 
 
 def _empty_log(path: Path) -> bool:
-    """Whether all of the write-ahead log is in the file now and the log is empty."""
+    """True if the write-ahead log is empty and all of it is in the file."""
     try:
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
@@ -287,79 +157,155 @@ def _read_path(connection: sqlite3.Connection) -> str:
 
 
 def _read_scope(connection: sqlite3.Connection, name: str) -> SealedScope | None:
-    row = connection.execute(f"{_SCOPE} WHERE scope = ?", (name,)).fetchone()
-    return None if row is None else _scope(row)
+    """One scope with its counters."""
+    row = connection.execute(f"{_SCOPES.select('vault_scopes')} WHERE scope = ?", (name,)).fetchone()
+    return None if row is None else _SCOPES.build(row)
 
 
 def _read_scopes(connection: sqlite3.Connection) -> list[SealedScope]:
-    return [_scope(row) for row in connection.execute(f"{_SCOPE} ORDER BY scope")]
-
-
-def _scope(row: tuple[str, str, str, bytes, float, int, int | None]) -> SealedScope:
-    name, scope_id, key_id, sealed, used_at, erasures, last_number = row
-    return SealedScope(
-        name=name,
-        id=scope_id,
-        key_id=key_id,
-        sealed=sealed,
-        used_at=used_at,
-        erasures=erasures,
-        last_number=last_number or 0,
-    )
+    """All scopes."""
+    return [_SCOPES.build(row) for row in connection.execute(f"{_SCOPES.select('vault_scopes')} ORDER BY scope")]
 
 
 def _read_key_id(connection: sqlite3.Connection) -> str | None:
+    """The id of the key that seals the scopes; None if there are none."""
     row = connection.execute("SELECT key_id FROM vault_scopes LIMIT 1").fetchone()
     return None if row is None else row[0]
 
 
-def _read_values(connection: sqlite3.Connection, scope_id: str, after: int, now: float) -> list[SealedValue]:
-    rows = connection.execute(
-        "SELECT id, type, sealed, expires_at, number FROM vault_values"
-        " WHERE scope_id = ? AND number > ? AND expires_at > ? ORDER BY number",
-        (scope_id, after, now),
-    )
-    return [
-        SealedValue(scope_id=scope_id, id=each, type=kind, sealed=sealed, expires_at=expires_at, number=number)
-        for each, kind, sealed, expires_at, number in rows
-    ]
+def _read_values(connection: sqlite3.Connection, scope_id: str, *, after: int, now: float) -> list[SealedValue]:
+    """The values of a scope that are not expired and have a larger number, the oldest first."""
+    query = f"{_VALUES.select('vault_values')} WHERE scope_id = ? AND number > ? AND expires_at > ? ORDER BY number"
+    return [_VALUES.build(row) for row in connection.execute(query, (scope_id, after, now))]
 
 
 def _read_values_of_id(
-    connection: sqlite3.Connection, value_id: str, kind: str, now: float
+    connection: sqlite3.Connection, value_id: str, kind: str, *, now: float
 ) -> list[tuple[SealedScope, SealedValue]]:
+    """The values of that id and type in all scopes, without expired ones."""
+    query = f"{_VALUES.select('vault_values')} WHERE scope_id = ? AND id = ? AND type = ? AND expires_at > ?"
     found = []
     for scope in _read_scopes(connection):
-        row = connection.execute(
-            "SELECT sealed, expires_at, number FROM vault_values"
-            " WHERE scope_id = ? AND id = ? AND type = ? AND expires_at > ?",
-            (scope.id, value_id, kind, now),
-        ).fetchone()
+        row = connection.execute(query, (scope.id, value_id, kind, now)).fetchone()
         if row is not None:
-            value = SealedValue(
-                scope_id=scope.id, id=value_id, type=kind, sealed=row[0], expires_at=row[1], number=row[2]
-            )
-            found.append((scope, value))
+            found.append((scope, _VALUES.build(row)))
     return found
 
 
 def _read_erased(connection: sqlite3.Connection, scope_id: str) -> list[str]:
+    """All ids that were ever erased in a scope."""
     return [each for (each,) in connection.execute("SELECT id FROM vault_erased WHERE scope_id = ?", (scope_id,))]
 
 
 def _read_counts(connection: sqlite3.Connection) -> list[ScopeCount]:
+    """Numbers of values, by scope and type."""
     rows = connection.execute(
         "SELECT scope, key_id, coalesce(type, ''), count(number), coalesce(max(expires_at), 0)"
         " FROM vault_scopes LEFT JOIN vault_values ON scope_id = vault_scopes.id"
         " GROUP BY scope, key_id, type ORDER BY scope, type"
     )
-    return [
-        ScopeCount(scope=scope, key_id=key_id, type=kind, values=values, expires_at=expires_at)
-        for scope, key_id, kind, values, expires_at in rows
-    ]
+    return [_COUNTS.build(row) for row in rows]
 
 
 def _has_expired(connection: sqlite3.Connection, now: float, unused_since: float) -> bool:
     values = "SELECT 1 FROM vault_values WHERE expires_at <= ?"
     scopes = f"SELECT 1 FROM vault_scopes WHERE used_at < ? AND {_IS_EMPTY}"  # noqa: S608
     return bool(connection.execute(f"SELECT EXISTS ({values}) OR EXISTS ({scopes})", (now, unused_since)).fetchone()[0])
+
+
+class VaultTables:
+    """The storage behind `privacy.vault`. Raises `StoreError` as the store does."""
+
+    def __init__(self, writer: Writer, reader: Reader, path: Path) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._mark = path.with_name(f"{path.name}.d") / "erased"
+
+    def stamp(self) -> int:
+        """A number that changes whenever any process erases values or changes keys. Costs a microsecond."""
+        try:
+            return self._mark.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def put_values(self, seal: Callable[[], list[SealedValue]], count: int, size_bytes: int) -> None:
+        """Enqueue values, or their new expiry: the result of `seal`, called in the thread that writes.
+
+        A value is dropped if its scope is gone or its id was erased. A new expiry gives it a new number too, so that
+        other processes see it.
+        """
+        self._writer.put(partial(_put_values, seal=seal), size_bytes + count * _ROW_BYTES)
+
+    async def room(self) -> None:
+        """Return at once while few values wait to be written, else when they are on disk."""
+        await self._writer.room(_BACKLOG_BYTES)
+
+    def touch_scope(self, scope_id: str, used_at: float) -> None:
+        """Enqueue the time of a scope's last use."""
+        self._writer.put(partial(_touch_scope, scope_id=scope_id, used_at=used_at), _ROW_BYTES)
+
+    async def flush(self) -> None:
+        """Wait until everything enqueued is on disk."""
+        await self._writer.flush()
+
+    find_scope = reads(_read_scope)
+    scopes = reads(_read_scopes)
+    key_in_use = reads(_read_key_id)
+    read_values = reads(_read_values)
+    find_values = reads(_read_values_of_id)
+    erased_ids = reads(_read_erased)
+    counts = reads(_read_counts)
+
+    async def add_scope(self, scope: SealedScope) -> bool:
+        """Add a scope, durably; False if its name is taken or another scope is sealed with another key."""
+        return await self._writer.change(partial(_add_scope, scope=scope))
+
+    async def erase_values(self, scope: SealedScope, ids: Sequence[str], sealed: bytes) -> int | None:
+        """Delete values and replace the secrets of their scope; None if the scope has changed."""
+        try:
+            return await self._writer.change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
+        finally:
+            self._notify()
+
+    async def erase_scopes(self, names: Collection[str] | None) -> int:
+        """Delete scopes, or all of them, and return the number of their values."""
+        try:
+            return await self._writer.change(partial(_erase_scopes, names=names))
+        finally:
+            self._notify()
+
+    async def expire(self, *, now: float, unused_since: float) -> int:
+        """Delete expired values, and empty scopes that were unused since a time; returns the number of values."""
+        if not await self._reader.read(_has_expired, now, unused_since):
+            return 0
+        return await self._writer.change(partial(_expire, now=now, unused_since=unused_since))
+
+    async def reseal(
+        self, reseal: Callable[[SealedScope], SealedScope | VaultError], *, key_id: str
+    ) -> int | VaultError:
+        """Replace each scope of another key by the result of `reseal`, all at once; returns their number.
+
+        If it returns an error for one, nothing changes and that error is returned.
+        """
+        try:
+            return await self._writer.change(partial(_reseal, reseal=reseal, key_id=key_id))
+        finally:
+            self._notify()
+
+    def _notify(self) -> None:
+        """Make all processes that use the store read it again."""
+        self._mark.write_bytes(b"")
+        os.utime(self._mark, ns=(now := time.time_ns(), now))
+
+    async def scrub(self) -> None:
+        """Remove deleted and replaced values from the disk: the write-ahead log has older copies.
+
+        Raises:
+            StoreError: A copy stays, because another program keeps reading.
+        """
+        path = Path(await self._reader.read(_read_path))
+        if not await asyncio.to_thread(_empty_log, path):
+            raise StoreError(
+                f"It is done in the store {str(path)!r}, but another program reads it for long, so that sealed copies"
+                " of what was there stay in its -wal file for now. End that program, and run the command again."
+            )

@@ -1,7 +1,7 @@
 """The thread that writes: it takes everything that waits and commits it in one transaction, table by table.
 
-Nothing that waits is dropped. When a write fails, all who wait for it are told, the rows keep their place, and the next
-attempt is made when somebody waits again or a moment later, whichever comes first.
+No waiting row is dropped. When a write fails, every waiting caller gets the error, the rows keep their place, and the
+next attempt is made when a caller waits again or a moment later, whichever comes first.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sealyard.errors import StoreError
 from sealyard.store.database import explain
@@ -24,20 +24,39 @@ _T = TypeVar("_T")
 WriteRows = Callable[[sqlite3.Connection, list[_T]], None]
 """Writes all rows of one kind that a transaction has, in their order; it is called again if that fails."""
 
-Write = Callable[[sqlite3.Connection], None]
+Write = Callable[[sqlite3.Connection], object]
 """Executes statements inside a transaction, after its rows are written; it is called again if that fails."""
 
 Around = Callable[[sqlite3.Connection], AbstractContextManager[None]]
 """Adds to a transaction what belongs to all its rows; it is called again if that fails."""
 
+ROW_BYTES = 1024
+"""Memory of a row beside its large values, roughly."""
+
 _LINGER_SECONDS = 0.04
-"""How long a row that nobody waits for waits for company: on disk within 50 ms, though the loop be a little late."""
+"""The time for which a row waits for others: it is on disk within 50 ms, even if the loop is a little late."""
 _RETRY_SECONDS = 1.0
+"""Between two attempts of a failed write that no caller waits for."""
 _MANY_ROWS = 512
-"""Are written without waiting for more."""
+"""So many rows are written without waiting for more."""
 _BACKLOG_BYTES = 32 << 20
+"""Memory of waiting rows, roughly, before `room` waits for their write."""
 _LOOK_SECONDS = 0.05
-"""How old may be what `has_room` knows of the file: as long as a row that nobody waits for may wait."""
+"""The age of `has_room`'s knowledge of the file: as long as a row may wait."""
+
+
+class _Attempt(Generic[_T]):
+    """A write with a result. The writer retries a failed write; a given-up one does nothing then."""
+
+    value: _T
+
+    def __init__(self, work: Callable[[sqlite3.Connection], _T]) -> None:
+        self._work = work
+        self.is_given_up = False
+
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        if not self.is_given_up:
+            self.value = self._work(connection)
 
 
 class Writer:
@@ -80,6 +99,23 @@ class Writer:
     def put(self, write: Write, size_bytes: int) -> None:
         """Enqueue statements whose values take about `size_bytes` of memory. Raises as `put_row` does."""
         self.put_row(_write_each, write, size_bytes)
+
+    async def change(
+        self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = ROW_BYTES, *, is_retried: bool = True
+    ) -> _T:
+        """Execute statements and return their result once it is on disk. `work` raises only `sqlite3.Error`.
+
+        Raises:
+            StoreError: It could not be written. It is tried again with later writes, unless `is_retried` is false.
+        """
+        attempt = _Attempt(work)
+        self.put(attempt, size_bytes)
+        try:
+            await self.flush()
+        except BaseException:
+            attempt.is_given_up = not is_retried
+            raise
+        return attempt.value
 
     def put_row(self, write: WriteRows[_T], row: _T, size_bytes: int) -> None:
         """Enqueue a row that takes about `size_bytes` of memory; `write` gets all its rows of a transaction at once.

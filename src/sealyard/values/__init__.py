@@ -1,4 +1,4 @@
-"""Frozen values that cross borders between packages.
+"""Frozen values that cross package borders.
 
 They are plain data: `msgspec.json.encode` and `msgspec.to_builtins` work on all of them.
 """
@@ -128,7 +128,7 @@ FailureKind = Literal[
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits for one run; `None` keeps what the policy says. Ranges are checked against the policy's own."""
+    """Limits for one run; `None` keeps the policy's value. Each is checked against the range of the policy."""
 
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
@@ -146,14 +146,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a run did not end well, in the words an agent needs to fix its code."""
+    """The error of a run, in the words an agent needs to fix its code."""
 
     kind: FailureKind
     type: str
     """The exception's class name, or the name of the limit: `WallTimeExceeded`, `MemoryExceeded`, …"""
     message: str
     line: int | None = None
-    """1-based line of the agent's code, the innermost one that is its own."""
+    """1-based line of the innermost frame in the agent's code."""
     source_line: str | None = None
     traceback: str = ""
     """The agent's own frames only, outermost first."""
@@ -161,17 +161,17 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spill(msgspec.Struct, frozen=True, kw_only=True):
-    """A result that was too big to send: where it is whole, and what it looks like."""
+    """A value that is too large to send: its place, its size and its shape."""
 
     path: str
     """Path inside the sandbox, valid for the next run of the same session."""
     bytes: int
     shape: str
-    """Such as `list of 20000 objects with keys id, amount`."""
+    """For example `list of 20000 objects with keys id, amount`."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run cost."""
+    """The resources that a run used."""
 
     wall_seconds: float
     cpu_seconds: float | None = None
@@ -181,24 +181,24 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer to a call of sandboxed code that brings files along: content by path in the workspace."""
+    """A response to a call of sandboxed code with files: content by path in the workspace."""
 
     value: Any
     files: dict[str, bytes]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sandbox saw of one run. `result` is JSON data; when `spill` is set it is a preview of it."""
+    """The sandbox's report of one run. `result` is JSON data, or a preview of it if `spill` is set."""
 
     execution_id: str
     status: Status
     result: Any = None
     output: str = ""
-    """Standard output and standard error, in the order they were written."""
+    """Standard output and standard error, in the order of writing."""
     failure: Failure | None = None
     spill: Spill | None = None
     notes: tuple[str, ...] = ()
-    """What was changed on the way out, such as `NaN became null`."""
+    """Conversions of the result, such as `NaN became null`."""
     usage: Usage
     tier: str
     level: str
@@ -206,7 +206,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the code ran to its end."""
+        """True if the code ran to its end."""
         return self.status == "ok"
 
 
@@ -214,7 +214,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True):
-    """What an upstream says about a tool's effects. Untrusted; `None` means that it did not say."""
+    """An upstream's claims about the effects of a tool. Untrusted; `None` means no claim."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -223,7 +223,7 @@ class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool as its upstream defines it, before it has a name here."""
+    """One tool as its upstream defines it, before the catalog names it."""
 
     name: str
     title: str = ""
@@ -234,16 +234,16 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool of one upstream, with the names it has here."""
+    """One tool of one upstream, with its names in the catalog."""
 
     upstream: str
-    """The upstream's name in the config."""
+    """The upstream's name in the configuration."""
     name: str
-    """What the upstream calls it."""
+    """The upstream's own name for it."""
     full_name: str
     """`mcp__<upstream>__<tool>`: unique, valid as an MCP name, at most 128 characters."""
     module: str
-    """`servers.<module>` holds its function."""
+    """Its function is in `servers.<module>`."""
     function: str
     """A Python identifier, unique in the module."""
     title: str = ""
@@ -254,48 +254,48 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """SHA-256 of the definition as the upstream gave it, in canonical JSON."""
     version: str = "1.0.0"
-    """What the history of its definition makes it: the catalog's, not the upstream's."""
+    """The catalog's version, from the history of the definition; not the upstream's."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What one execution may do. A tool that is not in it does not exist for that execution."""
+    """What one execution may do. A tool outside the grant does not exist for it."""
 
     execution_id: str
     principal: str
-    """Who asked: an authenticated client's name, or `local`."""
+    """The name of an authenticated client, or `local`."""
     session: str
     tools: Mapping[str, ToolSpec]
-    """By full name. Shared with the catalog's snapshot, so that making a grant does not cost by the number of tools."""
+    """By full name. Shared with the catalog's snapshot, so a grant costs the same for any number of tools."""
 
 
 class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What one client may do, beside what the policy says."""
+    """The rights of one client, in addition to the policy."""
 
     name: str
     upstreams: tuple[str, ...] | None = None
-    """Patterns over names of upstreams. `None`: all."""
+    """Patterns over upstream names. `None`: all."""
     level: str | None = None
     """A stricter isolation level than the gateway's."""
     reveal: bool = False
-    """Whether it may turn tokens back into values over HTTP."""
+    """It may turn tokens into values over HTTP."""
     approve: bool = False
-    """Whether it may answer asks over HTTP. Never give this to the client of an agent."""
+    """It may answer approvals over HTTP. Never give this to an agent's client."""
     observe: bool = False
-    """Whether it may see what all principals do: their runs, metrics, alerts and the audit log."""
+    """It may see the activity of all principals: their runs, metrics, alerts and the audit log."""
     domain: str | None = None
-    """What it works on, such as `data` or `code`. `None`: told from the tools that it uses."""
+    """What it works on, such as `data` or `code`."""
     weight: float = 1.0
-    """By which it shares the turns to run with others."""
+    """Its share of run slots relative to others."""
 
 
 # Approval
 
 Answered = Literal["once", "run", "session", "always", "refuse"]
-"""`run` and `session`: further calls of the same tool too. `always`: these arguments, whoever's session it is."""
+"""`run` and `session` cover further calls of the same tool. `always` covers these arguments in any session."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that waits for a person."""
+    """A call that waits for approval."""
 
     id: str
     execution_id: str
@@ -304,26 +304,26 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     tool: str
     arguments: Any
-    """Concealed. Long ones are cut in lists of asks; `Approvals.get` has them whole."""
+    """Concealed. Long ones are truncated in lists; `Approvals.get` returns them whole."""
     cut: dict[str, int] = {}
-    """The arguments that are cut here: how many characters the JSON of each has. `…` stands for those left out."""
+    """The JSON length of each truncated argument. `…` counts the arguments left out."""
     arguments_sha256: str
-    """Keyed digest of what the tool would get: `always` means the same arguments, and nobody can guess them from it."""
+    """Keyed digest of the tool's real arguments. It identifies them for `always` without revealing them."""
     rule: str
-    """Which rule asks, as `policy explain` names it."""
+    """The rule that asks, as `policy explain` names it."""
     reason: str
-    """Why it asks, in the words of the rule."""
+    """The reason given by the rule."""
     asked_at: float
     expires_at: float
     """Seconds since the epoch."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an ask."""
+    """The answer to an ask."""
 
     decision: Answered
     by: str
-    """A person's or an operator's name as the channel knows it; `nobody` when it expired or nobody could be asked."""
+    """The person's name as the channel knows it; `nobody` if it expired or nobody could be asked."""
     channel: str
     """`elicitation`, `cli`, `http`, `remembered`, `expired` or `fallback`."""
     reason: str = ""
@@ -336,49 +336,49 @@ Transport = Literal["stdio", "http", "sse"]
 
 
 class OAuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to get a token for an upstream that asks for OAuth. Without a secret, a person consents in the browser."""
+    """The OAuth settings of an upstream. Without a secret, a person consents in the browser."""
 
     client_id: str | None = None
     client_secret: str | None = None
     issuer: str | None = None
-    """The authorization server that may be given the secret. Without it the upstream decides who gets it."""
+    """The only authorization server that receives the secret. Without it the upstream chooses the server."""
     scopes: tuple[str, ...] = ()
     redirect_port: int = 8329
 
 
 class UpstreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to reach one MCP server. References such as `${TOKEN}` are expanded already."""
+    """The connection settings of one MCP server. References such as `${TOKEN}` are already expanded."""
 
     name: str
     transport: Transport
     command: str | None = None
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
-    """All that a stdio child gets, beside the few variables without which no program starts."""
+    """Environment of a stdio child, in addition to the few variables that any program needs."""
     cwd: str | None = None
     url: str | None = None
     headers: dict[str, str] = {}
     bearer_token: str | None = None
     oauth: OAuthConfig | None = None
     tools: tuple[str, ...] | None = None
-    """Only these, by the upstream's names; patterns with `*` are allowed. `None`: all."""
+    """Only these, by the upstream's own names; `*` is a wildcard. `None`: all."""
     without_tools: tuple[str, ...] = ()
     start_seconds: float = 30.0
     call_seconds: float = 60.0
     idle_seconds: float | None = 600.0
-    """Stop after so long without a call. `None`: never."""
+    """Idle time after which it is stopped. `None`: never."""
     concurrent_calls: int = 16
     answer_bytes: int = 64 << 20
     """A larger message from the upstream ends the call, not the gateway."""
 
 
 UpstreamState = Literal["stopped", "starting", "ready", "backing_off", "failed"]
-"""`stopped`: not started yet, or idle. `backing_off`: it failed and is started again later. `failed`: not tried again
-until somebody asks for it."""
+"""`stopped`: not started yet, or idle. `backing_off`: it failed and restarts after a pause. `failed`: it restarts when
+it is next needed."""
 
 
 class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How one upstream is."""
+    """The state of one upstream."""
 
     name: str
     transport: str
@@ -387,18 +387,18 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     tools: int = 0
     protocol_version: str | None = None
     server: str | None = None
-    """Name and version the upstream gives itself."""
+    """The name and version that the upstream reports."""
     restarts: int = 0
     calls: int = 0
     failures: int = 0
     error: str | None = None
-    """What went wrong last, in one sentence."""
+    """The last error, in one sentence."""
     warnings: tuple[str, ...] = ()
-    """Such as tools that were dropped from its list, and definitions that changed."""
+    """For example dropped tools and changed definitions."""
     stderr: str = ""
-    """The end of what the child wrote to standard error."""
+    """The end of the child's standard error."""
     idle_patterns: tuple[str, ...] = ()
-    """Those of `without_tools` that keep none of its tools out, as far as it has listed them since the start."""
+    """Patterns of `without_tools` that exclude no tool listed since the start."""
 
 
 # Discovery
@@ -407,7 +407,7 @@ DetailLevel = Literal["name_only", "with_description", "full"]
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One found tool. `name_only` has no description, `with_description` no signature."""
+    """One tool in a search result. `name_only` has no description, `with_description` no signature."""
 
     name: str
     """The full name, for `call_tool`."""
@@ -416,41 +416,41 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str | None = None
     signature: str | None = None
     parameters: dict[str, str] | None = None
-    """What each parameter means, by its Python name."""
+    """The meaning of each parameter, by its Python name."""
     returns: str | None = None
-    """The shape of its answer, declared or learned."""
+    """The declared or learned shape of its response."""
     hints: tuple[str, ...] = ()
-    """From experience: what it is often used with, what it usually needs, how its answers differ from what it says."""
+    """From experience: tools used with it, arguments it needs, differences between its responses and its schema."""
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search found."""
+    """The result of a search."""
 
     hits: tuple[Hit, ...]
     unmatched: tuple[str, ...] = ()
-    """Words of the query that are in no tool at all."""
+    """Words of the query that occur in no tool."""
     total: int = 0
-    """How many tools there are to be searched."""
+    """The number of searchable tools."""
     skills: tuple[str, ...] = ()
-    """Saved skills that may do the job, each as the import that makes it callable and what it is for."""
+    """Matching saved skills, each with its import and its purpose."""
     text_ranks: tuple[int, ...] = ()
-    """As in `Searched`."""
+    """See `Searched.text_ranks`."""
 
 
 # Records
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One call from inside an execution, as the journal keeps it."""
+    """One call from inside an execution, as stored in the journal."""
 
     execution_id: str
     number: int
     """1 for the execution's first call."""
     tool: str
     digest: str
-    """The definition it was made against."""
+    """The digest of the definition at that time."""
     version: str = "1.0.0"
-    """The tool's, at that time."""
+    """The version of the tool at that time."""
     upstream: str = ""
     """Its name in the configuration."""
     arguments: Any
@@ -461,7 +461,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     answer_bytes: int = 0
     answer_sample: str | None = None
-    """Of an answer that is too large to be kept: what it is made of, with a few of its rows, as JSON."""
+    """JSON sample of a response that is too large to store: its structure and a few rows."""
 
 
 RecordStatus = Literal["running", "ok", "failed", "timeout", "limit", "broken", "cancelled", "lost"]
@@ -469,7 +469,7 @@ RecordStatus = Literal["running", "ok", "failed", "timeout", "limit", "broken", 
 
 
 class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution, as the journal keeps it. `status` is `running` until it is over."""
+    """One execution, as stored in the journal. `status` is `running` until it ends."""
 
     execution_id: str
     principal: str
@@ -485,19 +485,19 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened, as the audit log takes it. Everything in it is concealed already."""
+    """One event for the audit log. Everything in it is already concealed."""
 
     kind: str
-    """Such as `execution.start`, `call`, `decision`, `approval.answer`, `privacy.reveal`: a closed set."""
+    """A closed set: `execution.start`, `call`, `decision`, `approval.answer`, `privacy.reveal` and others."""
     principal: str
     session: str = ""
     execution_id: str = ""
     body: dict[str, Any] = {}
-    """JSON data; what is too long is kept as its digest and its size."""
+    """JSON data; a value that is too long is stored as its digest and size."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent gets of one execution: bounded in tokens, whole in the workspace."""
+    """What the agent receives for one execution, bounded in tokens."""
 
     text: str
     is_error: bool

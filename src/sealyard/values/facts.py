@@ -1,7 +1,7 @@
-"""Facts: what metrics are made of. Each says one thing that happened, once, and is kept in the journal.
+"""Facts: recorded events, from which metrics and learning are computed.
 
-Adding them up in any order gives the same figures, so that whatever was lost can be counted again. What a label of a
-metric can be made of is a member of a closed set; names of tools, words and ids are for looking up, never for labels.
+The order of addition does not change a total, so lost totals can be counted again. Metric labels come from closed sets;
+names of tools, words and ids serve lookups, never labels.
 """
 
 from typing import Literal
@@ -9,48 +9,48 @@ from typing import Literal
 import msgspec
 
 UseCase = Literal["discovery", "filtering", "workflow", "polling", "skill_reuse", "analysis", "compute", "direct"]
-"""What a run was for, told from what it did.
+"""The purpose of a run, inferred from what it did.
 
-`skill_reuse`: it imported a saved skill. `polling`: it asked one tool the same thing three times or more. `workflow`:
-it called two tools or more. `filtering`: it called one tool. `compute`: none. `analysis`: without code. `direct`: one
-call without code. `discovery`: a search."""
+`skill_reuse`: it imported a saved skill. `polling`: it made the same call three times or more. `workflow`: it called
+two tools or more. `filtering`: it called one tool. `compute`: none. `analysis`: without code. `direct`: one call
+without code. `discovery`: a search."""
 
 
 Risk = Literal["low", "medium", "high", "critical"]
 """How likely a piece of code is to fail."""
 
 RiskReason = Literal["review", "tools", "arguments", "similar_failures", "same_failures", "cost", "new_tool"]
-"""Why: what the review found, tools that often fail, arguments that do not fit, code like it or the same code failed
-before, what it is predicted to need is more than it may have, it uses a tool that nobody has called yet."""
+"""The cause of a risk: review findings, tools that often fail, arguments that do not fit, failures of similar or of the
+same code, a predicted need above the limits, a tool that was never called."""
 
 HintKind = Literal["fix", "chain", "needs", "shape", "skill", "save_skill", "risk"]
-"""What an agent is told from experience: the change that helped, what follows a tool, what a tool is usually given,
-what it answers, a skill that does the job, code worth saving, code that is likely to fail."""
+"""The subject of a hint: a fix, a tool that follows, arguments a tool needs, an output shape, a matching skill, code
+worth saving, code that is likely to fail."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
-    """What all of them have."""
+    """The fields of every fact."""
 
     at: float
     """Seconds since the epoch."""
     principal: str = "local"
     session: str = ""
-    """A visit: what one principal did in one gateway, until half an hour passed without anything."""
+    """The id of the visit: the activity of one principal in one gateway, until half an hour passes without any."""
     execution_id: str = ""
 
 
 class Saw(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="session"):
-    """A visit began, or its first code was run."""
+    """A visit started, or ran its first code."""
 
     event: Literal["begin", "code"]
 
 
 class Searched(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="search"):
-    """Somebody searched for tools."""
+    """A search for tools."""
 
     search_id: str
     place: Literal["agent", "code"]
-    """Whether the agent asked, over MCP or HTTP, or code inside the sandbox."""
+    """`agent`: over MCP or HTTP. `code`: from inside the sandbox."""
     detail_level: str
     seconds: float
     query: str = ""
@@ -58,46 +58,46 @@ class Searched(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="search"
     found: tuple[str, ...] = ()
     """Full names, the best first."""
     is_continued: bool = False
-    """Whether the search before it in the same visit led to no call."""
+    """True if the previous search in the same visit led to no call."""
     is_cached: bool = True
-    """Whether the index was there already."""
+    """True if the index was ready."""
     text_ranks: tuple[int, ...] = ()
-    """Where each found tool would have stood by its text alone, 1 for the best and 0 for not at all. Empty if nothing
-    that was learned changed the order."""
+    """The rank of each found tool by text alone, 1 for the best and 0 for none. Empty if learning did not change the
+    order."""
     domain: str = ""
-    """What the principal is said to work on; empty if nobody said it."""
+    """The configured domain of the principal, or empty."""
 
 
 class Used(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="hit"):
-    """A tool that a search had found was called for the first time since: that search was a hit. Once for each."""
+    """The first call of a tool that a search found, which makes that search a hit. Recorded once per search."""
 
     search_id: str
     tool: str
     rank: int
     """1 for the best."""
     seconds: float
-    """After the search."""
+    """Time since the search."""
 
 
 class Assessed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was expected of a run before it began, and the limits it was given."""
+    """The predicted risk of a run, and the limits it got."""
 
     risk: Risk
     chance: float
-    """That it fails, as it was predicted."""
+    """The predicted probability of failure."""
     reasons: tuple[RiskReason, ...] = ()
     decision: Literal["ran", "refused", "asked"] = "ran"
-    """`asked`: a person was, and what they said is among the approvals."""
+    """`asked`: a person decided; the answer is among the approvals."""
     wall_seconds: float
-    """The limits it was given."""
+    """The limit of the run."""
     memory_mib: int
     usual_seconds: float
-    """The limits it would have been given without what was learned."""
+    """The limit without learning."""
     usual_mib: int
 
 
 class Executed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="execution"):
-    """An execution is over."""
+    """An execution ended."""
 
     form: Literal["code", "analysis", "call"]
     status: str
@@ -109,59 +109,59 @@ class Executed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="executi
     level: str = ""
     tier: str = ""
     seconds: float
-    """From when it was accepted to when it was over, without the time that people took to allow its calls."""
+    """From acceptance to end, without the time that people took to answer approvals."""
     queued_seconds: float | None = None
-    """How much of that it waited for its turn. None for a single call, which takes none, and for older facts."""
+    """Time in the queue. None for a single call, which needs no slot, and for older facts."""
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
     calls: int = 0
     tools: tuple[str, ...] = ()
-    """Full names of those it called, sorted; at most twenty."""
+    """Full names of called tools, sorted; at most twenty."""
     bytes_in: int = 0
-    """What tools answered."""
+    """Bytes of tool responses."""
     bytes_out: int = 0
-    """What the agent was sent."""
+    """Bytes sent to the agent."""
     code_characters: int = 0
     use_case: UseCase
     skills: int = 0
-    """How many saved skills it imported."""
+    """The number of imported saved skills."""
     is_background: bool = False
     domain: str = ""
-    """What the principal is said to work on; empty if nobody said it."""
+    """The configured domain of the principal, or empty."""
     assessed: Assessed | None = None
-    """None if nobody looked: it is no code, the review refused it, or nothing is learned."""
+    """None without an assessment: it is not code, the review refused it, or learning is off."""
 
 
 class Hinted(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="hint"):
-    """An agent was told something from experience. What it then did says whether that was right."""
+    """A hint from experience was given. What the agent does next shows whether it was right."""
 
     hint: HintKind
     subject: str
-    """The tool or skill that it is about; of a risk, which."""
+    """The tool or skill concerned; for a risk, its level."""
     mark: str = ""
-    """Tells hints of one kind and subject apart: a digest of what was said."""
+    """A digest of the hint, which distinguishes hints of one kind and subject."""
 
 
 class Tokens(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="tokens"):
-    """What something cost the agent in tokens, and what it would have cost with every tool and answer in its context.
+    """The tokens of an exchange, and those it would have taken with every tool and response in the context.
 
-    Counted, never estimated. `uncounted_bytes` came from tools and were not counted: they are missing in `data`.
+    Counted, never estimated. `uncounted_bytes` came from tools and are missing in `data`.
     """
 
     use_case: UseCase
     tokenizer: str
     definitions: int = 0
-    """Baseline: the definitions of all granted tools, once in a visit."""
+    """Baseline: the definitions of all granted tools, once per visit."""
     data: int = 0
-    """Baseline: what tools answered."""
+    """Baseline: tool responses."""
     surface: int = 0
-    """Actual: our own definitions and instructions, once in a visit."""
+    """Actual: sealyard's own definitions and instructions, once per visit."""
     searches: int = 0
-    """Actual: what searches answered."""
+    """Actual: search results."""
     code: int = 0
-    """Actual: what the agent wrote."""
+    """Actual: text that the agent wrote."""
     results: int = 0
-    """Actual: what runs answered."""
+    """Actual: results of runs."""
     uncounted_bytes: int = 0
 
 
@@ -169,34 +169,34 @@ class Hidden(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="privacy")
     """Private values were replaced by tokens."""
 
     values: dict[str, int] = {}
-    """How many, by their type; a type of the configuration's own is `custom`."""
+    """Counts by type; configured types count as `custom`."""
     failures: int = 0
-    """How often something could not be looked through, and was withheld whole."""
+    """The number of values that could not be scanned and were withheld."""
 
 
 class SecurityEvent(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="security"):
-    """Something was refused, asked for, answered or shown."""
+    """A refusal, an approval, an answer or a reveal."""
 
     event: Literal["review_refused", "policy_denied", "asked", "approved", "refused", "expired", "revealed", "limited"]
     seconds: float | None = None
-    """How long a person took to answer."""
+    """The time that a person took to answer."""
 
 
 class SkillEvent(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="skill"):
-    """Something happened to a skill."""
+    """A change or use of a skill."""
 
     event: Literal["saved", "draft", "rejected", "reused", "failed", "migrated", "migration_refused"]
 
 
 class Published(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="sdk"):
-    """The stubs of a catalog were written."""
+    """The stubs of a catalog were generated."""
 
     seconds: float
     tools: int
 
 
 class UpstreamEvent(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="upstream"):
-    """An upstream changed its state."""
+    """A state change of an upstream."""
 
     upstream: str
     """Its name in the configuration."""

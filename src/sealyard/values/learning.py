@@ -1,4 +1,4 @@
-"""Evidence: what the journal says about a run, for who learns from it. Everything in it is concealed already."""
+"""Evidence: the journal's data about runs, as learning reads it. Everything in it is already concealed."""
 
 from typing import Any, Literal
 
@@ -14,53 +14,53 @@ class CallEvidence(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     """The full name."""
     version: str
-    """The tool's, at that time."""
+    """The version of the tool at that time."""
     arguments: Any = None
-    """What the journal kept; `None` if it was too large."""
+    """The stored arguments; `None` if they were too large."""
     answer: Any = None
     has_answer: bool = False
-    """Whether `answer` is what the tool answered: not if it failed, or answered too much for the journal."""
+    """True if `answer` is the tool's response; false if the call failed or the response was too large to store."""
     sample: Any = None
-    """Of an answer that was too much: what it is made of, with a few of its rows and without long texts."""
+    """A sample of a response that was too large: its structure and a few rows, without long texts."""
     error: str | None = None
-    """The name of our exception, a colon, and its text, which may be an upstream's: never to be shown."""
+    """`Type: message`. The message may come from an upstream, so it must never be shown."""
     started_at: float
     seconds: float
     answer_bytes: int = 0
 
 
 class RunEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is over."""
+    """A finished run."""
 
     fact: Executed
     code: str = ""
     """Empty if it was a single call."""
     context_digest: str = ""
-    """Of the values that the code was given; runs with the same had the same."""
+    """The digest of the context; equal contexts have equal digests."""
     session: str = ""
-    """The workspace that it ran in."""
+    """The session, which names its workspace."""
     started_at: float
     failure_type: str = ""
-    """As the agent was told: the name of the exception or limit. Any text, if the agent's code made it."""
+    """The name of the exception or limit that the agent received. It can be any text, because code can define it."""
     failure_message: str = ""
     """Any text."""
     failure_line: int | None = None
     calls: tuple[CallEvidence, ...] = ()
-    """In their order; the first hundred."""
+    """The first hundred, in order."""
     skills: tuple[str, ...] = ()
-    """The saved skills that it used, as `namespace/name`."""
+    """The used skills, as `namespace/name`."""
 
 
 LearningEvent = Searched | Used | Hinted | RunEvidence
-"""One thing to learn from, in the order of the journal."""
+"""One event to learn from, in journal order."""
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """What was to be forgotten: everything about a tool or a principal up to here."""
+    """A request to ignore everything about a tool or a principal up to a fact."""
 
     what: Literal["tool", "principal", "all"]
     subject: str
-    """A full name, a principal, or nothing."""
+    """A full name, a principal, or empty."""
     number: int
-    """The last fact of the journal that it is about."""
+    """The last fact that it covers."""
     at: float

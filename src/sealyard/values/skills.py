@@ -1,4 +1,4 @@
-"""Skills and what is recorded of the calls they make, as values."""
+"""Skills, their examples and the recorded calls behind them."""
 
 from typing import Any, Literal
 
@@ -8,11 +8,11 @@ SHARED = "shared"
 """The namespace that every principal sees; all others belong to the principal of the same name."""
 
 SkillStatus = Literal["active", "draft", "quarantined"]
-"""`draft`: no example of it has passed, so only its author's code imports it. `quarantined`: it came from elsewhere and
-nobody has approved it; no code imports it."""
+"""`draft`: no example has passed, so only its author's code can import it. `quarantined`: it was imported and
+nobody has approved it, so no code can import it."""
 
 SkillForm = Literal["function", "script"]
-"""`function`: the code defines a function of the skill's name. `script`: the whole code is run with the inputs as
+"""`function`: the code defines a function with the skill's name. `script`: the whole code runs with the inputs as
 variables, and its value is `result` or the last expression."""
 
 
@@ -22,45 +22,45 @@ class TraceCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str
     """Full name."""
     version: str
-    """Of the tool, at that time."""
+    """The version of the tool at that time."""
     arguments: dict[str, Any] = {}
     answer: Any = None
     error: str | None = None
     """`Type: message` if the call failed."""
     missing: str | None = None
-    """Why the answer is not here, such as `it had 9,000,000 bytes`."""
+    """Why there is no answer, such as `it had 9,000,000 bytes`."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the tools answered to one run: enough to run it again without them."""
+    """The tool responses of one run, which let it run again without the tools."""
 
     recorded_at: float
-    """Seconds since the epoch; the clock stands there when it is replayed."""
+    """Seconds since the epoch; a replay freezes its clock there."""
     calls: tuple[TraceCall, ...] = ()
 
 
 class SkillExample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Inputs, and the value that the skill has for them. With a trace it can be replayed."""
+    """Inputs and the expected value of a skill. With a trace it can be replayed."""
 
     inputs: dict[str, Any] = {}
     output: Any = None
     trace: Trace | None = None
     passed: bool = False
-    """Whether it passed when it was run last."""
+    """True if its last run passed."""
     problem: str = ""
-    """Why it did not."""
+    """Why it failed."""
 
 
 class ToolNeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool that a skill's code uses, as it was when the code was written."""
+    """A tool that a skill's code uses, at the version it was written for."""
 
     tool: str
     """Full name."""
     version: str
     digest: str
-    """Of the definition."""
+    """The digest of the definition."""
     lines: tuple[int, ...] = ()
-    """Where the code uses it."""
+    """The lines that use it."""
 
 
 class SkillNeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,7 +78,7 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     """A Python identifier in lower case: `from skills import <name>`."""
     version: str = "0.0.0"
-    """Given by the store when it is saved: the interface decides which part grows."""
+    """Assigned on saving: the interface decides which part grows."""
     status: SkillStatus = "draft"
     form: SkillForm = "function"
     language: Literal["python"] = "python"
@@ -96,19 +96,19 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     level: str = "production"
     """The strictest isolation level that its code was reviewed for."""
     origin: str = ""
-    """Empty if an agent wrote it; else such as `import sha256:…`, `migration of 1.2.0` or `restored from 1.0.0`."""
+    """Empty if an agent wrote it; otherwise `import sha256:…`, `migration of 1.2.0` or `restored from 1.0.0`."""
     note: str = ""
-    """Why it is no active one."""
+    """Why it is not active."""
     created_at: float = 0.0
-    """Of its first version, in seconds since the epoch."""
+    """When the first version was saved, in seconds since the epoch."""
     modified_at: float = 0.0
-    """Of this one."""
+    """When this version was saved."""
     digest: str = ""
-    """SHA-256 of what it is, without when and by whom: equal digests are the same skill."""
+    """SHA-256 of its content, without times and author: equal digests are the same skill."""
 
 
 class SkillUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What one execution made of one version of a skill."""
+    """The use of one skill version by one execution."""
 
     namespace: str
     name: str
@@ -121,6 +121,6 @@ class SkillUse(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     seconds: float = 0.0
     error: str | None = None
-    """Of the last failure, concealed."""
+    """The last error, concealed."""
     translated: int = 0
-    """Tool calls whose arguments were translated for it, because the tool has changed since."""
+    """Tool calls that were translated because the tool has changed."""

@@ -4,13 +4,13 @@ Nothing of the request is ever text of the program. The engine is `sealyard.anal
 `sealyard_analysis`.
 """
 
-import difflib
 from typing import Any
 
 import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.values import Failure, Outcome
+from sealyard.wording import suggest
 from sealyard.yard.executions import ExecuteRequest
 
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
@@ -41,8 +41,7 @@ class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True):
 def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteRequest:
     """The run that carries it out. Raises `InvalidRequest` for faults that show without the rows."""
     if request.analysis_type not in _TYPES:
-        near = difflib.get_close_matches(request.analysis_type, _TYPES, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Use {', '.join(_TYPES)}."
+        hint = suggest(request.analysis_type, _TYPES, f"Use {', '.join(_TYPES)}.")
         raise InvalidRequest(f"analysis_type is {request.analysis_type[:100]!r}. {hint}")
     if (request.data is None) == (request.source is None):
         both = "both" if request.source is not None else "neither"

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import difflib
 import hashlib
 import hmac
 import logging
@@ -24,15 +23,13 @@ from sealyard.broker import Policy, Preset
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, ToolServer
 from sealyard.broker.upstreams import Upstream
-from sealyard.catalog import Catalog
-from sealyard.catalog.observed import Observed
+from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import PrivacyConfig
 from sealyard.discovery import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
-from sealyard.learning.guidance import Guidance
-from sealyard.learning.known_skills import KnownSkills
+from sealyard.learning import Guidance, KnownSkills
 from sealyard.learning.overview import domain_of
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
@@ -52,9 +49,10 @@ from sealyard.sandbox.packages import find_packages
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
-from sealyard.skills.service import Skills
+from sealyard.skills import Skills
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
+from sealyard.wording import suggest
 from sealyard.yard.operations import Figures, Operations
 from sealyard.yard.yard import Yard
 
@@ -126,7 +124,7 @@ async def open_yard(
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
             stack.push_async_callback(_abandon, loading)
         guards = await _open_guards(config, privacy, store, stack)
-        observed = Observed(catalog, store)
+        observed = DriftWatch(catalog, store)
         await observed.load()
         stack.push_async_callback(observed.close)
         tracing = None
@@ -353,8 +351,7 @@ def build_privacy(settings: PrivacyConfig) -> Privacy:
     types = frozenset(name for name, info in TYPES.items() if info.default)
     for name in (*settings.conceal, *settings.reveal):
         if name not in TYPES and name not in settings.patterns:
-            near = difflib.get_close_matches(name, TYPES, n=1)
-            advice = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(TYPES)}."
+            advice = suggest(name, TYPES, f"There are: {', '.join(TYPES)}.")
             raise InvalidConfig(f"[privacy] names the type {name!r}, which does not exist. {advice}")
     types = (types | set(settings.conceal) | set(settings.patterns)) - set(settings.reveal)
     scan = ScanRules(types=types, patterns=settings.patterns, allow=settings.allow)

@@ -16,8 +16,7 @@ from sealyard.access.tools import Tools
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.learning.guidance import Guidance, Look
-from sealyard.learning.search_guide import SearchGuide
+from sealyard.learning import Guidance, Look, SearchGuide
 from sealyard.observe.recorder import Recorder, Run
 from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
 from sealyard.observe.sinks import Observer
@@ -29,8 +28,7 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Place
 from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
-from sealyard.skills.service import Skills
-from sealyard.skills.session import SkillSession
+from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
 from sealyard.values import Failure, Grant, Limits, Outcome, Result, SearchAnswer, ToolSpec, Usage
 from sealyard.versioning import Plan

@@ -8,7 +8,7 @@ from sealyard import __version__
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
 from sealyard.broker.approvals import Approvals
-from sealyard.learning.guidance import Guidance
+from sealyard.learning import Guidance
 from sealyard.learning.overview import census_of
 from sealyard.metrics import tokens
 from sealyard.metrics.names import Gauge, gauge

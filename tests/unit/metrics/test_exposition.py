@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 
 from sealyard.config.settings import AlertsConfig
 from sealyard.errors import InvalidRequest
-from sealyard.metrics.alerts import RULES
 from sealyard.metrics.exposition import FILES, render, write_files
 from sealyard.metrics.names import GAUGES, METRICS, OPERATOR, Gauge, gauge
 from sealyard.metrics.sums import CallRow, Sums
+from sealyard.observe.alerts import RULES
 from sealyard.values.facts import Executed, Hidden, UpstreamEvent
 
 FOLDER = FILES[0].parent

@@ -9,7 +9,7 @@ import datetime
 import hashlib
 import ipaddress
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import mul
 
 _NO_DIGIT = re.compile(r"[^0-9]")
@@ -218,17 +218,21 @@ def is_bech32(value: str) -> bool:
     if value not in {lower, value.upper()} or not prefix or len(body) < 6 or len(value) > 128:
         return False
     letters = [_BECH32.get(character) for character in body]
-    state = 1
     head = [ord(character) >> 5 for character in prefix] + [0] + [ord(character) & 31 for character in prefix]
-    for number in [*head, *letters]:
-        if number is None:
-            return False
-        top = state >> 25
-        state = (state & 0x1FFFFFF) << 5 ^ number
-        for bit, step in enumerate(_BECH32_STEPS):
+    known = [letter for letter in letters if letter is not None]
+    return len(known) == len(letters) and _remainder([*head, *known], _BECH32_STEPS, 25) in _BECH32_SUMS
+
+
+def _remainder(numbers: Iterable[int], steps: Sequence[int], bits: int) -> int:
+    """The remainder of a polynomial of five-bit numbers. `bits` is the place of its highest number."""
+    state = 1
+    for number in numbers:
+        top = state >> bits
+        state = (state & (1 << bits) - 1) << 5 ^ number
+        for bit, step in enumerate(steps):
             if top >> bit & 1:
                 state ^= step
-    return state in _BECH32_SUMS
+    return state
 
 
 _SHAPES: dict[str, re.Pattern[str]] = {
@@ -338,20 +342,13 @@ def _is_stellar(value: str) -> bool:
 
 
 _CASH_STEPS = (0x98F2BC8E61, 0x79B76D99E2, 0xF33E5FB3C4, 0xAE2EABE2A8, 0x1E4F43E470)
-_CASH_LETTERS = {letter: place for place, letter in enumerate("qpzry9x8gf2tvdw0s3jn54khce6mua7l")}
 
 
 def _is_cash(value: str) -> bool:
     """The forty bits of check at the end of a Bitcoin Cash address."""
     body = value.rpartition(":")[2]
-    state = 1
-    for number in [*(ord(letter) & 31 for letter in "bitcoincash"), 0, *(_CASH_LETTERS[letter] for letter in body)]:
-        top = state >> 35
-        state = (state & 0x07FFFFFFFF) << 5 ^ number
-        for bit, step in enumerate(_CASH_STEPS):
-            if top >> bit & 1:
-                state ^= step
-    return state == 1
+    numbers = [*(ord(letter) & 31 for letter in "bitcoincash"), 0, *(_BECH32[letter] for letter in body)]
+    return _remainder(numbers, _CASH_STEPS, 35) == 1
 
 
 def _is_monero(value: str) -> bool:

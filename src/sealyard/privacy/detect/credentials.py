@@ -1,6 +1,6 @@
 """Keys by the formats of their vendors, and secrets by the name they are assigned to.
 
-`find_keys` knows every format of `key_formats.toml`, by the marks that tell vendors apart. `find_assigned` covers the
+`find_keys` knows every format of `key_formats.toml`, by the marks that set vendors apart. `find_assigned` covers the
 rest: `password=…`, `"api_key": "…"`, `Authorization: Bearer …`. A password may be any text, so it is taken as it stands
 unless it is plainly a placeholder or code. A key is taken if it looks like one: long, with letters and digits mixed as
 chance mixes them.
@@ -151,7 +151,7 @@ _KEY_TEXT = re.compile(r"[A-Za-z0-9+/=_.~:\-!@#$%^*]+")
 _DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")
 _KINDS = (_DIGIT, re.compile("[A-Z]"), re.compile("[a-z]"), re.compile(r"[!@#$%^&*+=?()]"))
 _LONG_VALUE = 128
-"""A value of this length that is no secret is not searched for further names: it would be read again and again."""
+"""A value of this length that is not a secret is not searched for further names: it would be read again and again."""
 _SWITCH = re.compile(
     r"[ \t]-u[ =]?[\"']?(?P<both>[^\s\"':]{1,80}:[^\s\"']{3,120})|[ \t]-u \S{1,80} -p (?P<word>[^\s\"'$%]{3,80})"
 )

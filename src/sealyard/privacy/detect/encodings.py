@@ -12,7 +12,6 @@ no real value there.
 
 import base64
 import binascii
-import html
 import re
 import zlib
 from bisect import bisect_right
@@ -25,12 +24,12 @@ from sealyard.privacy.detect.credentials import KEY
 from sealyard.privacy.detect.numbers import find_iban, find_registered
 from sealyard.privacy.detect.registers import REGISTERED_WORD
 from sealyard.privacy.detect.screens import WORD, Runs, encoded_runs, find_candidates
-from sealyard.privacy.reading.view import plain, rewritten, united, without_tokens
+from sealyard.privacy.reading.view import ESCAPES, decoded_bytes, plain, rewritten, united, without_tokens
 from sealyard.privacy.span import TOKEN, Span
 
 _DEPTH = 2
 _UNPACKED_BYTES = 1 << 20
-"""What compressed data may unpack to in one call, besides eight times the text. More than that is concealed unread."""
+"""Compressed data may unpack to this much in one call, and eight times the text. More is concealed unread."""
 _BLOCK_CHARACTERS = 4096
 _SHORTEST = 4
 """A shorter decoded text is chance, or too little to mean anything."""
@@ -49,7 +48,7 @@ _LEAST_BASE64 = 6
 _LEAST_BASE32 = 16
 """A shorter run in small letters is a word."""
 _SAMPLE_CHARACTERS = 1024
-"""What of a long run is looked at first: base32 is decoded slowly."""
+"""The first part of a long run that is looked at: base32 is decoded slowly."""
 _HEX = re.compile(r"[0-9A-Fa-f]{6,}")
 _CODE = r"(?:0[xX][0-9A-Fa-f]{1,5}|0[oO][0-7]{1,6}|0[bB][01]{6,8}|[01]{7,8}|[0-9A-Fa-f]{2}|[0-9]{2,6})(?![0-9A-Za-z])"
 _CODES = re.compile(rf"(?<![0-9A-Za-z]){_CODE}(?:[\s,;:|/\\.+\-'\"]{{1,4}}{_CODE}){{3,}}")
@@ -61,17 +60,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _FLAT = str.maketrans(dict.fromkeys("|,;:=\"'{}[]<>\t", " "))
 _CHECKED = frozenset({"credit_card", "iban", "ssn", "national_id", "tax_id"})
-"""What is found in digits alone that were turned: any date read backwards could be a telephone number."""
+"""Types that are found in reversed digits: any date read backwards could be a telephone number."""
 
-# Each begins with its sign: the engine then goes from one sign to the next.
-_PERCENT = re.compile(r"%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*")
-_BACKSLASH = re.compile(
-    r"\\(?:x[0-9A-Fa-f]{2}(?:\\x[0-9A-Fa-f]{2})*|u(?:[0-9A-Fa-f]{4}(?:\\u[0-9A-Fa-f]{4})*|\{[0-9A-Fa-f]{1,6}\})"
-    r"|U[0-9A-Fa-f]{8}|[0-3][0-7]{2}(?:\\[0-3][0-7]{2})*|[\\/\"'abfnrtv](?:\\[\\/\"'abfnrtv])*)"
-)
-_SIGNS = str.maketrans("abfnrtv", "  \f\n\r\t ")
-_ENTITY = re.compile(r"&(?:#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6})|[A-Za-z]{2,10});")
-_QUOTED = re.compile(r"=(?:[0-9A-Fa-f]{2}(?:=[0-9A-Fa-f]{2})*|\r?\n)")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
@@ -80,7 +70,7 @@ _PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
 def find_encoded(text: str, find: Callable[[str], list[Span]]) -> list[Span]:
     """The runs of the text that decode to something in which `find` finds something, each with the finding's type.
 
-    A run counts whole, since part of one tells the rest. `find` is called on the text a few times over (reversed and
+    A run counts whole, since a part reveals the rest. `find` is called on the text a few times over (reversed and
     rot13 at the least) and on every run that decodes to text; what decodes to anything else, such as an image, is
     passed over. The time is linear in the text for a linear `find`.
     """
@@ -128,7 +118,7 @@ _STRONG_ESCAPE = re.compile(r"[%\\&]")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
 _LEAST_TURNED = 13
-"""Characters of the shortest number or key that is told by its form: a card's digits."""
+"""Characters of the shortest number or key that is recognised by its form: a card's digits."""
 _NEAR = 64
 """To search so few characters more costs less than to begin anew behind them."""
 _TURNED_RUNS = Runs(WORD + "+/=.:$%", least=_LEAST_TURNED)
@@ -240,13 +230,12 @@ def _unescaped_ways(text: str) -> list[str]:
     ways = [text]
     for _ in range(_DEPTH):
         for way in ways[:]:
-            signs = [each for each in _ESCAPES if each[0] in way]
             strong = way
-            for sign, pattern, decode in signs:
-                if sign != "=" and (view := rewritten(strong, pattern, decode)):
+            for sign in "%\\&":
+                if sign in way and (view := rewritten(strong, *ESCAPES[sign])):
                     strong = view.text
             ways.append(strong)
-            if "=" in way and (view := rewritten(way, _QUOTED, _unquoted)):
+            if "=" in way and (view := rewritten(way, *ESCAPES["="])):
                 ways.append(view.text)
         ways = list(dict.fromkeys(ways))
     if not text.isascii() and (view := plain(text)):
@@ -278,7 +267,7 @@ def _decoded(parts: Sequence[str]) -> Iterator[tuple[int, bytes | str]]:
 
 
 def _decoded_base64(part: str) -> Iterator[bytes]:
-    """What a part is in base64, and those of its pieces between separators beside which there is a word."""
+    """A part decoded from base64, and those of its pieces between separators that stand beside a word."""
     if len(part) < _WORDS_CHARACTERS and part.islower() and _WORDS.fullmatch(part):
         return
     spelt = _spelt(part)
@@ -298,7 +287,7 @@ _FIRST_BYTES = str.maketrans(
     }
     | {"-": "b", "_": "b"}
 )
-"""What the first of four signs of base64 says of a byte: a control character, one of ASCII, or another."""
+"""The kind of byte that the first of four signs of base64 begins: a control character, ASCII, or another."""
 _FIRST_BYTES_ROTATED = {code: _FIRST_BYTES[new] for code, new in _ROTATED.items()} | {
     ord(sign): "b" for sign in "0123456789+/-_"
 }
@@ -306,11 +295,11 @@ _ASCII_RUN = 6
 """Groups of four signs in a row that a text in base64 has with a letter, digit or sign of ASCII in front of each."""
 _PACKED_START = re.compile(r".{0,3}(?:H4s|e[JNAF])")
 _ZEROS_SHARE = 4
-"""Of the signs of base64, at least one in so many is an `A` if the text is in UTF-16."""
+"""Of the signs of base64, at least one in this many is an `A` if the text is in UTF-16."""
 
 
 def _spelt(run: str) -> list[bytes]:
-    """What a run is in base64, at each place where a group may begin, also backwards and rotated.
+    """A run decoded from base64 at each place where a group may begin, also backwards and rotated.
 
     The signs say of every third byte what it is, so that most runs need not be decoded to know that they are no text.
     """
@@ -486,7 +475,7 @@ def _escaped(text: str) -> Iterator[_Reading]:
             blocks.append((start, text[start : line.end()]))
             start = line.end()
     for start, block in blocks:
-        views = [rewritten(block, pattern, decode) for sign, pattern, decode in _ESCAPES if sign in block]
+        views = [rewritten(block, *escape) for sign, escape in ESCAPES.items() if sign in block]
         views.append(plain(block))
         for view in views:
             if view is not None:
@@ -499,39 +488,6 @@ def _shifted(source: Callable[[int, int], tuple[int, int]], by: int) -> Callable
         return start + by, end + by
 
     return shifted
-
-
-def _decoded_bytes(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def _unescaped(run: str) -> str:
-    kind = run[1]
-    if kind == "x":
-        return _decoded_bytes(bytes.fromhex(run.replace("\\x", "")))
-    if kind == "u" and run[2] != "{":
-        return bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be", "replace")
-    if kind in "uU":
-        code = int(run.strip("\\uU{}"), 16)
-        return chr(code) if code < 0x110000 else "\ufffd"
-    if kind.isdigit():
-        return _decoded_bytes(bytes(int(code, 8) for code in run.split("\\")[1:]))
-    return run[1::2].translate(_SIGNS)
-
-
-def _unquoted(run: str) -> str:
-    return "" if run.endswith("\n") else _decoded_bytes(bytes.fromhex(run.replace("=", "")))
-
-
-_ESCAPES: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
-    ("%", _PERCENT, lambda run: _decoded_bytes(bytes.fromhex(run.replace("%", "")))),
-    ("\\", _BACKSLASH, _unescaped),
-    ("&", _ENTITY, html.unescape),
-    ("=", _QUOTED, _unquoted),
-)
 
 
 def _runs(text: str) -> Iterator[_Run]:
@@ -557,7 +513,7 @@ def _base64(run: str) -> Iterator[bytes]:
         if len(part) >= _LEAST_BASE64:
             yield binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "==")
     if "\n" in run:
-        # A word at the end of the line before is no part of it.
+        # A word at the end of the line before does not belong to it.
         yield from _base64("".join(run.split("\n")[1:]))
 
 
@@ -594,7 +550,7 @@ def _codes(run: str) -> Iterator[str]:
             continue
         if min(codes) < 9 or max(codes) >= 0x110000:
             continue
-        read = _decoded_bytes(bytes(codes)) if max(codes) < 256 else "".join(map(chr, codes))
+        read = decoded_bytes(bytes(codes)) if max(codes) < 256 else "".join(map(chr, codes))
         if not _NO_TEXT.search(read):
             yield read
 

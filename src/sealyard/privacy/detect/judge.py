@@ -11,10 +11,9 @@ from typing import TypeAlias
 import msgspec
 
 from sealyard.privacy.detect.values import find_in_prose, find_values
-from sealyard.privacy.reading import evidence
-from sealyard.privacy.reading.evidence import is_blank
+from sealyard.privacy.reading import lexicon
 from sealyard.privacy.reading.fields import Cells, Field, Leaf, Value, texts_of
-from sealyard.privacy.reading.names import read_name, split_name
+from sealyard.privacy.reading.lexicon import is_blank, read_name, split_name
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 
 
@@ -308,7 +307,7 @@ _MIN_DIGITS = {"phone": 5, "ssn": 4, "credit_card": 3, "address": 1, "password":
 def _decide(field: Field) -> str:
     """The type of everything in the field, or nothing if its values are to be looked at one by one.
 
-    `person?` means those that `evidence.is_full_name`: the records of a list are of more than one kind.
+    `person?` means those that `lexicon.is_full_name`: the records of a list are of more than one kind.
     """
     if field.treatment:
         return "text" if field.treatment == "whole" else ""
@@ -320,12 +319,12 @@ def _decide(field: Field) -> str:
         if certain not in _POSSIBLE:
             return certain
         for leaf in field.leaves:
-            if _is_possible(certain, _told(leaf[0])):
+            if _is_possible(certain, _as_evidence(leaf[0])):
                 return certain
         return ""
     leaves = field.leaves
     if isinstance(leaves, Cells):
-        values = _texts_told(leaves.texts)
+        values = _text_evidence(leaves.texts)
     elif not kind and len(leaves) == 1 and not field.meaning.is_number and not _has_space(leaves[0][0]):
         return ""  # most fields of a single record
     else:
@@ -337,8 +336,8 @@ def _applies(kind: str, value: Value) -> bool:
     """True if a private field's value is concealed: anything but a blank, a flag or a count."""
     if isinstance(value, str):
         if kind == "person?":
-            return evidence.is_full_name(value)
-        return not evidence.is_blank(value)
+            return lexicon.is_full_name(value)
+        return not lexicon.is_blank(value)
     if isinstance(value, bool) or kind in _NEVER_NUMBERS:
         return kind == "text"
     if isinstance(value, float) and not value.is_integer():
@@ -346,12 +345,12 @@ def _applies(kind: str, value: Value) -> bool:
     return kind == "text" or len(str(abs(int(value)))) >= _MIN_DIGITS.get(kind, 4)
 
 
-def _texts_told(texts: list[str]) -> list[Value]:
+def _text_evidence(texts: list[str]) -> list[Value]:
     """The same for the cells of a table."""
     step = max(1, len(texts) // _SAMPLE)
-    found = [_told(text) for text in texts[::step] if not evidence.is_blank(text)]
+    found = [_as_evidence(text) for text in texts[::step] if not lexicon.is_blank(text)]
     if not found and step > 1:
-        found = [_told(text) for text in texts if not evidence.is_blank(text)]
+        found = [_as_evidence(text) for text in texts if not lexicon.is_blank(text)]
     return found
 
 
@@ -359,14 +358,18 @@ def _values(leaves: list[Leaf]) -> list[Value]:
     """The values of a field without blanks: all of a short column, a spread sample of a long one."""
     step = max(1, len(leaves) // _SAMPLE)
     found = [
-        _told(leaf[0]) for leaf in leaves[::step] if not isinstance(leaf[0], str) or not evidence.is_blank(leaf[0])
+        _as_evidence(leaf[0])
+        for leaf in leaves[::step]
+        if not isinstance(leaf[0], str) or not lexicon.is_blank(leaf[0])
     ]
     if not found and step > 1:
-        found = [_told(leaf[0]) for leaf in leaves if not isinstance(leaf[0], str) or not evidence.is_blank(leaf[0])]
+        found = [
+            _as_evidence(leaf[0]) for leaf in leaves if not isinstance(leaf[0], str) or not lexicon.is_blank(leaf[0])
+        ]
     return found
 
 
-def _told(value: Value) -> Value:
+def _as_evidence(value: Value) -> Value:
     """The value as evidence: one with a token in it speaks for nothing, so that it is judged now as it was before."""
     return _CONCEALED if isinstance(value, str) and "__" in value and TOKEN.search(value) else value
 
@@ -390,7 +393,7 @@ def _is_possible(kind: str, value: Value) -> bool:
     if kind == "email":
         return "@" in value or " at " in value or "(at)" in value or "[at]" in value
     if kind in _LEAST_DIGITS:
-        return evidence.count_digits(value) >= _LEAST_DIGITS[kind]
+        return lexicon.count_digits(value) >= _LEAST_DIGITS[kind]
     if kind == "username":
         return len(value) <= 100 and not value[:4].isdigit()
     if kind == "person":
@@ -447,7 +450,7 @@ def _organization(field: Field, values: list[Value]) -> str:
 
 
 def _address(field: Field, values: list[Value]) -> str:
-    """An address that is no one's on a network: it has words, or stands beside what is personal."""
+    """A postal address rather than one on a network: it has words, or stands beside what is personal."""
     texts = _texts(values)
     if not texts or field.parent is None:
         return ""
@@ -482,7 +485,7 @@ def _name(field: Field, values: list[Value]) -> str:
     if above.meaning.kind == "org?" and above.parent is not None and above.parent.personal:
         return "organization"
     is_known = not _KNOWING.isdisjoint(above.kinds) and (above.weight >= 3 or above.meaning.is_role)
-    if is_known and _share(texts, evidence.is_login) >= 0.8:
+    if is_known and _share(texts, lexicon.is_login) >= 0.8:
         return "username"
     return "person?" if above.personal and not above.meaning.is_thing else ""
 
@@ -499,9 +502,9 @@ def _parent_score(above: Field) -> int:
 
 
 def _name_score(texts: list[str]) -> int:
-    given = _share(texts, evidence.has_given_name)
-    shaped = _share(texts, evidence.is_name)
-    if _share(texts, evidence.is_organization) >= 0.2:
+    given = _share(texts, lexicon.has_given_name)
+    shaped = _share(texts, lexicon.is_name)
+    if _share(texts, lexicon.is_organization) >= 0.2:
         return -5
     score = 3 if given >= 0.4 else 2 if given >= 0.15 else 0
     if shaped < 0.5:
@@ -515,7 +518,7 @@ def _part(field: Field, values: list[Value]) -> str:
     if above is None:
         return ""
     texts = _texts(values)
-    if not texts or _share(texts, evidence.is_name) < 0.5:
+    if not texts or _share(texts, lexicon.is_name) < 0.5:
         return ""
     return "person" if above.kinds["part?"] > 1 or above.kinds["person"] else ""
 
@@ -523,7 +526,7 @@ def _part(field: Field, values: list[Value]) -> str:
 def _whose_name(field: Field, values: list[Value]) -> str:
     """`customer_name`: a person's unless most are firms, or no names at all."""
     texts = _texts(values)
-    if not texts or _share(texts, evidence.is_organization) > 0.5:
+    if not texts or _share(texts, lexicon.is_organization) > 0.5:
         return ""
     return "person" if _share(texts, lambda text: not _is_code(text)) >= 0.5 else ""
 
@@ -537,12 +540,10 @@ def _role(field: Field, values: list[Value]) -> str:
     texts = _texts(values)
     if not texts:
         return ""
-    named = _share(
-        texts, lambda text: evidence.is_name(text) and (" " in text.strip() or evidence.has_given_name(text))
-    )
+    named = _share(texts, lambda text: lexicon.is_name(text) and (" " in text.strip() or lexicon.has_given_name(text)))
     if named >= 0.5:
         return "person"
-    if _share(texts, evidence.is_login) >= 0.8 and split_name(field.name)[-1] in _LOGIN_ROLES:
+    if _share(texts, lexicon.is_login) >= 0.8 and split_name(field.name)[-1] in _LOGIN_ROLES:
         return "username"
     return ""
 
@@ -556,14 +557,14 @@ def _by_values(field: Field, values: list[Value]) -> str:
     if not texts or field.meaning.is_thing:
         return ""
     if any(" " in text for text in texts):
-        if _share(texts, evidence.is_street) >= 0.6:
+        if _share(texts, lexicon.is_street) >= 0.6:
             return "address"
-        if (len(texts) >= 3 or field.meaning.is_number) and _share(texts, evidence.is_full_name) >= 0.6:
+        if (len(texts) >= 3 or field.meaning.is_number) and _share(texts, lexicon.is_full_name) >= 0.6:
             return "person"
     if not field.meaning.is_number:
         return ""
     given = _share(
-        texts, lambda text: " " not in text.strip() and evidence.is_name(text) and evidence.has_given_name(text)
+        texts, lambda text: " " not in text.strip() and lexicon.is_name(text) and lexicon.has_given_name(text)
     )
     return "person" if given >= 0.5 and len(texts) >= 3 else ""
 
@@ -571,7 +572,7 @@ def _by_values(field: Field, values: list[Value]) -> str:
 def _personal_number(field: Field, values: list[Value]) -> str:
     """A licence's number: a driver's, if the record is about a person."""
     is_personal = field.parent is not None and field.parent.personal
-    return "driver_license" if is_personal and any(evidence.count_digits(str(value)) > 3 for value in values) else ""
+    return "driver_license" if is_personal and any(lexicon.count_digits(str(value)) > 3 for value in values) else ""
 
 
 def _likely(kind: str, test: Callable[[str], bool]) -> Callable[[Field, list[Value]], str]:
@@ -593,16 +594,16 @@ _RULES: dict[str, Callable[[Field, list[Value]], str]] = {
     "region?": _region,
     "org?": _organization,
     "address?": _address,
-    "phone?": _likely("phone", lambda text: 6 <= evidence.count_digits(text) <= 17 and len(text) <= 30),
-    "date_of_birth?": _likely("date_of_birth", lambda text: evidence.count_digits(text) >= 4 and len(text) <= 40),
+    "phone?": _likely("phone", lambda text: 6 <= lexicon.count_digits(text) <= 17 and len(text) <= 30),
+    "date_of_birth?": _likely("date_of_birth", lambda text: lexicon.count_digits(text) >= 4 and len(text) <= 40),
     "username?": _likely("username", lambda text: 2 < len(text) <= 40 and " " not in text and not text.isdigit()),
     "password?": _likely("password", lambda text: 4 <= len(text) <= 200 and " " not in text),
-    "api_key?": _likely("api_key", evidence.is_random),
-    "auth_token?": _likely("auth_token", evidence.is_random),
-    "national_id?": _likely("national_id", lambda text: evidence.count_digits(text) >= 6 and len(text) <= 30),
+    "api_key?": _likely("api_key", lexicon.is_random),
+    "auth_token?": _likely("auth_token", lexicon.is_random),
+    "national_id?": _likely("national_id", lambda text: lexicon.count_digits(text) >= 6 and len(text) <= 30),
     "driver_license?": _personal_number,
-    "credit_card?": _likely("credit_card", lambda text: 12 <= evidence.count_digits(text) <= 19),
-    "bank_account?": _likely("bank_account", lambda text: evidence.count_digits(text) >= 6 and len(text) <= 40),
+    "credit_card?": _likely("credit_card", lambda text: 12 <= lexicon.count_digits(text) <= 19),
+    "bank_account?": _likely("bank_account", lambda text: lexicon.count_digits(text) >= 6 and len(text) <= 40),
     "wallet?": _likely("wallet", lambda text: len(text) >= 25 and " " not in text),
     "mac?": _likely("mac", lambda text: len(text) in (12, 14, 17) and any(each in text for each in ":-.")),
 }

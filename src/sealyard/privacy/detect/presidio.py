@@ -105,7 +105,7 @@ class PresidioDetector:
                 models = [{"lang_code": self._language, "model_name": self._model}]
                 engine = engines.SpacyNlpEngine(
                     models=models,
-                    # Presidio drops organisations unless told otherwise.
+                    # By default, Presidio drops organisations.
                     ner_model_configuration=engines.NerModelConfiguration(labels_to_ignore=["CARDINAL", "ORDINAL"]),
                 )
                 self._analyzer = presidio.AnalyzerEngine(nlp_engine=engine, supported_languages=[self._language])

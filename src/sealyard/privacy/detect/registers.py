@@ -1,23 +1,29 @@
 """Numbers that registers and tax offices give to people, by their shape and their check digits.
 
-A shape has `9` for a digit, `A` for a letter, and separators as they are. A format that is *alone* is recognised by its
-own form; any other, mostly a bare run of digits, also needs a word near it that names its kind. A check takes a value
-that already has its shape: the count of digits and letters is right, separators may be present.
+`registers.toml` has the shapes and describes the checks of most numbers. A check that it cannot describe is a function
+here: it takes a value that has one of the shapes, so that the count of digits and letters is right. Separators may be
+among them.
 """
 
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from importlib.resources import files
 from typing import NamedTuple
 
 from sealyard.privacy.detect.checks import digits_of, is_date, iso7064_11_10, luhn, verhoeff, weighted
+
+Check = Callable[[str], bool]
 
 
 class Format(NamedTuple):
     """One kind of number."""
 
+    name: str
     type: str
-    check: Callable[[str], bool]
+    check: Check
     alone: bool
+    """True if its form is enough; any other, mostly a bare run of digits, also needs a word that names its kind."""
 
 
 _SHAPE = str.maketrans(
@@ -33,27 +39,21 @@ def shape_of(value: str) -> str:
     return value.translate(_SHAPE)
 
 
-def _two_digit_year(digits: str) -> bool:
-    """YYMMDD at the start, in either century."""
-    year, month, day = int(digits[:2]), int(digits[2:4]), int(digits[4:6])
-    return is_date(1900 + year, month, day) or is_date(2000 + year, month, day)
+def _is_day(year: str, month: str, day: str) -> bool:
+    """True if two digits each are a day of the last century or this one."""
+    return any(is_date(century + int(year), int(month), int(day)) for century in (1900, 2000))
 
 
-def _day_first(digits: str) -> bool:
-    """DDMMYY at the start."""
-    return _two_digit_year(digits[4:6] + digits[2:4] + digits[:2])
-
-
-# Europe
+# Checks that the data file cannot describe
 
 
 def is_es_dni(value: str) -> bool:
-    """Spain, DNI: a letter by mod 23."""
+    """A letter by mod 23."""
     return value[-1].upper() == "TRWAGMYFPDXBNJZSQVHLCKE"[int(digits_of(value)) % 23]
 
 
 def is_es_nie(value: str) -> bool:
-    """Spain, NIE of a foreigner: as a DNI with its first letter as a digit."""
+    """As a DNI with its first letter as a digit."""
     first = "XYZ".find(value[0].upper())
     return first >= 0 and is_es_dni(str(first) + value[1:])
 
@@ -75,12 +75,12 @@ def is_codice_fiscale(value: str) -> bool:
 
 
 def is_fr_nir(value: str) -> bool:
-    """France, social security: sex, month, mod 97 key; Corsica has letters."""
+    """Sex, month, mod 97 key; Corsica has letters."""
     compact = value.upper().replace(" ", "")
     body = compact[:-2].replace("2A", "19", 1) if compact[5:7] == "2A" else compact[:-2].replace("2B", "18", 1)
     month = int(digits_of(compact[3:5]) or 0)
     return (
-        compact[0] in "12"
+        compact[0] in "1278"  # 7 and 8 until the final number is given
         and (1 <= month <= 12 or 20 <= month <= 42 or month >= 50)
         and body.isdigit()
         and 97 - int(body) % 97 == int(digits_of(compact[-2:]) or 0)
@@ -88,14 +88,14 @@ def is_fr_nir(value: str) -> bool:
 
 
 def is_de_tax(value: str) -> bool:
-    """Germany, tax id: one digit twice or thrice among the first ten, ISO 7064."""
+    """One digit twice or thrice among the first ten, ISO 7064."""
     digits = digits_of(value)
     counts = sorted(digits[:10].count(digit) for digit in set(digits[:10]))
     return digits[0] != "0" and counts[-1] in {2, 3} and counts[-2] == 1 and iso7064_11_10(digits)
 
 
 def is_de_pension(value: str) -> bool:
-    """Germany, pension insurance: area, date of birth, initial."""
+    """Area, date of birth, initial."""
     compact = value.upper().replace(" ", "")
     letter = f"{ord(compact[8]) - 64:02}"
     digits = compact[:8] + letter + compact[9:11]
@@ -106,25 +106,19 @@ def is_de_pension(value: str) -> bool:
     return 1 <= int(compact[4:6]) <= 12 and total % 10 == int(compact[11])
 
 
-def is_pl_pesel(value: str) -> bool:
-    """Poland, PESEL: date with the century in the month, weights."""
-    digits = digits_of(value)
-    month = int(digits[2:4]) % 20
-    return (
-        1 <= month <= 12
-        and 1 <= int(digits[4:6]) <= 31
-        and weighted(digits, (1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10) == 0
-    )
+def is_pl_birth(value: str) -> bool:
+    """A date with the century in the month."""
+    return 1 <= int(value[2:4]) % 20 <= 12 and 1 <= int(value[4:6]) <= 31
 
 
 def is_nl_bsn(value: str) -> bool:
-    """Netherlands, BSN: the eleven test."""
+    """The eleven test."""
     digits = digits_of(value).zfill(9)
     return weighted(digits, (9, 8, 7, 6, 5, 4, 3, 2, -1), 11) == 0 and int(digits) > 0
 
 
 def is_be_register(value: str) -> bool:
-    """Belgium, national register: date, mod 97 of either century."""
+    """Date, mod 97 of either century."""
     digits = digits_of(value)
     body, check = digits[:9], int(digits[9:])
     is_month = int(digits[2:4]) % 20 <= 12 and int(digits[4:6]) <= 31
@@ -132,49 +126,31 @@ def is_be_register(value: str) -> bool:
 
 
 def is_se_person(value: str) -> bool:
-    """Sweden, personnummer: date and Luhn."""
+    """Date and Luhn."""
     digits = digits_of(value)[-10:]
-    # A coordination number has 60 added to its day.
-    day = int(digits[4:6])
-    birth = digits[:4] + (f"{day - 60:02}" if day > 60 else digits[4:6])
-    return _two_digit_year(birth) and luhn(digits)
+    day = int(digits[4:6])  # a coordination number has 60 added to it
+    return _is_day(digits[:2], digits[2:4], str(day - 60 if day > 60 else day)) and luhn(digits)
 
 
 def is_fi_hetu(value: str) -> bool:
-    """Finland, henkilötunnus: date, century sign, mod 31."""
+    """Date, century sign, mod 31."""
     code = value.upper()
     return (
         code[6] in "-+ABCDEFUVWXY"
-        and _day_first(code)
+        and _is_day(code[4:6], code[2:4], code[:2])
         and "0123456789ABCDEFHJKLMNPRSTUVWXY"[int(code[:6] + code[7:10]) % 31] == code[10]
     )
 
 
 def is_no_birth(value: str) -> bool:
-    """Norway, fødselsnummer: date and two check digits."""
+    """A date; a number for a foreigner has 40 added to its day."""
     digits = digits_of(value)
     day = int(digits[:2])
-    birth = f"{day - 40 if day > 40 else day:02}" + digits[2:6]
-    return (
-        _day_first(birth)
-        and weighted(digits, (3, 7, 6, 1, 8, 9, 4, 5, 2, 1), 11) == 0
-        and weighted(digits, (5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1), 11) == 0
-    )
-
-
-def is_dk_cpr(value: str) -> bool:
-    """Denmark, CPR: a date; its check digit is no longer kept."""
-    return _day_first(digits_of(value))
-
-
-def is_kennitala(value: str) -> bool:
-    """Iceland, kennitala: date, check digit, century."""
-    digits = digits_of(value)
-    return _day_first(digits) and digits[9] in "089" and weighted(digits, (3, 2, 7, 6, 5, 4, 3, 2, 1), 11) == 0
+    return _is_day(digits[4:6], digits[2:4], f"{day - 40 if day > 40 else day:02}")
 
 
 def is_uk_nino(value: str) -> bool:
-    """United Kingdom, national insurance: prefixes in use."""
+    """Prefixes in use."""
     compact = value.upper().replace(" ", "")
     prefix = compact[:2]
     return (
@@ -185,24 +161,13 @@ def is_uk_nino(value: str) -> bool:
     )
 
 
-def is_uk_nhs(value: str) -> bool:
-    """England, NHS number: mod 11."""
-    digits = digits_of(value)
-    return weighted(digits, (10, 9, 8, 7, 6, 5, 4, 3, 2, 1), 11) == 0 and int(digits) > 0
-
-
 def is_ie_pps(value: str) -> bool:
-    """Ireland, PPS: a letter by mod 23."""
+    """A letter by mod 23. A second letter counts; `T` and `X` of older numbers may also not."""
     code = value.upper()
     extra = ord(code[8]) - 64 if len(code) == 9 else 0
-    total = weighted(code[:7], (8, 7, 6, 5, 4, 3, 2), 10_000) + 9 * extra
-    return code[7] == "WABCDEFGHIJKLMNOPQRSTUV"[total % 23]
-
-
-def is_pt_nif(value: str) -> bool:
-    """Portugal, NIF: mod 11."""
-    digits = digits_of(value)
-    return digits[0] in "1235689" and (11 - weighted(digits, (9, 8, 7, 6, 5, 4, 3, 2), 11)) % 11 % 10 == int(digits[8])
+    total = weighted(code[:7], (8, 7, 6, 5, 4, 3, 2), 10_000)
+    extras = {extra, 0} if code[8:] in {"T", "X"} else {extra}
+    return any(code[7] == "WABCDEFGHIJKLMNOPQRSTUV"[(total + 9 * each) % 23] for each in extras)
 
 
 def is_ean13(digits: str) -> bool:
@@ -210,89 +175,39 @@ def is_ean13(digits: str) -> bool:
     return weighted(digits, (1, 3) * 6 + (1,), 10) == 0
 
 
-def is_ch_ahv(value: str) -> bool:
-    """Switzerland, AHV: as an EAN of the country 756."""
-    digits = digits_of(value)
-    return digits.startswith("756") and is_ean13(digits)
-
-
-def is_at_svnr(value: str) -> bool:
-    """Austria, social insurance: check digit and date."""
-    digits = digits_of(value)
-    return (
-        _day_first(digits[4:])
-        and weighted(digits[:3] + digits[4:], (3, 7, 9, 5, 8, 4, 2, 1, 6), 11) == int(digits[3])
-        and digits[0] != "0"
-    )
-
-
 def is_cz_birth(value: str) -> bool:
-    """Czechia and Slovakia, rodné číslo: date with the sex in the month, mod 11."""
+    """Date with the sex in the month, mod 11."""
     digits = digits_of(value)
     month = int(digits[2:4])
     plain = next((month - step for step in (70, 50, 20, 0) if month > step), 0)
-    is_born = plain <= 12 and _two_digit_year(f"{digits[:2]}{plain:02}{digits[4:6]}")
+    is_born = _is_day(digits[:2], str(plain), digits[4:6])
     return is_born and (int(digits) % 11 == 0 or (int(digits[:9]) % 11 == 10 and digits[9] == "0"))
 
 
 def is_ro_cnp(value: str) -> bool:
-    """Romania, CNP: date and weights."""
-    digits = digits_of(value)
-    rest = weighted(digits, (2, 7, 9, 1, 4, 6, 3, 5, 8, 2, 7, 9), 11)
-    return digits[0] != "0" and _two_digit_year(digits[1:7]) and (1 if rest == 10 else rest) == int(digits[12])
-
-
-def is_bg_egn(value: str) -> bool:
-    """Bulgaria, EGN: weights."""
-    digits = digits_of(value)
-    return weighted(digits, (2, 4, 8, 5, 10, 9, 7, 3, 6), 11) % 10 == int(digits[9])
-
-
-def is_hr_oib(value: str) -> bool:
-    """Croatia, OIB: ISO 7064."""
-    return iso7064_11_10(digits_of(value))
-
-
-def is_jmbg(value: str) -> bool:
-    """Former Yugoslavia, JMBG and EMŠO: date and weights."""
-    digits = digits_of(value)
-    rest = 11 - weighted(digits, (7, 6, 5, 4, 3, 2) * 2, 11)
-    return int(digits[:2]) <= 31 and int(digits[2:4]) <= 12 and (0 if rest > 9 else rest) == int(digits[12])
-
-
-def is_gr_amka(value: str) -> bool:
-    """Greece, AMKA: date and Luhn."""
-    digits = digits_of(value)
-    return _day_first(digits) and luhn(digits)
+    """The last digit is a weighted sum modulo 11, or 1 where that is 10."""
+    rest = weighted(value, (2, 7, 9, 1, 4, 6, 3, 5, 8, 2, 7, 9), 11)
+    return (1 if rest == 10 else rest) == int(value[12])
 
 
 def is_baltic(value: str) -> bool:
-    """Estonia and Lithuania, personal code: date and two rounds of weights."""
-    digits = digits_of(value)
-    rest = weighted(digits, (1, 2, 3, 4, 5, 6, 7, 8, 9, 1), 11)
-    if rest == 10:
-        rest = weighted(digits, (3, 4, 5, 6, 7, 8, 9, 1, 2, 3), 11) % 10
-    return digits[0] in "123456" and _two_digit_year(digits[1:7]) and rest == int(digits[10])
+    """The last digit is a weighted sum modulo 11, by other weights where that is 10."""
+    return _in_two_rounds(value, (1, 2, 3, 4, 5, 6, 7, 8, 9, 1), (3, 4, 5, 6, 7, 8, 9, 1, 2, 3))
+
+
+def _in_two_rounds(digits: str, first: Sequence[int], second: Sequence[int]) -> bool:
+    rest = weighted(digits[:-1], first, 11)
+    return (weighted(digits[:-1], second, 11) % 10 if rest == 10 else rest) == int(digits[-1])
 
 
 def is_ru_snils(value: str) -> bool:
-    """Russia, SNILS: mod 101."""
+    """The last two digits are a weighted sum modulo 101."""
     digits = digits_of(value)
     return weighted(digits, (9, 8, 7, 6, 5, 4, 3, 2, 1), 101) % 100 == int(digits[9:])
 
 
-def is_ru_inn(value: str) -> bool:
-    """Russia, INN of a person or a company."""
-    digits = digits_of(value)
-    if len(digits) == 10:
-        return weighted(digits, (2, 4, 10, 3, 5, 9, 4, 6, 8), 11) % 10 == int(digits[9])
-    return weighted(digits, (7, 2, 4, 10, 3, 5, 9, 4, 6, 8), 11) % 10 == int(digits[10]) and weighted(
-        digits, (3, 7, 2, 4, 10, 3, 5, 9, 4, 6, 8), 11
-    ) % 10 == int(digits[11])
-
-
 def is_tr_tckn(value: str) -> bool:
-    """Turkey, T.C. kimlik: two check digits."""
+    """Two check digits."""
     digits = digits_of(value)
     odd, even = sum(map(int, digits[:9:2])), sum(map(int, digits[1:8:2]))
     return (
@@ -302,54 +217,30 @@ def is_tr_tckn(value: str) -> bool:
     )
 
 
-# The Americas
-
-
-def is_br_cpf(value: str) -> bool:
-    """Brazil, CPF: two check digits."""
-    digits = digits_of(value)
-    first = weighted(digits, range(10, 1, -1), 11)
-    second = weighted(digits, range(11, 1, -1), 11)
-    return (
-        len(set(digits)) > 1
-        and (0 if first < 2 else 11 - first) == int(digits[9])
-        and (0 if second < 2 else 11 - second) == int(digits[10])
-    )
-
-
 def is_br_cnpj(value: str) -> bool:
-    """Brazil, CNPJ: two check digits."""
-    digits = digits_of(value)
+    """Two check digits modulo 11, over digits and, since 2026, capital letters as well."""
+    code = re.sub(r"[./\-]", "", value)
     weights = (6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2)
-    first, second = weighted(digits, weights[1:], 11), weighted(digits, weights, 11)
-    return (
-        len(set(digits)) > 1
-        and (0 if first < 2 else 11 - first) == int(digits[12])
-        and (0 if second < 2 else 11 - second) == int(digits[13])
+    rests = weighted(code, weights[1:], 11), weighted(code, weights, 11)
+    return len(set(code)) > 1 and all(
+        -rest % 11 % 10 == int(digit) for rest, digit in zip(rests, code[12:], strict=True)
     )
 
 
 def is_cl_rut(value: str) -> bool:
-    """Chile, RUT: mod 11 with K."""
+    """Mod 11 with K."""
     digits = digits_of(value[:-1])
     rest = 11 - sum(int(digit) * (2 + place % 6) for place, digit in enumerate(reversed(digits))) % 11
     return value[-1].upper() == {11: "0", 10: "K"}.get(rest, str(rest))
 
 
-def is_ar_cuit(value: str) -> bool:
-    """Argentina, CUIT: kind and mod 11."""
-    digits = digits_of(value)
-    is_kind = digits[:2] in {"20", "23", "24", "27", "30", "33", "34"}
-    return is_kind and (11 - weighted(digits, (5, 4, 3, 2, 7, 6, 5, 4, 3, 2), 11)) % 11 == int(digits[10])
-
-
 _CURP = re.compile(r"[A-Z][AEIOUX][A-Z]{2}[0-9]{6}[HMX](?:[A-Z]{2})[B-DF-HJ-NP-TV-Z]{3}[0-9A-Z][0-9]", re.IGNORECASE)
 
 
-def is_curp(value: str) -> bool:
+def is_mx_curp(value: str) -> bool:
     """True if the eighteen characters are a Mexican register code with its check digit."""
     code = value.upper()
-    if not _CURP.fullmatch(code) or not _two_digit_year(code[4:10]):
+    if not _CURP.fullmatch(code) or not _is_day(code[4:6], code[6:8], code[8:10]):
         return False
     letters = "0123456789ABCDEFGHIJKLMN?OPQRSTUVWXYZ"
     total = sum(letters.index(character) * (18 - place) for place, character in enumerate(code[:17]))
@@ -357,40 +248,19 @@ def is_curp(value: str) -> bool:
 
 
 def is_mx_rfc(value: str) -> bool:
-    """Mexico, RFC of a person: date and mod 11."""
+    """Date and mod 11."""
     code = value.upper().replace("-", "")
     letters = "0123456789ABCDEFGHIJKLMN&OPQRSTUVWXYZ "
     total = sum(letters.index(character) * (13 - place) for place, character in enumerate(code[:12]))
-    return _two_digit_year(code[4:10]) and "0123456789A"[-total % 11] == code[12]
-
-
-def is_ca_sin(value: str) -> bool:
-    """Canada, SIN: Luhn."""
-    digits = digits_of(value)
-    return digits[0] not in "08" and luhn(digits)
-
-
-def is_us_itin(value: str) -> bool:
-    """United States, ITIN: a 9 and the groups in use."""
-    digits = digits_of(value)
-    return digits[0] == "9" and 50 <= int(digits[3:5]) <= 99
-
-
-# Asia, Africa, Oceania
-
-
-def is_in_aadhaar(value: str) -> bool:
-    """India, Aadhaar: Verhoeff."""
-    digits = digits_of(value)
-    return digits[0] not in "01" and verhoeff(digits)
+    return _is_day(code[4:6], code[6:8], code[8:10]) and "0123456789A"[-total % 11] == code[12]
 
 
 def is_in_pan(value: str) -> bool:
-    """India, PAN: capitals, the fourth says what kind of holder."""
+    """Capitals, the fourth says what kind of holder."""
     return value[3] in "ABCFGHLJPT" and value.isupper()
 
 
-def is_gstin(value: str) -> bool:
+def is_in_gstin(value: str) -> bool:
     """True if the fifteen characters are an Indian tax number with its check character."""
     code = value.upper()
     if not re.fullmatch(r"[0-3][0-9][A-Z]{5}[0-9]{4}[A-Z][1-9A-Z]Z[0-9A-Z]", code):
@@ -402,7 +272,7 @@ def is_gstin(value: str) -> bool:
 
 
 def is_cn_resident(value: str) -> bool:
-    """China, resident id: region, date, mod 11."""
+    """Region, date, mod 11."""
     code = value.upper()
     if not 11 <= int(code[:2]) <= 91 or not 1900 <= int(code[6:10]) <= 2099:
         return False
@@ -413,15 +283,8 @@ def is_cn_resident(value: str) -> bool:
     )
 
 
-def is_kr_rrn(value: str) -> bool:
-    """South Korea, resident registration."""
-    # The check digit is no longer kept since October 2020: a date and the digit of sex and century must do.
-    digits = digits_of(value)
-    return _two_digit_year(digits) and digits[6] in "12345678"
-
-
 def is_sg_nric(value: str) -> bool:
-    """Singapore, NRIC and FIN: a letter by weights."""
+    """A letter by weights."""
     code = value.upper()
     total = weighted(code[1:8], (2, 7, 6, 5, 4, 3, 2), 10_000)
     if code[0] in "ST":
@@ -432,14 +295,14 @@ def is_sg_nric(value: str) -> bool:
 
 
 def is_tw_id(value: str) -> bool:
-    """Taiwan, national id: the letter as two digits, weights."""
+    """The letter as two digits, weights."""
     place = "ABCDEFGHJKLMNPQRSTUVXYWZIO".find(value[0].upper()) + 10
     digits = f"{place}{value[1:]}"
     return digits[2] in "1289" and weighted(digits, (1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1), 10) == 0
 
 
 def is_hk_id(value: str) -> bool:
-    """Hong Kong, HKID: weights with A for ten."""
+    """Weights with A for ten."""
     code = re.sub(r"[()]", "", value.upper())
     letters = code[:-7].rjust(2)
     values = [36 if letter == " " else ord(letter) - 55 for letter in letters] + [int(digit) for digit in code[-7:-1]]
@@ -448,204 +311,205 @@ def is_hk_id(value: str) -> bool:
     return (total + check) % 11 == 0
 
 
-def is_my_nric(value: str) -> bool:
-    """Malaysia, NRIC: date and place."""
-    digits = digits_of(value)
-    return _two_digit_year(digits) and 1 <= int(digits[6:8]) <= 93
-
-
 def is_th_id(value: str) -> bool:
-    """Thailand, national id: mod 11."""
+    """Mod 11."""
     digits = digits_of(value)
-    return digits[0] != "0" and (11 - weighted(digits, range(13, 1, -1), 11)) % 10 == int(digits[12])
-
-
-def is_jp_number(value: str) -> bool:
-    """Japan, individual number: mod 11."""
-    digits = digits_of(value)
-    rest = weighted(digits, (6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2), 11)
-    return (0 if rest < 2 else 11 - rest) == int(digits[11])
-
-
-def is_il_id(value: str) -> bool:
-    """Israel, teudat zehut: Luhn over nine digits."""
-    return luhn(digits_of(value).zfill(9))
-
-
-def is_ae_id(value: str) -> bool:
-    """Emirates id: country 784 and Luhn."""
-    digits = digits_of(value)
-    return digits.startswith("784") and luhn(digits)
-
-
-def is_za_id(value: str) -> bool:
-    """South Africa, id number: date, status, Luhn."""
-    digits = digits_of(value)
-    return _two_digit_year(digits) and digits[10] in "012" and luhn(digits)
-
-
-def is_au_tfn(value: str) -> bool:
-    """Australia, tax file number: mod 11."""
-    digits = digits_of(value)
-    weights = (1, 4, 3, 7, 5, 8, 6, 9, 10) if len(digits) == 9 else (10, 7, 8, 4, 6, 3, 5, 1)
-    return weighted(digits, weights, 11) == 0
+    return (11 - weighted(digits, range(13, 1, -1), 11)) % 10 == int(digits[12])
 
 
 def is_au_abn(value: str) -> bool:
-    """Australia, business number: mod 89."""
+    """Mod 89."""
     digits = digits_of(value)
     return int(digits[0]) > 0 and (weighted(digits, (10, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19), 89) == 10)
 
 
-def is_au_medicare(value: str) -> bool:
-    """Australia, Medicare: weights."""
-    digits = digits_of(value)
-    return digits[0] in "23456" and weighted(digits, (1, 3, 7, 9, 1, 3, 7, 9), 10) == int(digits[8])
+def is_not_zero(value: str) -> bool:
+    """No register begins to count at zero."""
+    return value.strip("0 -") != ""
+
+
+def is_varied(value: str) -> bool:
+    """A number of one digit only passes many a check, and is a placeholder."""
+    return len(set(digits_of(value))) > 1
+
+
+# VAT numbers, without the letters of their country
+
+
+def is_at_vat(value: str) -> bool:
+    """Luhn with another start."""
+    total = sum(sum(divmod(int(digit) * (1 + place % 2), 10)) for place, digit in enumerate(value[1:8]))
+    return (96 - total) % 10 == int(value[8])
+
+
+def is_be_vat(value: str) -> bool:
+    """The last two digits by mod 97."""
+    return 97 - int(value[:8]) % 97 == int(value[8:])
+
+
+def is_bg_vat(value: str) -> bool:
+    """A firm has nine digits; a person, a foreigner and everybody else ten, with weights of their own."""
+    if len(value) == 9:
+        return _in_two_rounds(value, range(1, 9), range(3, 11))
+    return (
+        weighted(value, (2, 4, 8, 5, 10, 9, 7, 3, 6), 11) % 10 == int(value[9])
+        or weighted(value, (21, 19, 17, 13, 11, 9, 7, 3, 1), 10) == int(value[9])
+        or weighted(value, (4, 3, 2, 7, 6, 5, 4, 3, 2, 1), 11) == 0
+    )
+
+
+_CY_EVEN = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21)
+
+
+def is_cy_vat(value: str) -> bool:
+    """A letter by mod 26; every other digit counts as another number."""
+    total = sum(_CY_EVEN[int(digit)] for digit in value[:8:2]) + sum(map(int, value[1:8:2]))
+    return ord(value[8]) - ord("A") == total % 26
+
+
+def is_cz_vat(value: str) -> bool:
+    """A firm has eight digits; a person the number of birth, or nine digits from 6 on."""
+    if len(value) == 8:
+        return value[0] != "9" and ((11 - weighted(value, range(8, 1, -1), 11)) % 11 or 1) % 10 == int(value[7])
+    if len(value) == 10:
+        return is_cz_birth(value)
+    return value[0] == "6" and 8 - (10 - weighted(value[1:8], range(8, 1, -1), 11)) % 11 == int(value[8])
+
+
+def is_es_vat(value: str) -> bool:
+    """The number of a person or foreigner, or that of a firm: Luhn, written as a digit or a letter."""
+    if value[0].isdigit():
+        return is_es_dni(value)
+    if value[0] in "XYZ":
+        return is_es_nie(value)
+    if value[0] in "KLM":
+        return is_es_dni(value[1:])
+    doubled = (sum(divmod(2 * int(digit), 10)) for digit in value[1:8:2])
+    check = -(sum(doubled) + sum(map(int, value[2:8:2]))) % 10
+    return value[0] in "ABCDEFGHJNPQRSUVW" and value[8] in (str(check), "JABCDEFGHI"[check])
+
+
+def is_fr_vat(value: str) -> bool:
+    """Two digits by mod 97 before a number with Luhn."""
+    return (12 + 3 * (int(value[2:]) % 97)) % 97 == int(value[:2]) and luhn(value[2:])
+
+
+def is_gb_vat(value: str) -> bool:
+    """Two digits by mod 97, or by the newer rule that adds 55."""
+    return (weighted(value, (8, 7, 6, 5, 4, 3, 2), 10_000) + int(value[7:9])) % 97 in {0, 42}
+
+
+def is_ie_vat(value: str) -> bool:
+    """As a PPS; an older number has its first digit before a letter."""
+    return is_ie_pps(value if value[1].isdigit() else f"0{value[2:7]}{value[0]}{value[7]}")
+
+
+def is_lt_vat(value: str) -> bool:
+    """The last digit in two rounds of weights."""
+    places = range(len(value) - 1)
+    return _in_two_rounds(value, [1 + at % 9 for at in places], [1 + (at + 2) % 9 for at in places])
+
+
+def is_lu_vat(value: str) -> bool:
+    """The last two digits by mod 89."""
+    return int(value[:6]) % 89 == int(value[6:])
+
+
+def is_lv_vat(value: str) -> bool:
+    """A firm begins with 4 or more; a person has the personal code."""
+    if value[0] > "3":
+        return weighted(value, (9, 1, 4, 8, 3, 10, 2, 5, 7, 6, 1), 11) == 3
+    return (1 + weighted(value, (10, 5, 8, 4, 2, 1, 6, 3, 7, 9), 11)) % 11 % 10 == int(value[10])
+
+
+def is_ro_vat(value: str) -> bool:
+    """The last digit by mod 11, counted from the right."""
+    return 10 * weighted(value[:-1].zfill(9), (7, 5, 3, 2, 1, 7, 5, 3, 2), 11) % 11 % 10 == int(value[-1])
+
+
+def is_se_vat(value: str) -> bool:
+    """Luhn, without the last two digits, which are always the same."""
+    return luhn(value[:10])
+
+
+def is_si_vat(value: str) -> bool:
+    """The last digit by mod 11; a rest of zero is never given."""
+    rest = weighted(value, range(8, 1, -1), 11)
+    return rest > 0 and (11 - rest) % 10 == int(value[7])
+
+
+def is_sk_vat(value: str) -> bool:
+    """A multiple of eleven."""
+    return int(value) % 11 == 0
 
 
 def is_vat(value: str) -> bool:
-    """A VAT number of a European country whose check digits are known."""
+    """A VAT number of a country whose check digits are known."""
     code = re.sub(r"[ .\-]", "", value).upper()
-    shape = _VAT_SHAPES.get(code[:2])
-    return shape is not None and shape.fullmatch(code[2:]) is not None and _VAT_CHECKS[code[:2]](code[2:])
+    found = _VAT.get(code[:2])
+    return found is not None and found[0].fullmatch(code[2:]) is not None and found[1](code[2:])
 
 
-def _fr_vat(code: str) -> bool:
-    return code.isdigit() and (12 + 3 * (int(code[2:]) % 97)) % 97 == int(code[:2]) and luhn(code[2:])
+# From the data file
 
 
-def _gb_vat(code: str) -> bool:
-    rest = weighted(code, (8, 7, 6, 5, 4, 3, 2), 10_000) + int(code[7:9])
-    return rest % 97 in {0, 42}
+def _sum_check(arguments: Sequence[str]) -> Check:
+    """The check `sum`: the weights, `mod`, the modulus, and which digit the rest makes, if any."""
+    end = arguments.index("mod")
+    weights, modulus = tuple(map(int, arguments[:end])), int(arguments[end + 1])
+    made = arguments[end + 2 :]
+    if not made:
+        return lambda digits: weighted(digits, weights, modulus) == 0
+    sign = 1 if made == ["rest"] else -1
+    return lambda digits: sign * weighted(digits, weights, modulus) % modulus % 10 == int(digits[end])
 
 
-def _at_vat(code: str) -> bool:
-    total = sum(sum(divmod(int(digit) * (1 + place % 2), 10)) for place, digit in enumerate(code[1:8]))
-    return (96 - total) % 10 == int(code[8])
+def _digit_check(words: Sequence[str]) -> Check | None:
+    """A check of the digits of a value; None if it is a function of this module for the whole value."""
+    name, arguments = words[0], words[1:]
+    if name == "starts":
+        return lambda digits: digits.startswith(tuple(arguments))
+    if name == "at":
+        return lambda digits: digits[int(arguments[0])] in arguments[1:]
+    if name == "between":
+        start, end, low, high = map(int, arguments)
+        return lambda digits: low <= int(digits[start:end]) <= high
+    if name == "date":
+        year, month, day = (slice(at, at + 2) for at in map(arguments[0].index, "ymd"))
+        return lambda digits: _is_day(digits[year], digits[month], digits[day])
+    if name == "sum":
+        return _sum_check(arguments)
+    return {"luhn": luhn, "verhoeff": verhoeff, "iso7064": iso7064_11_10, "ean13": is_ean13}.get(name)
 
 
-_VAT_SHAPES = {
-    "AT": re.compile(r"U[0-9]{8}"),
-    "BE": re.compile(r"[01][0-9]{9}"),
-    "DE": re.compile(r"[1-9][0-9]{8}"),
-    "DK": re.compile(r"[1-9][0-9]{7}"),
-    "FI": re.compile(r"[0-9]{8}"),
-    "FR": re.compile(r"[0-9]{11}"),
-    "GB": re.compile(r"[0-9]{9}"),
-    "IT": re.compile(r"[0-9]{11}"),
-    "NL": re.compile(r"[0-9]{9}B[0-9]{2}"),
-    "PL": re.compile(r"[0-9]{10}"),
-    "PT": re.compile(r"[0-9]{9}"),
-    "SE": re.compile(r"[0-9]{10}01"),
-}
-_VAT_CHECKS: dict[str, Callable[[str], bool]] = {
-    "AT": _at_vat,
-    "BE": lambda code: 97 - int(code[:8]) % 97 == int(code[8:]),
-    "DE": iso7064_11_10,
-    "DK": lambda code: weighted(code, (2, 7, 6, 5, 4, 3, 2, 1), 11) == 0,
-    "FI": lambda code: weighted(code, (7, 9, 10, 5, 8, 4, 2, 1), 11) == 0,
-    "FR": _fr_vat,
-    "GB": _gb_vat,
-    "IT": luhn,
-    "NL": lambda code: True,
-    "PL": lambda code: weighted(code, (6, 5, 7, 2, 3, 4, 5, 6, 7), 11) == int(code[9]),
-    "PT": is_pt_nif,
-    "SE": lambda code: luhn(code[:10]),
-}
+def _check(written: Iterable[str]) -> Check:
+    """All of these checks as one, those of the digits first."""
+    described = [each.split() for each in written]
+    of_digits = [each for words in described if (each := _digit_check(words))]
+    of_value: list[Check] = [globals()[f"is_{words[0]}"] for words in described if _digit_check(words) is None]
+    if not of_digits and len(of_value) == 1:
+        return of_value[0]
+
+    def check(value: str) -> bool:
+        digits = digits_of(value)
+        return all(each(digits) for each in of_digits) and all(each(value) for each in of_value)
+
+    return check
 
 
-_ALONE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("national_id", is_es_dni, "99999999A|99999999-A|99.999.999-A"),
-    ("national_id", is_es_nie, "A9999999A|A-9999999-A|A9999999-A"),
-    ("national_id", is_codice_fiscale, "AAAAAA99A99A999A"),
-    (
-        "national_id",
-        is_fr_nir,
-        "999999999999999|9 99 99 99 999 999 99|9 99 99 99 999 999|99999A999999999|9 99 99 9A 999 999 99",
-    ),
-    ("national_id", is_de_pension, "99999999A999|99 999999 A 999"),
-    ("national_id", is_be_register, "99.99.99-999.99"),
-    ("national_id", is_se_person, "999999-9999|99999999-9999|999999+9999"),
-    ("national_id", is_kennitala, "999999-9999"),
-    ("national_id", is_fi_hetu, "999999-999A|999999-9999|999999+999A|999999A999A|999999A9999"),
-    ("national_id", is_no_birth, "999999 99999"),
-    ("national_id", is_uk_nino, "AA999999A|AA 99 99 99 A|AA 999999 A"),
-    ("national_id", is_ie_pps, "9999999A|9999999AA"),
-    ("national_id", is_ch_ahv, "999.9999.9999.99|9999999999999"),
-    ("national_id", is_at_svnr, "9999 999999|9999-999999"),
-    ("national_id", is_cz_birth, "999999/9999"),
-    ("national_id", is_ru_snils, "999-999-999 99|999-999-999-99"),
-    ("national_id", is_br_cpf, "999.999.999-99"),
-    ("tax_id", is_br_cnpj, "99.999.999/9999-99"),
-    ("national_id", is_cl_rut, "99.999.999-9|99.999.999-A|9.999.999-9|9.999.999-A"),
-    ("tax_id", is_ar_cuit, "99-99999999-9"),
-    ("national_id", is_curp, "AAAA999999AAAAAA99|AAAA999999AAAAAAA9"),
-    (
-        "tax_id",
-        is_mx_rfc,
-        "AAAA999999AA9|AAAA999999A99|AAAA9999999A9|AAAA999999999|AAAA999999AAA|AAAA9999999AA|AAAA99999999A|AAAA999999A9A",
-    ),
-    ("national_id", is_ca_sin, "999-999-999"),
-    ("tax_id", is_us_itin, "999-99-9999"),
-    ("national_id", is_in_aadhaar, "9999 9999 9999|9999-9999-9999"),
-    ("tax_id", is_in_pan, "AAAAA9999A"),
-    ("tax_id", is_gstin, "99AAAAA9999A9A9|99AAAAA9999A9AA|99AAAAA9999AAAA|99AAAAA9999AAA9"),
-    ("national_id", is_cn_resident, "999999999999999999|99999999999999999A"),
-    ("national_id", is_kr_rrn, "999999-9999999"),
-    ("national_id", is_sg_nric, "A9999999A"),
-    ("national_id", is_tw_id, "A999999999"),
-    ("national_id", is_hk_id, "A999999(9)|AA999999(9)|A999999(A)|AA999999(A)"),
-    ("national_id", is_my_nric, "999999-99-9999"),
-    ("national_id", is_th_id, "9-9999-99999-99-9|9 9999 99999 99 9"),
-    ("national_id", is_ae_id, "999-9999-9999999-9"),
-    (
-        "tax_id",
-        is_vat,
-        "AA99999999|AA999999999|AA9999999999|AA99999999999|AA999999999999|AAA99999999|AA999999999A99",
-    ),
-)
-_WITH_A_WORD: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("national_id", is_de_tax, "99999999999|99 999 999 999"),
-    ("national_id", is_pl_pesel, "99999999999"),
-    ("national_id", is_nl_bsn, "999999999|99999999|999.999.999|9999.99.999"),
-    ("national_id", is_be_register, "99999999999"),
-    ("national_id", is_se_person, "9999999999|999999999999"),
-    ("national_id", is_no_birth, "99999999999"),
-    ("national_id", is_dk_cpr, "999999-9999|9999999999|999999 9999"),
-    ("medical_id", is_uk_nhs, "9999999999|999 999 9999|999-999-9999"),
-    ("national_id", is_pt_nif, "999999999|999 999 999"),
-    ("national_id", is_at_svnr, "9999999999"),
-    ("national_id", is_cz_birth, "9999999999"),
-    ("national_id", is_ro_cnp, "9999999999999"),
-    ("national_id", is_bg_egn, "9999999999"),
-    ("national_id", is_hr_oib, "99999999999"),
-    ("national_id", is_jmbg, "9999999999999"),
-    ("national_id", is_gr_amka, "99999999999"),
-    ("national_id", is_baltic, "99999999999"),
-    ("national_id", is_ru_snils, "99999999999"),
-    ("tax_id", is_ru_inn, "9999999999|999999999999"),
-    ("national_id", is_tr_tckn, "99999999999"),
-    ("national_id", is_br_cpf, "99999999999"),
-    ("national_id", is_cl_rut, "99999999-9|99999999-A|9999999-9|9999999-A"),
-    ("national_id", is_ca_sin, "999999999|999 999 999"),
-    ("national_id", is_in_aadhaar, "999999999999"),
-    ("national_id", is_th_id, "9999999999999"),
-    ("national_id", is_jp_number, "999999999999|9999 9999 9999"),
-    ("national_id", is_il_id, "999999999"),
-    ("national_id", is_za_id, "9999999999999|999999 9999 999"),
-    ("tax_id", is_au_tfn, "999999999|999 999 999|99999999"),
-    ("tax_id", is_au_abn, "99999999999|99 999 999 999"),
-    ("medical_id", is_au_medicare, "9999999999|9999 99999 9"),
-)
+_DATA = tomllib.loads(files("sealyard.privacy.detect").joinpath("registers.toml").read_text(encoding="utf-8"))
+_VAT = {country: (re.compile(pattern), _check(checks)) for country, (pattern, *checks) in _DATA["vat"].items()}
 
 
 def _by_shape() -> dict[str, tuple[Format, ...]]:
     """Every shape with what may have it, those that need no word first."""
     found: dict[str, tuple[Format, ...]] = {}
-    for rows, alone in ((_ALONE, True), (_WITH_A_WORD, False)):
-        for name, test, shapes in rows:
-            for shape in shapes.split("|"):
-                found[shape] = (*found.get(shape, ()), Format(name, test, alone))
+    checks = [_check(each["checks"]) for each in _DATA["number"]]
+    for key in ("alone", "word"):
+        for each, check in zip(_DATA["number"], checks, strict=True):
+            for shape in each[key].split("|") if key in each else ():
+                form = Format(each["name"], each["type"], check, key == "alone")
+                found[shape] = (*found.get(shape, ()), form)
     return found
 
 

@@ -13,10 +13,19 @@ import msgspec
 
 from sealyard.errors import InvalidConfig
 from sealyard.privacy.detect.judge import Criteria, Finding, Judge, Verdict
-from sealyard.privacy.reading.fields import Field, Leaf, Value, gather, texts_of
+from sealyard.privacy.reading.fields import (
+    Container,
+    Field,
+    Leaf,
+    Treatments,
+    Value,
+    collect,
+    collect_all,
+    gather,
+    texts_of,
+)
+from sealyard.privacy.reading.lexicon import read_name
 from sealyard.privacy.reading.literals import PlacedFloat, PlacedInt, PlacedText
-from sealyard.privacy.reading.names import read_name
-from sealyard.privacy.reading.records import Container, Treatments, collect, collect_all
 from sealyard.privacy.reading.text import read_text
 from sealyard.privacy.span import TYPES, Detector, Span
 
@@ -35,7 +44,7 @@ _NAME_CHARACTERS = 64
 _MOST_NESTED = 6
 _IS_NAME = object()
 _APART = "\x00"
-"""Stands between the values of a column that are looked at together: it is no part of any structure."""
+"""Stands between the values of a column that are looked at together: no structure has it."""
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -56,7 +65,7 @@ class Scanner:
     """Finds private values by rules that never change. Safe to share between threads.
 
     Raises:
-        InvalidConfig: A pattern is no regular expression, or a type is unknown.
+        InvalidConfig: A pattern is not a regular expression, or a type is unknown.
     """
 
     def __init__(self, rules: ScanRules = _RULES, detectors: Sequence[Detector] = ()) -> None:

@@ -40,7 +40,7 @@ class Runs:
         return self._run.search(text.encode("ascii", "replace").translate(self._marks)) is not None
 
     def find_near(self, text: str, apart: int) -> Iterator[tuple[int, int]]:
-        """The same, those of which no more than so many characters stand apart as one."""
+        """The same; runs with at most this many characters between them count as one."""
         first, last = -1, -1
         for start, end in self.find(text):
             if first < 0 or start - last > apart:
@@ -70,7 +70,7 @@ _LONG_BASE32 = 16
 """Inside a word, fewer letters of base32 in a row are chance."""
 
 _MAY_BE_CODES = re.compile(r"[+/_-].[+/_-]{1,4}.(?![A-Za-z0-9])|[0-9A-Fa-f]{2}(?:[/+-]{1,4}[0-9A-Fa-f]{2,8}){3}")
-"""What a word of single letters set apart or of character codes holds."""
+"""A part of every word that is made of single letters set apart, or of character codes."""
 
 _ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _UPPER, _LOWER, _NUMERALS = _ORDER[:26], _ORDER[26:52], _ORDER[52:62]
@@ -247,7 +247,7 @@ def _is_utf8(head: bytes) -> bool:
 _HEAD_CHARACTERS = 256
 """Of a long word, to see whether it begins as text."""
 _UNFIT = tuple(bytes(code for code in range(256) if not _BASE64[code] & 1 << bit) for bit in range(2))
-"""What makes no byte of ASCII as the first and the second letter of a group."""
+"""Signs that begin no byte of ASCII, as the first and as the second letter of a group."""
 
 
 def _shifted(words: _Words, groups: int) -> Iterator[tuple[int, int]]:

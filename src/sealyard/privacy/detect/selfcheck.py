@@ -16,7 +16,7 @@ import msgspec
 from sealyard.privacy.detect.scanner import Scanner
 
 _VALUES = 5
-"""Of each type; each stands in every place that the type is told by."""
+"""Samples of each type; each stands in every place listed for the type."""
 
 
 class Detection(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
 def check_detection(scanner: Scanner) -> Detection:
     """Look for the samples of all types that the scanner's rules ask for. It takes some 20 ms: use a thread.
 
-    A value that the rules allow on purpose is no sample. One that is found as another type is found.
+    A value that the rules allow does not count as a sample. A sample found as another type counts as found.
     """
     rules = scanner.rules
     made = random.Random(6)  # noqa: S311 - the same samples every time, on purpose

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from sealyard.privacy.detect.checks import WALLET, WALLET_FORM, is_ipv6, is_wallet
 from sealyard.privacy.detect.credentials import find_assigned, find_keys, is_random, kinds_of_characters
 from sealyard.privacy.detect.numbers import find_iban, find_numbers, find_registered, without
-from sealyard.privacy.detect.registers import REGISTERED_WORD
+from sealyard.privacy.detect.registers import REGISTERED_WORD, is_br_cnpj
 from sealyard.privacy.detect.screens import WORD, Runs
 from sealyard.privacy.span import Span, merge
 
@@ -52,6 +52,8 @@ def find_values(text: str) -> list[Span]:
         spans += _colons(plain)
     if ":/" in plain or ":\\/" in plain:
         spans += _urls(plain)
+    if "/" in plain and "-" in plain:
+        spans += _companies(plain)
     if "XX-" in plain or "**-" in plain:
         spans += (Span(*masked.span(), "ssn") for masked in _MASKED_SSN.finditer(plain))
     if "$" in plain:
@@ -64,31 +66,9 @@ def find_values(text: str) -> list[Span]:
 
 
 _MARKS = {
-    "\u00a0": " ",
-    "\u2000": " ",
-    "\u2001": " ",
-    "\u2002": " ",
-    "\u2003": " ",
-    "\u2004": " ",
-    "\u2005": " ",
-    "\u2006": " ",
-    "\u2007": " ",
-    "\u2008": " ",
-    "\u2009": " ",
-    "\u200a": " ",
-    "\u202f": " ",
-    "\u205f": " ",
-    "\u3000": " ",
-    "\u2018": "'",
-    "\u2019": "'",
-    "\u2010": "-",
-    "\u2011": "-",
-    "\u2012": "-",
-    "\u2013": "-",
-    "\u2014": "-",
-    "\u2212": "-",
-    "\ufe63": "-",
-    "\uff0d": "-",
+    **dict.fromkeys("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
+    **dict.fromkeys("\u2018\u2019", "'"),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d", "-"),
 }
 _FOREIGN_DIGITS = re.compile("[\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\uff01-\uff5e]")
 _TO_ASCII = {
@@ -326,6 +306,20 @@ def _has_key(plain: str, start: int, end: int) -> bool:
         if query["maybe"] and is_random(query["value"], least=16):
             return True
     return False
+
+
+_CNPJ_END = re.compile(r"/[A-Z0-9]{4}-[0-9]{2}(?![A-Za-z0-9])")
+_CNPJ = re.compile(r"(?<![A-Za-z0-9])[A-Z0-9]{2}\.[A-Z0-9]{3}\.[A-Z0-9]{3}/[A-Z0-9]{4}-[0-9]{2}")
+_CNPJ_HEAD = 10
+"""Characters before the slash."""
+
+
+def _companies(plain: str) -> Iterator[Span]:
+    """Brazilian tax numbers of companies, which may have letters among their digits."""
+    for end in _CNPJ_END.finditer(plain):
+        found = _CNPJ.match(plain, max(0, end.start() - _CNPJ_HEAD))
+        if found and is_br_cnpj(found[0]):
+            yield Span(*found.span(), "tax_id")
 
 
 _MASKED_SSN = re.compile(r"(?:XXX|\*{3})-(?:XX|\*{2})-[0-9]{4}(?![0-9])")

@@ -3,7 +3,6 @@
 `text` takes any text apart, `records` any data. Both end in a tree of `fields`, in which each value keeps its place.
 """
 
-from sealyard.privacy.reading.evidence import GIVEN_NAMES
-from sealyard.privacy.reading.names import read_name, split_name
+from sealyard.privacy.reading.lexicon import GIVEN_NAMES, read_name, split_name
 
 __all__ = ("GIVEN_NAMES", "read_name", "split_name")

@@ -64,7 +64,7 @@ _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,4})?")
 
 
 def _place_number(written: str, start: int) -> PlacedInt | PlacedFloat | PlacedText:
-    """The number that is written there, or the text if it is none of a common size."""
+    """The number that is written there, or the text if it is not a number of a common size."""
     placed: PlacedInt | PlacedFloat
     if _INTEGER.fullmatch(written):
         placed = PlacedInt(written)

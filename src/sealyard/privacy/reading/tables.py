@@ -6,32 +6,27 @@ short lines only, and most lines begin no table.
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import accumulate, chain, pairwise, zip_longest
 from operator import add, is_not
 
 from sealyard.privacy.reading.fields import Cells, Field, Leaf
+from sealyard.privacy.reading.lexicon import MOST_COLUMNS, is_header
 from sealyard.privacy.reading.literals import PlacedText, place, undouble
-from sealyard.privacy.reading.names import read_name
-from sealyard.privacy.span import TOKEN
 
 _BARS = re.compile(r"[|│┃]")
 _BORDER = re.compile(r"[\s|+:=\-─━┄│┃┌┬┐├┼┤└┴┘╞╪╡┏┳┓┗┻┛┠╂┨╒╤╕╘╧╛]+")
 _CELL = re.compile(r"[^\s](?:[^\s]|[ ](?![ ]))*")
 _WORD = re.compile(r"\S+")
-_DATA = re.compile(r"[-+$€£]?\d[\d.,:/\s%-]*|.*@.*|https?://.*", re.DOTALL)
 _DELIMITERS = "\t;,"
 _LONGEST_LINE = 200_000
-_LONGEST_HEADER = 60
 _SENTENCE = frozenset("the and or a an to is are was in for with that which und der die et le la y el e o en".split())
-_MOST_COLUMNS = 20_000
 _MOST_ALIGNED = 200
 _LOOKED_AT = 20
 """Rows that decide whether a line is the header of an aligned table."""
 _FEW_ROWS = 12
 """Rows that are put into the columns one by one: to turn them into columns first costs more."""
 _MOST_PADDED = 4
-"""How many times as many cells as there are may be made to give all rows of a run the same length."""
+"""Padding may make the cells of a run this many times as many, to give all rows the same length."""
 
 
 class Lines:
@@ -65,7 +60,7 @@ class Lines:
         return start, start + len(self.texts[index])
 
     def beginnings(self) -> list[int]:
-        """The numbers of the lines that may begin a table, as far as a line and the next one tell, in order."""
+        """The numbers of the lines that may begin a table, judged by a line and the next one, in order."""
         found: set[int] = set()
         texts = self.texts
         for delimiter in _DELIMITERS:
@@ -128,22 +123,6 @@ def read_table(text: str, lines: Lines, index: int) -> tuple[Field, int] | None:
     return None
 
 
-def is_header(names: list[str]) -> bool:
-    """True if a row's cells are the names of columns: short, different, no data, and at least one is known."""
-    if len(names) - names.count("") < 2 or len(names) > _MOST_COLUMNS or len(set(names)) < len(names) - names.count(""):
-        return False
-    return max(map(len, names)) <= _LONGEST_HEADER and _are_names(tuple(names))
-
-
-@lru_cache(maxsize=2_000)
-def _are_names(names: tuple[str, ...]) -> bool:
-    for name in names:
-        if name.count(" ") > 5 or (name and _DATA.fullmatch(name)) or TOKEN.search(name):
-            return False
-    meanings = (read_name(name) for name in names if name)
-    return any(meaning.kind or meaning.is_thing for meaning in meanings)
-
-
 def _is_border(line: str) -> bool:
     return len(line) > 2 and _BORDER.fullmatch(line) is not None and any(each in line for each in "-─━=")
 
@@ -177,7 +156,7 @@ def _name_columns(columns: list[Field], cells: list[Leaf]) -> None:
 
 def _read_delimited(text: str, lines: Lines, index: int, delimiter: str) -> tuple[Field, int] | None:
     width, after = _width(text, lines, index, delimiter)
-    if width < 2 or width > _MOST_COLUMNS or after >= len(lines):
+    if width < 2 or width > MOST_COLUMNS or after >= len(lines):
         return None
     second, _ = _width(text, lines, after, delimiter)
     if second < 2:
@@ -253,7 +232,7 @@ def _repeats(text: str, lines: Lines, index: int, delimiter: str, width: int) ->
 
 
 def _run(texts: list[str], index: int, delimiter: str) -> int:
-    """The number of the first line that is no row without quotation marks."""
+    """The number of the first line that is not a row, or has quotation marks."""
     for after in range(index, len(texts)):
         line = texts[after]
         if delimiter not in line or line.isspace() or _has_quoted(line, delimiter):

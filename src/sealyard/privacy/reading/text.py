@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import repeat
 from typing import Any, TypeAlias
 
-from sealyard.privacy.reading.evidence import may_be_private, may_show
-from sealyard.privacy.reading.fields import Field, Leaf, Value
+from sealyard.privacy.reading.fields import Container, Field, Leaf, Value
+from sealyard.privacy.reading.lexicon import may_be_private, may_show, read_name
 from sealyard.privacy.reading.literals import (
     OPENING,
     JsonIndex,
@@ -21,8 +21,6 @@ from sealyard.privacy.reading.literals import (
     read_json,
     read_literal,
 )
-from sealyard.privacy.reading.names import read_name
-from sealyard.privacy.reading.records import Container
 from sealyard.privacy.reading.tables import Lines, read_table
 
 _INK = re.compile(r"\S")

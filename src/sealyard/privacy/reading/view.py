@@ -3,6 +3,7 @@
 `KnownValues` reads texts without case and accents, `find_encoded` reads them decoded; both return spans of it.
 """
 
+import html
 import re
 import unicodedata
 from array import array
@@ -78,6 +79,62 @@ def _columns(parts: Sequence[str], new: Mapping[str, str]) -> _Columns:
     ends = array("q", accumulate(map(len, parts)))
     read = array("q", accumulate(len(new[part]) if place % 2 else len(part) for place, part in enumerate(parts)))
     return read[:-1:2], read[1::2], ends[:-1:2], ends[1::2]
+
+
+def decoded_bytes(data: bytes) -> str:
+    """The text that the bytes are in UTF-8, or else in Latin-1."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+_SIGNS = str.maketrans("abfnrtv", "  \f\n\r\t ")
+
+
+def _without_backslashes(run: str) -> str:
+    kind = run[1]
+    if kind == "x":
+        return decoded_bytes(bytes.fromhex(run.replace("\\x", "")))
+    if kind == "u" and run[2] != "{":
+        return bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be", "replace")
+    if kind in "uU":
+        code = int(run.strip("\\uU{}"), 16)
+        return chr(code) if code < 0x110000 else "\ufffd"
+    if kind.isdigit():
+        return decoded_bytes(bytes(int(code, 8) for code in run.split("\\")[1:]))
+    return run[1::2].translate(_SIGNS)
+
+
+def _unquoted(run: str) -> str:
+    return "" if run.endswith("\n") else decoded_bytes(bytes.fromhex(run.replace("=", "")))
+
+
+# Each pattern begins with its sign: the engine then goes from one sign to the next.
+_PERCENT = re.compile(r"%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*")
+_BACKSLASH = re.compile(
+    r"\\(?:x[0-9A-Fa-f]{2}(?:\\x[0-9A-Fa-f]{2})*|u(?:[0-9A-Fa-f]{4}(?:\\u[0-9A-Fa-f]{4})*|\{[0-9A-Fa-f]{1,6}\})"
+    r"|U[0-9A-Fa-f]{8}|[0-3][0-7]{2}(?:\\[0-3][0-7]{2})*|[\\/\"'abfnrtv](?:\\[\\/\"'abfnrtv])*)"
+)
+_ENTITY = re.compile(r"&(?:#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6})|[A-Za-z]{2,10});")
+_QUOTED = re.compile(r"=(?:[0-9A-Fa-f]{2}(?:=[0-9A-Fa-f]{2})*|\r?\n)")
+
+ESCAPES: dict[str, tuple[re.Pattern[str], Callable[[str], str]]] = {
+    "%": (_PERCENT, lambda run: decoded_bytes(bytes.fromhex(run.replace("%", "")))),
+    "\\": (_BACKSLASH, _without_backslashes),
+    "&": (_ENTITY, html.unescape),
+    "=": (_QUOTED, _unquoted),
+}
+"""The escapes of URLs, programs, HTML and mail: the pattern of a run of them and its text, by their sign."""
+_ESCAPE = re.compile(f"{_PERCENT.pattern}|{_BACKSLASH.pattern}|(?:{_ENTITY.pattern})+|{_QUOTED.pattern}")
+"""Any of them. Entities in a row are one: a value written in entities is covered with the signs at its ends."""
+
+
+def unescaped(text: str) -> View | None:
+    """The text without the escapes of all kinds; `None` if it has none."""
+    if not any(sign in text for sign in ESCAPES):
+        return None
+    return rewritten(text, _ESCAPE, lambda run: ESCAPES[run[0]][1](run))
 
 
 def folded(text: str) -> View:

@@ -104,7 +104,7 @@ class KeyPlace:
         It may wait for the disk, and for a person who unlocks the keyring.
 
         Raises:
-            VaultError: There is no key and none can be made, what is there is no key, or others can read the file.
+            VaultError: There is no key and none can be made, the text there is not a key, or others can read the file.
         """
         keys = self.find()
         if keys is not None:
@@ -144,7 +144,7 @@ class KeyPlace:
         """Put keys in front of those that are there, which all stay: whatever they sealed can be opened.
 
         Raises:
-            VaultError: What is there is no key, or it cannot be written.
+            VaultError: The text there is not a key, or it cannot be written.
         """
         with _locked(self._folder):
             there = self.find()

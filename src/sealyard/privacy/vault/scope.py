@@ -135,13 +135,13 @@ class Scope:
         is_inside: bool = True,
         on_text: OnText = lambda _, __: None,
     ) -> Any:
-        """JSON data with every token in it turned back; the very same object if there is none.
+        """JSON data with every token in it turned back; the very same object if it has no token.
 
         `schema` is the JSON Schema of the data: a token that stands alone becomes the number or the text it asks for.
         Unless `is_inside`, only tokens that stand alone are. `on_text` hears each string that held one.
 
         Raises:
-            UnknownToken: Something begins like a token and is none of this scope.
+            UnknownToken: Something begins like a token and is not one of this scope.
             CallRefused: Two keys of one object are the same token, or a token is not alone and must be.
         """
         return reveal_tokens(value, self._find, schema, is_inside=is_inside, on_text=on_text)
@@ -329,10 +329,10 @@ def reveal_tokens(
 ) -> Any:
     """JSON data with every token replaced, in keys too; the very same object if it holds none.
 
-    Unless `is_inside`, a token is replaced only where it is the whole of a string that is no key.
+    Unless `is_inside`, a token is replaced only where it is the whole of a string other than a key.
 
     Raises:
-        UnknownToken: Something begins like a token and is none that `find` knows.
+        UnknownToken: Something begins like a token, and `find` does not know it.
         CallRefused: Two keys of one object are the same token, or a token is not alone and must be.
     """
     if not count_tokens(value, 1):
@@ -351,7 +351,7 @@ def reveal_tokens(
             if len({key.lower() if isinstance(key, str) and _begins(key) else key for key in each}) < len(each):
                 raise CallRefused("Two keys of an object are the same token. Keep one of them.")
             for key, below in each.items():
-                # Of two keys for the same value the last counts. To refuse them would tell whether a guess is right.
+                # Of two keys for the same value the last counts. To refuse them would show whether a guess is right.
                 key = write.inside(key) if isinstance(key, str) else key
                 made[key] = below
             waiting.extend(

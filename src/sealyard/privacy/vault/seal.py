@@ -19,7 +19,7 @@ from sealyard.errors import VaultError
 from sealyard.privacy.vault.keys import Keys
 
 Origin = Literal["tool", "code"]
-"""Who a value came from. A value that code made has another token than the same value of a tool: see `Scope.token`."""
+"""The source of a value. A value that code made has another token than the same value of a tool: see `Scope.token`."""
 
 PrivateValue = str | int | float
 

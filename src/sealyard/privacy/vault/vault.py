@@ -74,7 +74,9 @@ class Vault:
         self._expires_seconds = expires_seconds
         self._reload_keys = reload_keys
         self._clock = clock
-        self._alive: WeakValueDictionary[str, Scope] = WeakValueDictionary()  # whoever uses one keeps it alive
+        self._alive: WeakValueDictionary[str, Scope] = (
+            WeakValueDictionary()
+        )  # a scope lives as long as somebody uses it
         self._recent: OrderedDict[str, Scope] = OrderedDict()
         self._stamps: dict[str, int] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

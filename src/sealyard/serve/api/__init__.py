@@ -1,6 +1,6 @@
-"""`/api/v1`: the gateway for programs and for people. The gate has noted who asks.
+"""`/api/v1`: the gateway for programs and for people. The gate has noted the principal.
 
-Each endpoint is declared once, see `declare`. What is routed and what `GET /api/v1/openapi.json` says come from there.
+Each endpoint is declared once, see `declare`. The routes and `GET /api/v1/openapi.json` are made of the declarations.
 """
 
 import functools
@@ -12,17 +12,17 @@ from starlette.routing import Route
 from sealyard.serve.api import (
     alerts,
     approvals,
+    audit,
+    events,
     executions,
-    figures,
-    happenings,
     learning,
+    login,
+    metrics,
     skills,
     tools,
-    trail,
-    visitor,
 )
-from sealyard.serve.api.answering import refuse_unknown, route
 from sealyard.serve.api.declare import Call, Endpoint, Reply, endpoint
+from sealyard.serve.api.exchange import refuse_unknown, route
 from sealyard.serve.api.openapi import build_document
 from sealyard.yard import Yard
 
@@ -42,14 +42,14 @@ async def get_openapi(call: Call[None, None]) -> Reply[Document]:
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *visitor.ENDPOINTS,
+    *login.ENDPOINTS,
     *tools.ENDPOINTS,
     *executions.ENDPOINTS,
-    *happenings.ENDPOINTS,
+    *events.ENDPOINTS,
     *skills.ENDPOINTS,
     *approvals.ENDPOINTS,
-    *trail.ENDPOINTS,
-    *figures.ENDPOINTS,
+    *audit.ENDPOINTS,
+    *metrics.ENDPOINTS,
     *alerts.ENDPOINTS,
     *learning.ENDPOINTS,
     get_openapi,
@@ -57,7 +57,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 def routes(yard: Yard) -> list[Route]:
-    """What is answered behind the gate. The last of them refuses all that is below `/api` and is none of the others."""
+    """Return the routes behind the gate. The last one refuses every other path below `/api`."""
     return [*(route(yard, each) for each in ENDPOINTS), refuse_unknown(_methods)]
 
 
@@ -67,5 +67,4 @@ def _document() -> bytes:
 
 
 def _methods(path: str) -> list[str]:
-    """Those that a path is answered for."""
     return [each.method for each in ENDPOINTS if re.fullmatch(re.sub(r"{\w+}", "[^/]+", each.path), path)]

@@ -1,17 +1,20 @@
-"""How an endpoint is declared: once, as a function. Its types say what it takes and what it answers.
+"""Declarations of endpoints. A function is one: its types say what it takes and what it answers.
 
 `async def f(call: Call[Query, Body]) -> Answer` takes the query parameters that are the fields of `Query`, a JSON
-object that is a `Body`, and answers with an `Answer`; None stands for none. What is routed, decoded, checked and
-written into the OpenAPI document is read from there, so none of them can differ from another.
+object that is a `Body`, and answers with an `Answer`; None stands for none. Routing, decoding, checking and the OpenAPI
+document all read the same declaration, so they cannot differ.
 """
 
+import base64
+import binascii
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 
-from sealyard.serve.envelope import Code
+from sealyard.serve.envelope import Code, Refusal
 from sealyard.serve.gate import KnownBy
 from sealyard.values import PrincipalScope
 from sealyard.yard import Yard
@@ -19,13 +22,14 @@ from sealyard.yard import Yard
 ROOT = "/api/v1"
 
 Needs = Literal["observe", "approve", "reveal"]
-"""What the configuration must allow a principal."""
+"""A right that the configuration must give the principal."""
 
 Q = TypeVar("Q")
 B = TypeVar("B")
 A = TypeVar("A")
 
 _SMALL_BYTES = 64 << 10
+"""Of a body that holds no code and no rows."""
 
 
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
@@ -43,7 +47,7 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
 
     @property
     def whose(self) -> str | None:
-        """Whose runs it may see. None: everybody's."""
+        """The principal whose runs it may see. None: all."""
         return None if self.scope.observe else self.principal
 
 
@@ -52,21 +56,21 @@ class Reply(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
 
     value: A | None = None
     encoded: bytes | None = None
-    """The JSON of the answer, if it is there already."""
+    """The JSON of the answer, if it is encoded already."""
     status: int = 200
     headers: dict[str, str] = {}
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that is a stream of server-sent events: the blocks, each with its empty line."""
+    """A stream of server-sent events: blocks, each with its empty line."""
 
     blocks: AsyncIterator[str]
     is_over: bool = False
-    """Whether there is nothing to come at all."""
+    """True if no block comes at all."""
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that is a text of another type than JSON."""
+    """An answer in another text format than JSON."""
 
     content: bytes
     kind: str
@@ -76,7 +80,7 @@ Carried = Callable[[Call[Any, Any]], Awaitable[Any]]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One address and method: all that is known of it."""
+    """One path and method, and all that is declared of it."""
 
     method: Literal["GET", "POST", "DELETE"]
     path: str
@@ -93,15 +97,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Of answers."""
     needs: Needs | None
     advice: str
-    """What is said, after its name, to a principal that may not. Empty: what is usual."""
+    """The message, after its name, to a principal without the right. Empty: the usual one."""
     errors: tuple[Code, ...]
-    """Those that it has beside what every endpoint has."""
+    """Beside those of every endpoint."""
     headers: Mapping[str, str]
-    """Request headers that it reads, and what each means."""
+    """Request headers that it reads, and their meaning."""
     body_bytes: int | None
-    """None: as many as the configuration lets a request have."""
+    """None: the configured limit of a request."""
     is_open: bool
-    """Whether it answers who is not known."""
+    """True if it answers unknown clients."""
     carry_out: Carried
 
 
@@ -117,7 +121,7 @@ def endpoint(
     body_bytes: int | None = _SMALL_BYTES,
     is_open: bool = False,
 ) -> Callable[[Carried], Endpoint]:
-    """Declares the function below as the endpoint at `path`, which is below `/api/v1` unless it begins with `/`.
+    """Declare a function as the endpoint at `path`, which is below `/api/v1` unless it begins with `/`.
 
     The first line of its docstring is the summary. `{names}` in the path are texts.
     """
@@ -147,3 +151,34 @@ def endpoint(
         )
 
     return declare
+
+
+# Pages: a cursor is opaque, and says where the next page begins. It is checked like anything else from outside, and
+# decides nothing but that: each page asks anew what the principal may see.
+
+_T = TypeVar("_T", int, str)
+
+Limit = Annotated[int, Meta(ge=1, le=200, description="The most items.")]
+Cursor = Annotated[str, Meta(max_length=500, description="The `next_cursor` of the page before.")]
+
+
+def to_cursor(place: str, after: int | str) -> str:
+    """Return the cursor that goes on after `after` in the list called `place`."""
+    return base64.urlsafe_b64encode(msgspec.json.encode([place, after])).decode().rstrip("=")
+
+
+def from_cursor(cursor: str | None, place: str, kind: type[_T]) -> _T | None:
+    """Return the item before the page; None for the first page. Raises `Refusal`."""
+    if cursor is None:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        text = base64.b64decode(padded, altchars="-_", validate=True)
+        found = msgspec.json.decode(text, type=tuple[str, kind])  # type: ignore[valid-type]
+    except (binascii.Error, ValueError, RecursionError):
+        found = None
+    if found is None or found[0] != place:
+        message = "This cursor is none of this list. Use the next_cursor of an answer, or leave it out."
+        raise Refusal("invalid_request", message)
+    after: _T = found[1]
+    return after

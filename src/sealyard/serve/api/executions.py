@@ -1,11 +1,15 @@
-"""`/api/v1/executions` and `/api/v1/analyses`: run, look, follow, cancel."""
+"""`/api/v1/executions` and `/api/v1/analyses`: run, look, follow, cancel.
+
+An execution is shown from the journal and, while it runs, from memory.
+"""
 
 import asyncio
+import contextlib
 import hashlib
 import re
 import secrets
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -13,36 +17,126 @@ from msgspec import Meta
 from sealyard.errors import UnknownExecution
 from sealyard.observe.live import LiveEvent
 from sealyard.sandbox.policy.levels import MAX_SECONDS
-from sealyard.serve.api.answering import while_connected
-from sealyard.serve.api.declare import Call, Events, Reply, endpoint
-from sealyard.serve.api.execution_views import (
-    CallPage,
-    ExecutionPage,
-    ExecutionView,
-    as_it_stands,
-    replayed,
-    summary_of,
-    to_call_view,
-    view_of,
-)
-from sealyard.serve.api.paging import Cursor, Limit, from_cursor, to_cursor
-from sealyard.serve.api.streams import Numbering, block, told
+from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, to_cursor
+from sealyard.serve.api.events import NUMBERING, block, stream
+from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values import ExecutionRecord, RecordStatus
-from sealyard.yard import AnalyzeRequest, ExecuteRequest
+from sealyard.values import CallRecord, ExecutionRecord, Failure, RecordStatus, Result, Usage
+from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
+from sealyard.yard.analysis import analysis_run
 from sealyard.yard.executions import Execution
 
-NUMBERING = Numbering()
-
+_ANALYSIS_CODE = analysis_run(AnalyzeRequest(analysis_type="filter", data=[]), result_tokens=1).code
+_REPLAYED_CHARACTERS = 64 << 10
+"""Of the output in a replay: as much as a live reader gets at its end."""
+_REPLAYED_CALLS = 2_000
+"""More calls than a run of two minutes makes in practice."""
 _Seconds = Annotated[float, Meta(ge=1, le=MAX_SECONDS)]
 _Session = Annotated[str, Meta(max_length=50)]
 _KEY = re.compile(r"[!-~]{1,200}")
-_REPLAYED_CALLS = 2_000
 _KEY_MEANING = (
     "1 to 200 printable characters without spaces. The same key and body within a day mean the execution that the "
     "first request started, in whatever way it was answered; another body is a conflict."
 )
+
+
+class FailureSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The reason why a run failed."""
+
+    type: str
+    message: str
+
+
+class ExecutionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution in a list."""
+
+    execution_id: str
+    principal: str
+    session: str
+    """The name of its workspace."""
+    form: Literal["code", "analysis", "call"]
+    """`call`: one tool, without code."""
+    status: RecordStatus
+    started_at: float
+    """Seconds since the epoch."""
+    ended_at: float | None
+    seconds: float | None
+    background: bool
+    calls: int
+    code_characters: int
+    waiting: int
+    """Its calls that wait for a person."""
+    queued: bool
+    """True if it waits for its turn. Its status is `running` all the same."""
+    failure: FailureSummary | None
+
+
+class ExecutionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Executions, the newest first."""
+
+    executions: list[ExecutionSummary]
+    next_cursor: str | None
+
+
+class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The resources of a run."""
+
+    wall_seconds: float
+    cpu_seconds: float | None
+    memory_peak_bytes: int | None
+    output_bytes: int
+    tool_calls: int
+
+
+class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that waits for a person."""
+
+    id: str
+    tool: str
+
+
+class ExecutionView(ExecutionSummary, frozen=True, kw_only=True):
+    """One execution. Everything in it is concealed."""
+
+    code: str
+    context: Any
+    text: str | None
+    """The text sent to the agent, while the gateway remembers it."""
+    result: Any
+    """A preview of it if `file` is set."""
+    output: str
+    """Its output; while it runs, the end of it so far."""
+    file: str | None
+    """The file with the whole result, for the next run of the same session."""
+    details: Failure | None
+    notes: list[str]
+    usage: RunUsage | None
+    tier: str | None
+    level: str | None
+    asks: list[WaitingCall]
+
+
+class CallView(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of an execution. Arguments and answers that are too long for the journal are null."""
+
+    number: int
+    tool: str
+    upstream: str
+    version: str
+    arguments: Any
+    answer: Any
+    error: str | None
+    started_at: float
+    seconds: float
+    answer_bytes: int
+
+
+class CallPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls in their order. One that is not over yet is not among them."""
+
+    calls: list[CallView]
+    next_cursor: str | None
 
 
 class NewExecution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +154,7 @@ class NewExecution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class NewAnalysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rows, and what to make of them."""
+    """Rows, and the analysis of them."""
 
     analysis_type: str
     data: Any = None
@@ -71,16 +165,16 @@ class NewAnalysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ExecutionsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which executions."""
+    """A selection of executions."""
 
     limit: Limit = 50
     cursor: Cursor | None = None
     status: RecordStatus | None = None
-    principal: Annotated[str, Meta(description="Whose; of others, for who may observe.")] | None = None
+    principal: Annotated[str, Meta(description="Whose; others' need `observe`.")] | None = None
 
 
 class PageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which page."""
+    """A page of a list."""
 
     limit: Limit = 50
     cursor: Cursor | None = None
@@ -118,12 +212,12 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
         record = handle.record
         if record is None or record.context is not None:  # the journal leaves out a long context
             record = await _get(call, handle.id)
-        return _reply(view_of(call.yard, record, result), is_over=True)
+        return _reply(_view_of(call.yard, record, result), is_over=True)
     else:
         execution_id = (await call.yard.executions.start(request, principal=call.principal)).execution_id
     if asked.wait:
         await while_connected(call.request, _over(call, execution_id))
-    return _reply(view_of(call.yard, await _get(call, execution_id)), is_over=asked.wait)
+    return _reply(_view_of(call.yard, await _get(call, execution_id)), is_over=asked.wait)
 
 
 @endpoint("POST", "analyses", body_bytes=None)
@@ -137,44 +231,44 @@ async def analyze(call: Call[None, NewAnalysis]) -> ExecutionView:
     execution_id = secrets.token_hex(8)
     running = call.yard.analyze(request, principal=call.principal, execution_id=execution_id)
     result = await while_connected(call.request, running)
-    return view_of(call.yard, await _get(call, execution_id), result)
+    return _view_of(call.yard, await _get(call, execution_id), result)
 
 
 @endpoint("GET", "executions")
 async def list_executions(call: Call[ExecutionsQuery, None]) -> ExecutionPage:
-    """Executions, the newest first: one's own, or everybody's for who may observe."""
+    """List executions, the newest first: one's own, or everybody's with `observe`."""
     asked = call.query
     if call.whose is not None and asked.principal not in (None, call.principal):
         message = f"{call.principal!r} may see its own executions alone. Leave principal out."
         raise Refusal("forbidden", message)
     before = from_cursor(asked.cursor, "executions", str)
-    if before is not None and not await _is_seen(call, before):  # it tells nobody what there is of others
+    if before is not None and not await _is_seen(call, before):  # it shows nobody what others have
         raise Refusal("invalid_request", "This cursor leads nowhere any more. Begin again without it.")
     whose = asked.principal or call.whose
     found = await call.yard.store.list_executions(
-        summary_of, limit=asked.limit + 1, before=before, principal=whose, status=asked.status
+        _summary_of, limit=asked.limit + 1, before=before, principal=whose, status=asked.status
     )
     page = found[: asked.limit]
     more = to_cursor("executions", page[-1].execution_id) if len(found) > len(page) else None
-    return ExecutionPage(executions=[as_it_stands(call.yard, each) for each in page], next_cursor=more)
+    return ExecutionPage(executions=[_as_it_stands(call.yard, each) for each in page], next_cursor=more)
 
 
 @endpoint("GET", "executions/{id}", errors=("not_found",))
 async def get_execution(call: Call[None, None]) -> ExecutionView:
-    """One execution: as far as it is, while it runs, and then as the journal keeps it."""
-    return view_of(call.yard, await _get(call, call.path["id"]))
+    """Get one execution: its state while it runs, then what the journal keeps."""
+    return _view_of(call.yard, await _get(call, call.path["id"]))
 
 
 @endpoint("GET", "executions/{id}/calls", errors=("not_found",))
 async def list_calls(call: Call[PageQuery, None]) -> CallPage:
-    """The tool calls that an execution made."""
+    """List the tool calls of an execution."""
     after = from_cursor(call.query.cursor, "calls", int) or 0
     record = await _get(call, call.path["id"])
     await call.yard.store.flush()
     found = await call.yard.store.calls(record.execution_id, after=_stored(after), limit=call.query.limit + 1)
     page = found[: call.query.limit]
     more = to_cursor("calls", page[-1].number) if len(found) > len(page) else None
-    return CallPage(calls=[to_call_view(each) for each in page], next_cursor=more)
+    return CallPage(calls=[_to_call_view(each) for each in page], next_cursor=more)
 
 
 @endpoint(
@@ -182,13 +276,13 @@ async def list_calls(call: Call[PageQuery, None]) -> CallPage:
     "executions/{id}/events",
     errors=("not_found",),
     statuses=(200, 204),
-    headers={"Last-Event-ID": "The id of the last event that was read: those after it are told."},
+    headers={"Last-Event-ID": "The id of the last event that was read: the stream goes on after it."},
 )
 async def follow_execution(call: Call[None, None]) -> Events:
-    """What happens in an execution, as server-sent events, until it is over.
+    """Stream the events of an execution until it is over.
 
     `started`, `output`, `call`, `called`, `asked`, `answered`, `ended`, and `lagged` where some are missing. One that
-    is over is told from the journal; who has read its end is answered 204, and an EventSource stops then.
+    is over is read from the journal; after its end the answer is 204, and an EventSource stops then.
     """
     record = await _get(call, call.path["id"])
     last = call.request.headers.get("last-event-id")
@@ -206,7 +300,7 @@ async def follow_execution(call: Call[None, None]) -> Events:
 async def cancel_execution(call: Call[None, None]) -> ExecutionView:
     """Cancel an execution that runs in the background. One that is over stays as it is.
 
-    One's own, or for who may observe and approve anybody's.
+    One's own, or anybody's with `observe` and `approve`.
     """
     record = await _get(call, call.path["id"])
     if record.principal != call.principal and not call.scope.approve:
@@ -220,11 +314,11 @@ async def cancel_execution(call: Call[None, None]) -> ExecutionView:
                 f"Execution {record.execution_id!r} runs for a client that waits for it, or in another gateway. End it "
                 "there.",
             ) from None
-    return view_of(call.yard, await _get(call, record.execution_id))
+    return _view_of(call.yard, await _get(call, record.execution_id))
 
 
 async def _get(call: Call[Any, Any], execution_id: str) -> ExecutionRecord:
-    """An execution that the principal may see. Raises `UnknownExecution`."""
+    """Return an execution that the principal may see. Raises `UnknownExecution`."""
     store = call.yard.store
     record = await store.find_execution(execution_id)
     is_live = call.yard.live.find(execution_id) is not None
@@ -245,7 +339,7 @@ async def _is_seen(call: Call[Any, Any], execution_id: str) -> bool:
 
 
 async def _claimed(call: Call[None, NewExecution], key: str, request: ExecuteRequest) -> str:
-    """The id of the execution that the key stands for, which is begun here if it is new."""
+    """Return the id of the execution that the key stands for; begin it if the key is new."""
     if not _KEY.fullmatch(key):
         raise Refusal("invalid_request", "Idempotency-Key is no 1 to 200 printable characters. Use a random text.")
     keys, yard, execution_id = call.yard.store.idempotency, call.yard, secrets.token_hex(8)
@@ -269,12 +363,12 @@ async def _claimed(call: Call[None, NewExecution], key: str, request: ExecuteReq
 
 
 async def _over(call: Call[Any, Any], execution_id: str) -> None:
-    """Wait until an execution is over, as far as this gateway can tell."""
+    """Wait until an execution is over, as far as this gateway knows."""
     try:
         while not (await call.yard.executions.look(execution_id, principal=call.principal)).is_over:
             pass
     except UnknownExecution:
-        return  # of another gateway, or forgotten since: the journal says how it stands
+        return  # of another gateway, or forgotten since: the journal has its state
 
 
 def _reply(view: ExecutionView, *, is_over: bool) -> Reply[ExecutionView]:
@@ -288,12 +382,12 @@ async def _live(call: Call[Any, Any], record: ExecutionRecord, after: int | None
             yield each
         return
     async with call.yard.live.follow(execution_id=record.execution_id, after=after) as events:
-        async for each in told(events, NUMBERING, gate_of(call.request.scope).closing):
+        async for each in stream(events, gate_of(call.request.scope).closing):
             yield each
 
 
 async def _kept(call: Call[Any, Any], record: ExecutionRecord, after: int) -> list[LiveEvent]:
-    """The events of an execution that is over, from number `after` on, if all of them are still kept; else none."""
+    """Return the events of an ended execution from number `after` on, if all of them are still kept."""
     kept: list[LiveEvent] = []
     async with call.yard.live.follow(execution_id=record.execution_id, after=after - 1) as events:
         try:
@@ -305,11 +399,11 @@ async def _kept(call: Call[Any, Any], record: ExecutionRecord, after: int) -> li
 
 
 async def _from_journal(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> list[str]:
-    """What the journal knows of an execution, after the event of the id `last` if that was read from there too."""
+    """Return the events of the journal after the id `last`, if that is an event of the journal too."""
     record = await _get(call, record.execution_id)  # as it is now
     calls = await call.yard.store.calls(record.execution_id, limit=_REPLAYED_CALLS)
     known = re.fullmatch(r"journal-([0-9]{1,9})", last or "")
-    events = replayed(record, calls)[int(known[1]) if known else 0 :]
+    events = _replayed(record, calls)[int(known[1]) if known else 0 :]
     return [block(each, f"journal-{each.number}") for each in events]
 
 
@@ -319,8 +413,117 @@ async def _listed(blocks: list[str]) -> AsyncIterator[str]:
 
 
 def _stored(number: int) -> int:
-    """A number that the store can compare with."""
+    """Clip a number to what the store can compare with."""
     return max(0, min(number, 1 << 53))
+
+
+# From the journal to what is shown
+
+
+def _summary_of(record: ExecutionRecord) -> ExecutionSummary:
+    """Return an execution as a list shows it, from the journal."""
+    outcome = record.outcome
+    failure = None if outcome is None else outcome.failure
+    return ExecutionSummary(
+        execution_id=record.execution_id,
+        principal=record.principal,
+        session=record.session.partition(":")[2],
+        form="call" if not record.code else "analysis" if record.code == _ANALYSIS_CODE else "code",
+        status=record.status,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        seconds=None if record.ended_at is None else max(0.0, record.ended_at - record.started_at),
+        background=record.background,
+        calls=0 if outcome is None else outcome.usage.tool_calls,
+        code_characters=len(record.code),
+        waiting=0,
+        queued=False,
+        failure=None if failure is None else FailureSummary(type=failure.type, message=failure.message),
+    )
+
+
+def _as_it_stands(yard: Yard, summary: ExecutionSummary) -> ExecutionSummary:
+    """Add what this gateway knows of a running execution."""
+    watched = yard.live.find(summary.execution_id)
+    if watched is None:
+        return summary
+    waiting = len(yard.approvals.open_asks(summary.execution_id))
+    return msgspec.structs.replace(summary, calls=watched.calls, waiting=waiting, queued=watched.queued)
+
+
+def _view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) -> ExecutionView:
+    """Return all of an execution; `result` is the answer to the agent, if that is known."""
+    outcome = record.outcome
+    output = "" if outcome is None else outcome.output
+    with contextlib.suppress(UnknownExecution):
+        state = yard.executions.state(record.execution_id, principal=record.principal)
+        result = result or state.result
+        output = state.output if record.status == "running" else output
+    return ExecutionView(
+        **msgspec.structs.asdict(_as_it_stands(yard, _summary_of(record))),
+        code=record.code,
+        context=record.context,
+        text=None if result is None else result.text,
+        result=None if outcome is None else outcome.result,
+        output=output,
+        file=None if outcome is None or outcome.spill is None else outcome.spill.path,
+        details=None if outcome is None else outcome.failure,
+        notes=[] if outcome is None else list(outcome.notes),
+        usage=None if outcome is None else _usage(outcome.usage),
+        tier=None if outcome is None else outcome.tier,
+        level=None if outcome is None else outcome.level,
+        asks=[WaitingCall(id=ask.id, tool=ask.tool) for ask in yard.approvals.open_asks(record.execution_id)],
+    )
+
+
+def _to_call_view(call: CallRecord) -> CallView:
+    return CallView(**{name: getattr(call, name) for name in CallView.__struct_fields__})
+
+
+def _replayed(record: ExecutionRecord, calls: list[CallRecord]) -> list[LiveEvent]:
+    """Return the events of an execution from the journal. The output comes in one piece at its end."""
+    summary = _summary_of(record)
+    events: list[LiveEvent] = []
+
+    def add(kind: Any, at: float, **body: Any) -> None:
+        events.append(
+            LiveEvent(
+                number=len(events) + 1,
+                at=at,
+                kind=kind,
+                execution_id=record.execution_id,
+                principal=record.principal,
+                body=body,
+            )
+        )
+
+    add(
+        "started",
+        record.started_at,
+        form=summary.form,
+        session=summary.session,
+        background=record.background,
+        code_characters=len(record.code),
+    )
+    for call in calls:
+        add("call", call.started_at, number=call.number, tool=call.tool)
+        body = {"number": call.number, "tool": call.tool, "seconds": call.seconds, "bytes": call.answer_bytes}
+        error = {} if call.error is None else {"error": call.error.partition(":")[0]}
+        add("called", call.started_at + call.seconds, **body, **error)
+    if record.ended_at is not None:
+        outcome = record.outcome
+        if outcome is not None and outcome.output:
+            add("output", record.ended_at, text=outcome.output[-_REPLAYED_CHARACTERS:])
+        ended: dict[str, Any] = {"status": record.status, "seconds": summary.seconds}
+        if outcome is not None and outcome.failure is not None:
+            failure = outcome.failure
+            ended["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
+        add("ended", record.ended_at, **ended)
+    return events
+
+
+def _usage(usage: Usage) -> RunUsage:
+    return RunUsage(**{name: getattr(usage, name) for name in RunUsage.__struct_fields__})
 
 
 ENDPOINTS = (

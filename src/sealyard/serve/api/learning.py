@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.errors import InvalidRequest
+from sealyard.learning import Assessment
 from sealyard.learning.overview import Insights, with_conflicts
-from sealyard.learning.risk import Assessment
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.values import Forgotten
 

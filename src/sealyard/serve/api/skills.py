@@ -6,12 +6,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from sealyard.serve.api.declare import Call, endpoint
-from sealyard.serve.api.paging import Cursor, Limit, from_cursor, to_cursor
+from sealyard.serve.api.declare import Call, Cursor, Limit, endpoint, from_cursor, to_cursor
 from sealyard.serve.envelope import Refusal
-from sealyard.skills.concealment import conceal_skill
-from sealyard.skills.reading import signature_of
+from sealyard.skills import signature_of
 from sealyard.skills.record import combined, effectiveness
+from sealyard.skills.requests import conceal_skill
 from sealyard.skills.shelf import namespaces_for
 from sealyard.store import SkillRecord
 from sealyard.values import SHARED, Skill, SkillForm, SkillStatus

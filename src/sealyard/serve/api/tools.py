@@ -8,8 +8,7 @@ from msgspec import Meta
 from sealyard.broker import Preset, Rule, ToolLimits
 from sealyard.catalog.stubs import signature
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.serve.api.declare import Call, Reply, endpoint
-from sealyard.serve.api.paging import Cursor, Limit, from_cursor, to_cursor
+from sealyard.serve.api.declare import Call, Cursor, Limit, Reply, endpoint, from_cursor, to_cursor
 from sealyard.serve.texts import search
 from sealyard.values import Hit, ToolAnnotations, ToolSpec, UpstreamState
 

@@ -1,4 +1,4 @@
-// What a person can do here. Each asks the gateway, says what came of it, and has the page read again.
+// Actions of a person. Each calls the gateway, reports the result and refreshes the page.
 
 import { args } from "./approvals.js";
 import { get, quiet, Refusal, segment, send } from "./api.js";
@@ -16,7 +16,7 @@ const DONE = {
   refuse: "Refused",
 };
 
-/** The actions over `state`; `changed()` draws the page again and `arrive()` asks who we are. */
+/** The actions over `state`; `changed()` redraws the page and `arrive()` asks the gateway who is signed in. */
 export function actions(state, changed, arrive) {
   function say(text, tone = "ok") {
     const said = { text, tone };
@@ -27,7 +27,7 @@ export function actions(state, changed, arrive) {
     }, SAID_SECONDS * 1000);
   }
 
-  /** Do `work` unless it is being done already; a refusal is said. */
+  /** Run `work` unless it is already running, and show a notice if the gateway refuses. */
   async function once(id, work) {
     if (state.busy.has(id)) return;
     state.busy.add(id);
@@ -95,7 +95,7 @@ export function actions(state, changed, arrive) {
     async answer(ask, decision) {
       const reason = document.getElementById(`reason-${ask.id}`)?.value.trim() ?? "";
       if (decision === "always") {
-        await act.showWhole(ask); // who says always has all of it before them
+        await act.showWhole(ask); // show every argument before a permanent decision
         const whole = state.wholeAsks.get(ask.id);
         if (whole === undefined || !(await confirmAlways(whole))) return;
       }
@@ -131,7 +131,7 @@ export function actions(state, changed, arrive) {
       if (subject === "" || !(await confirmForget(subject))) return;
       await once("forget", async () => {
         const { what, subject: name } = await send("POST", "learning/forget", { subject });
-        say(what === "all" ? "Everything is forgotten." : `Forgotten: ${what} ${plain(name)}`);
+        say(what === "all" ? "Forgotten: everything" : `Forgotten: ${what} ${plain(name)}`);
         form.reset();
         sources.insights.hurry();
       });
@@ -148,7 +148,7 @@ export function actions(state, changed, arrive) {
     },
     async signOut() {
       await once("login", async () => {
-        await quiet(); // what somebody asked is not answered to nobody
+        await quiet(); // let pending requests finish as the signed-in user
         await send("POST", "logout");
         await arrive();
       });
@@ -181,7 +181,7 @@ export function actions(state, changed, arrive) {
   return act;
 }
 
-/** Whether a person really means always. */
+/** Ask for confirmation of a permanent approval. */
 function confirmAlways(ask) {
   return confirmed("Always allow this?", "Always allow", [
     el(
@@ -193,20 +193,20 @@ function confirmAlways(ask) {
       " in every session from now on:",
     ),
     args({ ...ask, isWhole: true }),
-    el("p", { class: "dim" }, el("code", {}, "sealyard approvals"), " can take it back."),
+    el("p", { class: "dim" }, el("code", {}, "sealyard approvals"), " can revoke it."),
   ]);
 }
 
-/** Whether a person really means to have it forgotten. */
+/** Ask for confirmation before learned data is dropped. */
 function confirmForget(subject) {
   const what = subject === "ALL" ? "everything" : plain(subject);
   return confirmed("Forget this?", "Forget", [
-    el("p", {}, "Nobody is told any more what was learned of ", el("b", {}, what), ". This cannot be taken back."),
-    el("p", { class: "dim" }, "The journal keeps what happened, and what happens from now on is learned from."),
+    el("p", {}, "sealyard stops using what it learned about ", el("b", {}, what), ". This cannot be undone."),
+    el("p", { class: "dim" }, "The journal keeps the past runs, and learning goes on with new ones."),
   ]);
 }
 
-/** Whether a person says yes to a question. */
+/** Show a dialog; resolves to true if the person confirms. */
 function confirmed(question, yes, explanation) {
   const dialog = document.getElementById("confirm");
   const close = (value) => () => dialog.close(value);
@@ -217,7 +217,7 @@ function confirmed(question, yes, explanation) {
     el(
       "div",
       { class: "answers" },
-      el("button", { type: "button", onclick: close("no") }, "Back"),
+      el("button", { type: "button", onclick: close("no") }, "Cancel"),
       el("button", { type: "button", class: "primary", "data-decision": "confirm", onclick: close("yes") }, yes),
     ),
   );
@@ -228,12 +228,12 @@ function confirmed(question, yes, explanation) {
   );
 }
 
-/** Remember a choice on this machine. */
+/** Keep a preference in local storage. */
 function store(name, value) {
   try {
     if (value === null) localStorage.removeItem(`sealyard.${name}`);
     else localStorage.setItem(`sealyard.${name}`, value);
   } catch {
-    // Storage may be forbidden; the choice then lasts as long as the page.
+    // Storage may be blocked; the preference then lasts until the page is closed.
   }
 }

@@ -1,4 +1,4 @@
-// What is wrong, and what people said about it.
+// The Alerts page: alerts, silences and the buttons to manage them.
 
 import { el } from "./dom.js";
 import { words } from "./format.js";
@@ -12,7 +12,7 @@ const SILENCES = [
 ];
 const ORDER = ["firing", "pending", "resolved"];
 
-/** Those that fire and are not silenced. */
+/** Alerts that fire and are not silenced. */
 export function loud(all) {
   return all.filter((alert) => alert.state === "firing" && !alert.silenced);
 }
@@ -44,7 +44,7 @@ export function alerts(state, act) {
 
 function list({ alerts: found }, state, act) {
   if (found.length === 0)
-    return empty("Nothing is wrong, and nothing was.", "Rules are in the [alerts] table of the configuration.");
+    return empty("No alerts.", "Configure rules in the [alerts] table of sealyard.toml.");
   const rank = (alert) => ORDER.indexOf(alert.state);
   const rows = [...found].sort((a, b) => rank(a) - rank(b) || b.changed_at - a.changed_at);
   return el(
@@ -66,7 +66,7 @@ function card(alert, state, act) {
       status(alert.state),
       el("h3", {}, alert.title, alert.subject ? el("code", {}, alert.subject) : null),
       alert.silenced ? el("span", { class: "chip" }, "silenced") : null,
-      alert.undelivered ? el("span", { class: "chip is-warn" }, "the webhook did not take it") : null,
+      alert.undelivered ? el("span", { class: "chip is-warn" }, "webhook failed") : null,
       el("span", { class: "push dim" }, isOpen ? "since " : "", time(isOpen ? alert.since : alert.changed_at)),
     ),
     el("p", {}, alert.message),
@@ -85,7 +85,7 @@ function answers(alert, id, state, act) {
   const isBusy = state.busy.has(id);
   return el(
     "div",
-    { class: "answers", role: "group", "aria-label": `Answer to ${alert.title}` },
+    { class: "answers", role: "group", "aria-label": `Actions for ${alert.title}` },
     el("label", { for: `reason-${id}`, class: "unseen" }, "Reason for the silence"),
     el("input", {
       id: `reason-${id}`,

@@ -1,10 +1,10 @@
-// Talks to /api/v1 of the gateway that this page came from, and to nothing else.
+// The client of /api/v1 on the gateway that serves this page. Nothing else is contacted.
 
 const ROOT = new URL("../api/v1/", import.meta.url);
 const ANSWER_SECONDS = 30;
 const asked = new Set();
 
-/** What the gateway answered when it did not answer what was asked. `status` is 0 if it did not answer at all. */
+/** An error response of the gateway. `status` is 0 if there was no response. */
 export class Refusal extends Error {
   constructor(status, code, message, { requestId = "", retrySeconds = null } = {}) {
     super(message);
@@ -15,7 +15,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The address of an endpoint; values in `query` that are null are left out. */
+/** The URL of an endpoint; null values in `query` are left out. */
 export function address(path, query = {}) {
   const url = new URL(path, ROOT);
   for (const [name, value] of Object.entries(query)) {
@@ -24,22 +24,22 @@ export function address(path, query = {}) {
   return url;
 }
 
-/** One segment of a path, from data. */
+/** Data escaped as one path segment. */
 export function segment(text) {
   return encodeURIComponent(text);
 }
 
-/** GET; the JSON of the answer. Throws `Refusal`. */
+/** Send a GET request and return the JSON. Throws `Refusal`. */
 export function get(path, query) {
   return request("GET", address(path, query));
 }
 
-/** POST or another method with a JSON body. Throws `Refusal`. */
+/** Send a request with a JSON body. Throws `Refusal`. */
 export function send(method, path, body) {
   return request(method, address(path), body ?? {});
 }
 
-/** Whether every part of the gateway works: `{ready, reason, parts}`. Throws `Refusal`. */
+/** The readiness of the gateway: `{ready, reason, parts}`. Throws `Refusal`. */
 export async function readiness() {
   const { text } = await reach(new URL("../../readyz", ROOT), {});
   return parsed(text);
@@ -67,11 +67,11 @@ function parsed(text, status = 0) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new Refusal(status, "internal", "The gateway's answer is no JSON. Is there a proxy in between?");
+    throw new Refusal(status, "internal", "The gateway's response is not JSON. Check for a proxy in between.");
   }
 }
 
-/** Resolves when all that was asked until now is answered or given up. */
+/** Resolves when no request is in flight. */
 export async function quiet() {
   await Promise.allSettled(asked);
 }
@@ -82,7 +82,7 @@ function reach(url, options) {
   return answer;
 }
 
-/** The answer with its whole text: a gateway may as well fall silent in the middle of it. */
+/** The response with its full text; a gateway that stops midway counts as unreachable. */
 async function ask(url, options) {
   try {
     const answer = await fetch(url, {
@@ -94,6 +94,6 @@ async function ask(url, options) {
     });
     return { answer, text: await answer.text() };
   } catch {
-    throw new Refusal(0, "unreachable", "The gateway does not answer.");
+    throw new Refusal(0, "unreachable", "No response from the gateway.");
   }
 }

@@ -1,4 +1,4 @@
-// The page as a whole: who looks, at what, what is asked when, and when it is drawn.
+// The application: sign-in, routing, polling and drawing.
 
 import { actions } from "./actions.js";
 import { alerts, loud } from "./alerts.js";
@@ -18,7 +18,7 @@ import { runs } from "./runs.js";
 import { sources } from "./sources.js";
 import { usage } from "./usage.js";
 
-// Before anything else happens.
+// First, so that the key leaves the address bar before anything else runs.
 const key = takeKey();
 
 const PAGES = {
@@ -30,7 +30,7 @@ const PAGES = {
   upstreams: { title: "Upstreams", view: upstreams, reads: ["upstreams", "report"] },
   usage: { title: "Usage", view: usage, reads: ["usage", "report"] },
   learning: { title: "Learning", view: insights, reads: ["insights", "report"] },
-  privacy: { title: "Privacy", view: privacyPage, reads: ["report", "audit"] },
+  privacy: { title: "Privacy and audit", view: privacyPage, reads: ["report", "audit"] },
   alerts: { title: "Alerts", view: alerts, reads: [] },
 };
 const SHOWN = {
@@ -83,9 +83,9 @@ let nextLook = 0;
 let pausing = 0;
 let heard = new Set();
 
-// Who looks
+// Sign-in
 
-/** Ask who we are; whoever that is then sees what they may see. */
+/** Ask the gateway who is signed in, and reset the page if that changed. */
 async function arrive() {
   nextArrival = Infinity;
   try {
@@ -110,7 +110,7 @@ async function arrive() {
   changed();
 }
 
-/** Nobody is signed in: forget what was here. */
+/** Nobody is signed in: drop all data. */
 function leave() {
   state.live.close();
   state.live.runs.clear();
@@ -119,7 +119,7 @@ function leave() {
   if ($("drawer").open) $("drawer").close();
 }
 
-// What is asked when
+// Polling
 
 function onLive(kind, event) {
   if (state.live.state === "live") state.lostAt = null;
@@ -135,7 +135,7 @@ function onLive(kind, event) {
 function tick() {
   const now = Date.now() / 1000;
   if (now >= nextArrival) arrive();
-  if (state.me === null || state.busy.has("login")) return; // who looks is about to be another
+  if (state.me === null || state.busy.has("login")) return; // the signed-in user is about to change
   if (now >= nextLook) look();
   const reads = document.hidden ? ALWAYS : [...PAGES[state.page].reads, ...ALWAYS];
   for (const name of reads) {
@@ -146,14 +146,14 @@ function tick() {
   if (isMoving()) changed();
 }
 
-/** Ask whether code can be run. */
+/** Check whether the gateway is ready to run code. */
 async function look() {
   nextLook = Infinity;
   try {
     state.readiness = await readiness();
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    state.readiness = null; // the stream of events says that the gateway is gone
+    state.readiness = null; // the event stream reports a lost gateway
   }
   nextLook = Date.now() / 1000 + (state.readiness?.ready === false ? SETTLE_SECONDS : READY_SECONDS);
   changed();
@@ -165,12 +165,12 @@ function answered(source) {
   changed();
 }
 
-/** Whether something on the page counts seconds. */
+/** True if a timer on the page is running. */
 function isMoving() {
   return state.waiting > 0 || [...state.live.runs.values()].some((run) => run.endedAt === null);
 }
 
-/** New asks are read out once. */
+/** Announce each new approval once to screen readers. */
 function speak() {
   const fresh = (sources.approvals.value?.approvals ?? []).filter((ask) => !heard.has(ask.id));
   for (const ask of fresh) heard.add(ask.id);
@@ -202,9 +202,9 @@ function readSkill(id) {
   return get(`skills/${segment(name ?? "")}`, { namespace });
 }
 
-// Where we are
+// Routing
 
-/** A key in the address is taken out of it at once: it must not stay in the history. */
+/** Remove the key from the address, so that it does not stay in the history. */
 function takeKey() {
   const match = /^#key=(.+)$/.exec(location.hash);
   if (match !== null) history.replaceState(null, "", location.pathname + location.search);
@@ -288,7 +288,7 @@ function drawCharts() {
   }
 }
 
-/** The points from the first at which something happened on, if it is about all time. */
+/** The points to draw; for all time they start at the first activity. */
 function pointsOf(value) {
   if (value.shown === undefined) {
     const first = value.window === "all" ? value.points.findIndex((point) => point.executions + point.searches > 0) : 0;
@@ -313,7 +313,7 @@ function drawDrawer() {
   }
 }
 
-// Beginning
+// Start
 
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
@@ -326,7 +326,7 @@ $("drawer").addEventListener("click", (event) => {
   if (event.target === $("drawer")) act.closeDrawer();
 });
 document.addEventListener("visibilitychange", () => {
-  // A browser has few connections to one host, and other tabs may want them.
+  // Browsers limit the connections to one host: leave them to visible tabs.
   clearTimeout(pausing);
   if (document.hidden) pausing = setTimeout(() => state.live.pause(), PAUSE_SECONDS * 1000);
   else if (state.live.state === "paused") state.live.open();

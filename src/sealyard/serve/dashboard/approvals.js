@@ -1,4 +1,4 @@
-// Calls that wait for a person, and the answers that a person can give.
+// Pending approvals, and the buttons that answer them.
 
 import { el } from "./dom.js";
 import { plain, seconds, whole } from "./format.js";
@@ -6,26 +6,26 @@ import { empty, from, panel, time, tool } from "./parts.js";
 import { sources } from "./sources.js";
 
 const ANSWERS = [
-  ["once", "Once", "Allow this call once"],
-  ["run", "This run", "Allow this tool until this run is over"],
-  ["session", "This session", "Allow this tool for the rest of this session"],
-  ["always", "Always…", "Always allow this tool with exactly these arguments"],
+  ["once", "Allow once", "Allow this call once"],
+  ["run", "Allow for this run", "Allow this tool until this run ends"],
+  ["session", "Allow for this session", "Allow this tool for the rest of this session"],
+  ["always", "Allow always…", "Always allow this tool with exactly these arguments"],
 ];
-// What a card shows at first: enough for most calls, and quick to draw again every second.
+// A card is redrawn every second, so it shows only this much until someone asks for all of it.
 const VALUE_CHARACTERS = 2_000;
 const ARGUMENTS_SHOWN = 100;
 
-/** The panel with every ask. */
+/** The panel of pending approvals. */
 export function approvals(state, act) {
   const body = state.me?.approve
     ? from(sources.approvals, ({ approvals: asks }) => list(asks, state, act), { hurry: () => act.hurry("approvals") })
     : closed(state, act);
-  return panel("Approvals", { id: "approvals", note: "Agents cannot answer these." }, body);
+  return panel("Pending approvals", { id: "approvals", note: "Agents cannot answer these." }, body);
 }
 
 function list(asks, state, act) {
   if (asks.length === 0)
-    return empty("Nothing waits for you.", "Calls that a rule of the policy asks about appear here.");
+    return empty("No pending approvals.", "Calls that a policy rule holds for approval appear here.");
   return el(
     "ol",
     { class: "asks" },
@@ -38,13 +38,13 @@ function closed(state, act) {
   return el(
     "div",
     { class: "empty" },
-    `${text}You are ${state.me?.principal ?? "nobody"}, who may not answer. `,
+    `${text}You are signed in as ${state.me?.principal ?? "nobody"}, which cannot approve calls. `,
     el(
       "span",
       {},
-      "Open the address with a key that ",
+      "Open the address with the key that ",
       el("code", {}, "sealyard serve --http"),
-      " printed, or sign in with a token that has ",
+      " prints, or sign in with a token that has ",
       el("code", {}, "approve = true"),
       ".",
     ),
@@ -74,7 +74,7 @@ function card(ask, state, act) {
     el(
       "p",
       { class: "dim small" },
-      "asked by ",
+      "Requested by ",
       el("b", {}, plain(ask.principal)),
       " in session ",
       el("b", {}, plain(ask.session)),
@@ -82,10 +82,10 @@ function card(ask, state, act) {
       el("a", { href: `#/runs/${encodeURIComponent(ask.execution_id)}` }, ask.execution_id),
       " at ",
       time(ask.asked_at),
-      ", because of ",
+      ", rule ",
       el("code", {}, plain(ask.rule)),
     ),
-    el("label", { for: id, class: "unseen" }, "Reason, which the agent is told"),
+    el("label", { for: id, class: "unseen" }, "Reason, shown to the agent"),
     el("input", {
       id,
       type: "text",
@@ -93,11 +93,11 @@ function card(ask, state, act) {
       name: "reason",
       maxlength: "1000",
       autocomplete: "off",
-      placeholder: "Reason (optional; the agent is told)",
+      placeholder: "Reason (optional, shown to the agent)",
     }),
     el(
       "div",
-      { class: "answers", role: "group", "aria-label": `Answer about ${ask.tool}` },
+      { class: "answers", role: "group", "aria-label": `Decide about ${ask.tool}` },
       ANSWERS.filter(([decision]) => decision === "once" || !isAboutRun(ask)).map(([decision, text, title]) =>
         el(
           "button",
@@ -118,7 +118,7 @@ function card(ask, state, act) {
           type: "button",
           class: "danger",
           "data-decision": "refuse",
-          title: isAboutRun(ask) ? "Do not run it" : "Refuse this call",
+          title: isAboutRun(ask) ? "Do not run this code" : "Refuse this call",
           disabled: isBusy,
           onclick: () => act.answer(ask, "refuse"),
         },
@@ -128,16 +128,16 @@ function card(ask, state, act) {
   );
 }
 
-/** Whether a person is asked about code that has not begun, and not about a call of it. */
+/** True if the approval is for a whole run that has not started, not for one of its calls. */
 function isAboutRun(ask) {
   return ask.number === 0;
 }
 
-/** Arguments by name. Those that are cut say how long they are, and `showWhole` brings the rest. */
+/** Arguments by name. A truncated one states its length, and `showWhole` loads the rest. */
 export function args({ arguments: value, cut = {}, isWhole = false }, showWhole) {
   const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
   const rows = isObject ? Object.entries(value) : [["(all)", value]];
-  if (rows.length === 0) return el("p", { class: "dim small" }, "Without arguments.");
+  if (rows.length === 0) return el("p", { class: "dim small" }, "No arguments.");
   const shown = isWhole ? rows : rows.slice(0, ARGUMENTS_SHOWN);
   const texts = shown.map(([name, each]) => [name, JSON.stringify(each), cut[name] ?? 0]);
   const isCut = ([, text, length]) => !isWhole && (length > 0 || text.length > VALUE_CHARACTERS);
@@ -150,12 +150,12 @@ export function args({ arguments: value, cut = {}, isWhole = false }, showWhole)
       leftOut > 0 ? el("div", {}, el("dt", {}, "…"), el("dd", {}, `${whole(leftOut)} more arguments`)) : null,
     ),
     leftOut > 0 || texts.some(isCut)
-      ? el("p", {}, el("button", { type: "button", "data-action": "whole", onclick: showWhole }, "Show all of it"))
+      ? el("p", {}, el("button", { type: "button", "data-action": "whole", onclick: showWhole }, "Show all"))
       : null,
   ];
 }
 
 function argument([, text, length], isCut) {
   if (!isCut) return plain(text);
-  return `${plain(text.slice(0, VALUE_CHARACTERS))}… (${whole(Math.max(length, text.length))} characters in all)`;
+  return `${plain(text.slice(0, VALUE_CHARACTERS))}… (${whole(Math.max(length, text.length))} characters)`;
 }

@@ -1,4 +1,4 @@
-// Tools with their versions, skills, and the upstreams that tools come from.
+// The Tools, Skills and Upstreams pages.
 
 import { el } from "./dom.js";
 import { bytes, count, percent, seconds, toolName, whole } from "./format.js";
@@ -10,10 +10,10 @@ const TOOL_COLUMNS = [
   { label: "Tool", wide: true },
   { label: "Version" },
   { label: "Calls", right: true },
-  { label: "Failed", right: true },
+  { label: "Errors", right: true },
   { label: "Refused", right: true },
-  { label: "p50", right: true },
-  { label: "p95", right: true },
+  { label: "Latency (p50)", right: true },
+  { label: "Latency (p95)", right: true },
   { label: "Last call", right: true },
 ];
 const SKILL_COLUMNS = [
@@ -22,8 +22,8 @@ const SKILL_COLUMNS = [
   { label: "Status" },
   { label: "Effectiveness" },
   { label: "Uses", right: true },
-  { label: "Failed", right: true },
-  { label: "Last use", right: true },
+  { label: "Errors", right: true },
+  { label: "Last used", right: true },
 ];
 
 /** Every tool, the most called first. */
@@ -54,7 +54,7 @@ function toolTable(listed, state) {
   const used = sources.usage.value?.tools ?? [];
   const rows = joined(listed, used).filter((row) => matches(row.name, state.searches.tools));
   if (rows.length === 0)
-    return empty(listed.length === 0 ? "No upstream has listed a tool yet." : "No tool has such a name.");
+    return empty(listed.length === 0 ? "No tools yet." : "No tool matches the filter.");
   return [
     table("Tools, the most called first", TOOL_COLUMNS, rows.slice(0, ROWS_SHOWN).map(toolRow)),
     rows.length > ROWS_SHOWN
@@ -94,7 +94,7 @@ function toolRow({ name, version, description, isGone, use }) {
         isGone ? tool(name) : el("a", { href: `#/tools/${encodeURIComponent(name)}` }, tool(name)),
         el("span", { class: "dim clip", title: description }, description.split("\n")[0]),
       ],
-      [el("span", { class: "version" }, version), isGone ? el("span", { class: "chip" }, "earlier") : null],
+      [el("span", { class: "version" }, version), isGone ? el("span", { class: "chip" }, "older") : null],
       use === null ? "0" : figure("", use.calls, count),
       use === null ? "–" : share(use.errors, use.calls - use.refused),
       use === null ? "–" : count(use.refused),
@@ -105,13 +105,13 @@ function toolRow({ name, version, description, isGone, use }) {
   };
 }
 
-/** Saved code and how well it serves. */
+/** Saved skills and their success rate. */
 export function skills(state, act) {
   return [
     el("h1", {}, "Skills"),
     from(sources.report, ({ skills: sums }) => skillTiles(sums)),
     panel(
-      "On the shelf",
+      "Saved skills",
       { id: "skills" },
       from(sources.skills, (value) => skillTable(value.skills), { hurry: () => act.hurry("skills") }),
     ),
@@ -130,15 +130,15 @@ function skillTiles(sums) {
     "div",
     { class: "tiles few", key: "tiles" },
     of("Saved", "saved"),
-    of("Used again", "reused"),
-    of("Share of runs with a skill", "reuse_ratio", percent),
-    of("Failed", "failed"),
+    of("Reused", "reused"),
+    of("Runs that use a skill", "reuse_ratio", percent),
+    of("Errors", "failed"),
     of("Migrated", "migrated"),
   );
 }
 
 function skillTable(list) {
-  if (list.length === 0) return empty("No skill is saved yet.", "Agents save code that works with save_skill.");
+  if (list.length === 0) return empty("No skills yet.", "Agents save working code with save_skill.");
   return table("Skills", SKILL_COLUMNS, list.map(skillRow));
 }
 
@@ -167,7 +167,7 @@ function skillRow(skill) {
   };
 }
 
-/** How each upstream is. */
+/** The state and figures of each upstream. */
 export function upstreams(state, act) {
   return [
     el("h1", {}, "Upstreams"),
@@ -175,7 +175,7 @@ export function upstreams(state, act) {
       sources.upstreams,
       ({ upstreams: list }) =>
         list.length === 0
-          ? empty("No upstream is configured.", "Name one in sealyard.toml.")
+          ? empty("No upstreams configured.", "Add one to sealyard.toml.")
           : el("div", { class: "cards" }, list.map(upstreamCard)),
       { hurry: () => act.hurry("upstreams") },
     ),
@@ -199,10 +199,10 @@ function upstreamCard(each) {
     facts([
       ["tools", whole(each.tools)],
       ["calls", sums ? figure(path("calls"), sums.calls, count) : count(each.calls)],
-      ["failed", sums ? figure(path("error_rate"), sums.error_rate, percent) : count(each.failures)],
-      sums ? ["p50", figure(path("p50_seconds"), sums.p50_seconds, seconds)] : null,
-      sums ? ["p95", figure(path("p95_seconds"), sums.p95_seconds, seconds)] : null,
-      sums ? ["answered", figure(path("answer_bytes"), sums.answer_bytes, bytes)] : null,
+      ["error rate", sums ? figure(path("error_rate"), sums.error_rate, percent) : count(each.failures)],
+      sums ? ["latency (p50)", figure(path("p50_seconds"), sums.p50_seconds, seconds)] : null,
+      sums ? ["latency (p95)", figure(path("p95_seconds"), sums.p95_seconds, seconds)] : null,
+      sums ? ["response bytes", figure(path("answer_bytes"), sums.answer_bytes, bytes)] : null,
       ["restarts", sums ? figure(path("restarts"), sums.restarts, count) : count(each.restarts)],
       ["circuit", each.circuit_open ? "open" : "closed"],
       sums ? ["circuit opened", figure(path("circuit_opened"), sums.circuit_opened, count)] : null,

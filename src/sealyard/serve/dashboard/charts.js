@@ -1,4 +1,4 @@
-// Figures over time, drawn as SVG: axes, grid, a reading under the pointer or by arrow keys, and the same as a table.
+// Time series charts in SVG, with a reading by pointer or arrow keys and the same data as a table.
 
 import { el, render, svg } from "./dom.js";
 import { clock, day, exactTime } from "./format.js";
@@ -237,7 +237,7 @@ function key(tone) {
   );
 }
 
-/** Stretches of points that have a value: what is not known is a gap, not a zero. */
+/** Runs of consecutive points with a value: a missing value is a gap, not a zero. */
 function pieces(points, value) {
   const found = [];
   let open = null;
@@ -264,7 +264,7 @@ function valueTicks(spec, points) {
   return found;
 }
 
-/** `3 s` for `3.00 s`: what is on a line of the grid is exact. */
+/** `3 s` for `3.00 s`: grid line values are exact. */
 function round(text) {
   return text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 }

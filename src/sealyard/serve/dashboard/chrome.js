@@ -1,4 +1,4 @@
-// What is around every page: the header, the way to other pages, what went wrong, and the form to sign in.
+// The frame of every page: header, navigation, notices and the sign-in form.
 
 import { el, svg } from "./dom.js";
 import { count } from "./format.js";
@@ -27,7 +27,7 @@ export function header(state, act) {
           el("span", { class: "dot" }),
           text,
         ),
-    state.me === null ? null : choice("Time", "window", WINDOWS, state.window, act.window),
+    state.me === null ? null : choice("Time range", "window", WINDOWS, state.window, act.window),
     choice("Theme", "theme", THEMES, state.theme, act.theme),
     state.me === null ? null : who(state, act),
   ];
@@ -44,7 +44,7 @@ function logo() {
   );
 }
 
-/** A switch between a few words: radio buttons, so that arrow keys work. */
+/** A segmented control made of radio buttons, so that arrow keys work. */
 function choice(label, name, options, chosen, onChoose) {
   return el(
     "fieldset",
@@ -73,7 +73,7 @@ function who(state, act) {
   return el(
     "p",
     { class: "who" },
-    el("span", { title: rights.length ? `May ${rights.join(", ")}` : "Sees its own runs" }, state.me.principal),
+    el("span", { title: rights.length ? `Permissions: ${rights.join(", ")}` : "Sees only its own runs" }, state.me.principal),
     el(
       "button",
       { type: "button", class: "small", onclick: isSigned ? act.signOut : act.signIn },
@@ -82,7 +82,7 @@ function who(state, act) {
   );
 }
 
-/** The way to other pages. */
+/** The links to all pages. */
 export function navigation(state, pages) {
   const badge = { approvals: state.waiting, alerts: state.firing };
   return el(
@@ -109,7 +109,7 @@ export function navigation(state, pages) {
   );
 }
 
-/** What is said above the page: the last thing that went wrong, a broken connection, calls that wait. */
+/** Notices above the page: the last result, a lost connection, pending approvals. */
 export function notices(state, act) {
   const isLost = state.me !== null && state.live.state === "lost";
   const isElsewhere = !["", "approvals"].includes(state.page);
@@ -126,10 +126,10 @@ export function notices(state, act) {
       ? el(
           "p",
           { class: "notice is-bad", key: "lost" },
-          "The gateway does not answer since ",
+          "No response from the gateway since ",
           time(state.lostAt),
-          ". What you see is older. ",
-          el("button", { type: "button", class: "small", onclick: act.reconnect }, "Try now"),
+          ". The data below may be out of date. ",
+          el("button", { type: "button", class: "small", onclick: act.reconnect }, "Retry"),
         )
       : null,
     state.readiness?.ready === false && !isLost
@@ -139,7 +139,7 @@ export function notices(state, act) {
       ? el(
           "p",
           { class: "notice is-warn", key: "waiting" },
-          `${count(state.waiting)} ${state.waiting === 1 ? "call waits" : "calls wait"} for approval. `,
+          `${count(state.waiting)} ${state.waiting === 1 ? "call is" : "calls are"} waiting for approval. `,
           el("a", { href: "#/approvals" }, "Review"),
         )
       : null,
@@ -157,7 +157,7 @@ export function signInForm(state, act) {
       {},
       "Open the address that ",
       el("code", {}, "sealyard serve --http"),
-      " printed, which has a key in it. Or give a token of your own.",
+      " prints: it contains a key. Or enter your token.",
     ),
     el(
       "form",
@@ -180,15 +180,15 @@ export function signInForm(state, act) {
   );
 }
 
-/** What is shown while it is not known who asks. */
+/** Shown until the gateway says who is signed in. */
 export function arriving(state, act) {
   if (state.gateError === null) return el("p", { class: "empty", role: "status" }, "Connecting…");
   return el(
     "section",
     { class: "gate panel" },
-    el("h1", {}, "The gateway does not answer"),
+    el("h1", {}, "No response from the gateway"),
     el("p", {}, state.gateError),
-    el("p", { class: "dim" }, "This page tries again by itself."),
-    el("button", { type: "button", onclick: act.reconnect }, "Try now"),
+    el("p", { class: "dim" }, "This page retries automatically."),
+    el("button", { type: "button", onclick: act.reconnect }, "Retry"),
   );
 }

@@ -5,12 +5,12 @@ import { count, percent, toolName } from "./format.js";
 import { drawer, empty, facts, json, part, status, table, time, tool } from "./parts.js";
 import { code } from "./python.js";
 
-const RELEASES = [{ label: "Version" }, { label: "Since" }, { label: "Change" }, { label: "What", wide: true }];
+const RELEASES = [{ label: "Version" }, { label: "Released" }, { label: "Change" }, { label: "Details", wide: true }];
 const HINTS = {
-  read_only: "reads only",
+  read_only: "read-only",
   destructive: "destructive",
   idempotent: "idempotent",
-  open_world: "reaches outside",
+  open_world: "open world",
 };
 
 /** A tool with its signature and its versions. */
@@ -23,16 +23,16 @@ export function toolDrawer(shown, state, act) {
       el("span", { class: "dim" }, value.upstream),
       hints(value.annotations),
     ),
-    el("p", { class: "prose" }, value.description || "It has no description."),
-    part("In code", code(`${value.use}\n\n${value.signature}`)),
+    el("p", { class: "prose" }, value.description || "No description."),
+    part("Usage", code(`${value.use}\n\n${value.signature}`)),
     part(
       "Versions",
       value.releases.length === 0
-        ? empty("No change was recorded.")
+        ? empty("No changes recorded.")
         : table("Versions, the newest first", RELEASES, value.releases.map(release)),
     ),
-    part("What it takes", json(value.input_schema)),
-    value.output_schema === null ? null : part("What it answers", json(value.output_schema)),
+    part("Input schema", json(value.input_schema)),
+    value.output_schema === null ? null : part("Output schema", json(value.output_schema)),
   ]);
 }
 
@@ -60,7 +60,7 @@ function release({ version, kind, released_at: at, changes }) {
   };
 }
 
-/** A skill with its code and its record. */
+/** A skill with its code and its usage. */
 export function skillDrawer(shown, state, act) {
   return drawer(["Skill ", el("code", {}, shown.id.split("/").pop())], shown, act, (value) => [
     el(
@@ -76,15 +76,15 @@ export function skillDrawer(shown, state, act) {
     facts([
       ["effectiveness", percent(value.effectiveness)],
       ["uses", count(value.uses)],
-      ["failed calls", count(value.failures)],
-      ["last use", value.last_used_at ? time(value.last_used_at) : "–"],
+      ["errors", count(value.failures)],
+      ["last used", value.last_used_at ? time(value.last_used_at) : "–"],
       ["versions", value.versions.join(", ")],
     ]),
     part("Code", code(value.code)),
     value.tools.length === 0
       ? null
       : part(
-          "Tools it needs",
+          "Required tools",
           el(
             "p",
             { class: "together" },

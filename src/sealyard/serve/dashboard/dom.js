@@ -1,4 +1,4 @@
-// Builds and updates elements. Data becomes text or the value of a harmless attribute: no path leads to markup.
+// Builds and updates elements. Data becomes text or a safe attribute value, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const EVENTS = ["onclick", "onchange", "oninput", "onsubmit"];
@@ -14,7 +14,7 @@ const SVG_ATTRIBUTES = new Set(
 const OPEN_ATTRIBUTES = /^(aria|data)-[a-z-]+$/;
 const FLAGS = ["disabled", "checked", "required", "open", "selected", "hidden"];
 
-/** An element. `properties` may hold attributes of a closed set, flags, functions for events, `key` and `href`. */
+/** An HTML element. `properties` may hold known attributes, flags, event listeners, `key` and `href`. */
 export function el(tag, properties, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties ?? {})) {
@@ -31,7 +31,7 @@ export function el(tag, properties, ...children) {
   return node;
 }
 
-/** An element of SVG. */
+/** An SVG element. */
 export function svg(tag, properties, ...children) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(properties ?? {})) {
@@ -50,7 +50,7 @@ function append(node, children) {
   }
 }
 
-/** Make the children of `host` look like `children`, keeping every element that can be kept. */
+/** Update the children of `host` to match `children`, reusing elements where possible. */
 export function render(host, ...children) {
   const wanted = document.createElement("div");
   append(wanted, children);
@@ -89,7 +89,7 @@ function morphChildren(host, wanted) {
   }
 }
 
-/** Put all from `first` on behind `stays`, which follows them: an element that is moved loses the focus and its caret. */
+/** Move everything from `first` on behind `stays`, because a moved element loses focus and caret. */
 function moveBehind(stays, first) {
   const behind = stays.nextSibling;
   while (first !== stays) {
@@ -109,7 +109,7 @@ function morph(node, next) {
     return;
   }
   for (const { name } of [...node.attributes]) {
-    // Whether something is unfolded is the reader's choice.
+    // The reader decides what is expanded.
     if (!next.hasAttribute(name) && name !== "open") node.removeAttribute(name);
   }
   for (const { name, value } of next.attributes) {

@@ -1,4 +1,4 @@
-// Figures for people. Whoever shows one keeps the exact value beside it.
+// Numbers, times and names in readable form. The caller keeps the exact value in a `title`.
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -73,7 +73,7 @@ export function day(at) {
   return new Date(at * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
 }
 
-/** The whole of a time, for a title. */
+/** The full date and time, for a `title`. */
 export function exactTime(at) {
   return at === null || at === undefined ? "" : new Date(at * 1000).toISOString();
 }
@@ -84,12 +84,12 @@ export function toolName(full) {
   return match === null ? (full ?? "") : `${match[1]}.${match[2]}`;
 }
 
-/** A word of the API as a person writes it: `backing_off` is `backing off`. */
+/** An API word with spaces: `backing_off` becomes `backing off`. */
 export function words(text) {
   return String(text ?? "").replaceAll("_", " ");
 }
 
-/** The text with an escape for all that cannot be seen or that reorders what is around it. */
+/** The text with invisible and reordering characters escaped. */
 export function plain(text) {
   return String(text).replace(
     /[\p{C}\p{Zl}\p{Zp}\u00a0\u2000-\u200f\u3000\u115f\u1160\u3164\uffa0]/gu,

@@ -1,4 +1,4 @@
-// What is kept private, what was refused, who was asked, and the end of the audit log.
+// The Approvals page and the page for privacy and the audit log.
 
 import { approvals } from "./approvals.js";
 import { el } from "./dom.js";
@@ -7,15 +7,15 @@ import { bars, empty, facts, figure, from, panel, table, time } from "./parts.js
 import { sources } from "./sources.js";
 
 const COLUMNS = [
-  { label: "No.", right: true },
+  { label: "#", right: true },
   { label: "Time" },
-  { label: "What" },
-  { label: "Who" },
+  { label: "Event" },
+  { label: "Principal" },
   { label: "Details", wide: true },
 ];
 const DETAIL_CHARACTERS = 240;
 
-/** Approvals and what came of earlier ones. */
+/** Pending approvals and past decisions. */
 export function approvalsPage(state, act) {
   return [
     el("h1", {}, "Approvals"),
@@ -29,13 +29,13 @@ export function approvalsPage(state, act) {
   ];
 }
 
-/** Names in the configuration that fit nothing: such a rule decides nothing. */
+/** Policy rules whose patterns match no tool, so they have no effect. */
 export function unmatched() {
   const found = sources.policy.value?.unmatched ?? [];
   if (found.length === 0) return null;
   return panel(
-    "Rules that fit nothing",
-    { id: "unmatched", note: ["Correct them in sealyard.toml; ", el("code", {}, "sealyard policy check"), " finds them too."] },
+    "Policy rules that match nothing",
+    { id: "unmatched", note: ["Fix them in sealyard.toml; ", el("code", {}, "sealyard policy check"), " reports them too."] },
     el(
       "ul",
       { class: "unmatched" },
@@ -51,13 +51,13 @@ function decisions(security) {
     row("approved", "approved"),
     row("refused", "refused"),
     row("expired", "expired"),
-    row("answer_p50_seconds", "answered within (p50)", seconds),
+    row("answer_p50_seconds", "time to answer (p50)", seconds),
     row("policy_denied", "denied by policy"),
-    row("review_refused", "code refused in review"),
+    row("review_refused", "code rejected by review"),
   ]);
 }
 
-/** Private values by their type, and the audit log. */
+/** Concealed values by type, and the audit log. */
 export function privacyPage(state, act) {
   const again = { hurry: () => act.hurry("report") };
   return [
@@ -66,17 +66,17 @@ export function privacyPage(state, act) {
       "div",
       { class: "columns", key: "columns" },
       panel(
-        "Hidden values by type",
+        "Concealed values by type",
         { id: "hidden" },
         from(
           sources.report,
           ({ security }) =>
-            bars("security.hidden", security.hidden, { none: "No private value was seen in this time.", most: 20 }),
+            bars("security.hidden", security.hidden, { none: "No private values in this time range.", most: 20 }),
           again,
         ),
       ),
       panel(
-        "In all",
+        "Totals",
         { id: "border" },
         from(sources.report, ({ security }) => border(security), again),
       ),
@@ -85,7 +85,7 @@ export function privacyPage(state, act) {
       "Audit log",
       {
         id: "audit",
-        note: ["The newest first; ", el("code", {}, "sealyard audit verify"), " proves that it is whole."],
+        note: ["Newest first; ", el("code", {}, "sealyard audit verify"), " checks its integrity."],
       },
       from(sources.audit, (value) => audit(value, state, act), { hurry: () => act.hurry("audit") }),
     ),
@@ -94,23 +94,23 @@ export function privacyPage(state, act) {
 
 function border(security) {
   return facts([
-    ["hidden in all", figure("security.hidden_total", security.hidden_total, count)],
+    ["concealed", figure("security.hidden_total", security.hidden_total, count)],
     [
-      "withheld whole, because it could not be read",
+      "withheld because scanning failed",
       figure("security.hiding_failures", security.hiding_failures, count),
     ],
-    ["shown to operators", figure("security.revealed", security.revealed, count)],
+    ["revealed to operators", figure("security.revealed", security.revealed, count)],
   ]);
 }
 
 function audit({ entries, next_cursor: cursor }, state, act) {
-  if (entries.length === 0) return empty("The log has no entry for you.");
+  if (entries.length === 0) return empty("No entries visible to you.");
   const rows = entries.map((entry) => ({
     key: entry.number,
     cells: [String(entry.number), time(entry.at), el("code", {}, entry.kind), entry.principal, details(entry)],
   }));
   return [
-    table("Audit log, the newest first", COLUMNS, rows),
+    table("Audit log, newest first", COLUMNS, rows),
     cursor
       ? el(
           "p",

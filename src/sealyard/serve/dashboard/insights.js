@@ -1,4 +1,4 @@
-// What was learned from experience, from how much, how often it was right, and having it forgotten.
+// The Learning page: insights by part, their accuracy, and the form to forget them.
 
 import { el } from "./dom.js";
 import { count, percent, plain, toolName, words } from "./format.js";
@@ -6,43 +6,42 @@ import { bars, empty, facts, figure, from, panel, table, time } from "./parts.js
 import { sources } from "./sources.js";
 
 const TITLES = {
-  ranking: "What was found and used",
-  chains: "What follows what",
-  shapes: "What tools answer",
-  failures: "What helped after a failure",
-  risk: "What is likely to fail",
-  skills: "Skills to use or to save",
-  resources: "What runs need",
-  domains: "Who works on what",
+  ranking: "Search ranking",
+  chains: "Tool chains",
+  shapes: "Output shapes",
+  failures: "Failure fixes",
+  risk: "Risk",
+  skills: "Skills",
+  resources: "Limits",
 };
 const PARTS = [
   { label: "Part", wide: true },
-  { label: "Learned", right: true },
-  { label: "From", right: true },
-  { label: "Told", right: true },
-  { label: "Right", right: true },
+  { label: "Insights", right: true },
+  { label: "Evidence", right: true },
+  { label: "Times used", right: true },
+  { label: "Accuracy", right: true },
 ];
 const ITEMS = [
-  { label: "About" },
-  { label: "What", wide: true },
+  { label: "Subject" },
+  { label: "Insight", wide: true },
   { label: "Evidence", right: true },
-  { label: "Right", right: true },
-  { label: "Last", right: true },
+  { label: "Correct", right: true },
+  { label: "Last seen", right: true },
 ];
 const LEVELS = [
-  { label: "Told", wide: true },
+  { label: "Risk level", wide: true },
   { label: "Runs", right: true },
   { label: "Failed", right: true },
-  { label: "Share", right: true },
-  { label: "Expected", right: true },
+  { label: "Failure rate", right: true },
+  { label: "Predicted", right: true },
 ];
 const CHANGES = [
-  { label: "Kind of change", wide: true },
-  { label: "Tried", right: true },
-  { label: "Done", right: true },
+  { label: "Change", wide: true },
+  { label: "Attempts", right: true },
+  { label: "Migrated", right: true },
   { label: "As predicted", right: true },
 ];
-const SHARED = "what all share";
+const SHARED = "shared";
 
 /** The whole page. */
 export function insights(state, act) {
@@ -51,17 +50,17 @@ export function insights(state, act) {
   return [
     el("h1", {}, "Learning"),
     panel(
-      "What was learned",
+      "Insights by part",
       { id: "learned" },
       from(sources.insights, (found) => [notice(found), partTable(found), about(found)], again),
     ),
     el(
       "div",
       { class: "columns", key: "columns" },
-      panel("Risk that runs were told, and what became of them", { id: "calibration" }, from(sources.insights, levels)),
+      panel("Risk calibration", { id: "calibration" }, from(sources.insights, levels)),
       panel(
-        "What agents were told",
-        { id: "told", note: "In the chosen time." },
+        "Hints given to agents",
+        { id: "told", note: "In the selected time range." },
         from(sources.report, ({ learning }) => told(learning), { hurry: () => act.hurry("report") }),
       ),
     ),
@@ -70,7 +69,7 @@ export function insights(state, act) {
   ];
 }
 
-/** A figure of what was learned: `path` says which, the title and `data-value` have every digit. */
+/** A figure from the insights at `path`; its title and `data-value` hold every digit. */
 function known(path, value, format) {
   const exact = value === null ? "" : String(value);
   return el("span", { class: "figure", "data-insight": path, "data-value": exact, title: exact }, format(value));
@@ -78,8 +77,8 @@ function known(path, value, format) {
 
 function notice(value) {
   if (!value.enabled)
-    return el("p", { class: "stale" }, "Learning is switched off by the configuration: nothing is learned or told.");
-  return value.is_ready ? null : el("p", { class: "stale" }, "The journal is still being read.");
+    return el("p", { class: "stale" }, "Learning is off in the configuration.");
+  return value.is_ready ? null : el("p", { class: "stale" }, "Still reading the journal.");
 }
 
 function partTable({ parts }) {
@@ -93,17 +92,17 @@ function partTable({ parts }) {
       known(`parts.${place}.accuracy`, part.accuracy, percent),
     ],
   }));
-  return table("What was learned, by part", PARTS, rows);
+  return table("Insights by part", PARTS, rows);
 }
 
 function about(value) {
   const faults = Object.entries(value.faults);
   return facts([
     ["learned from", [known("facts", value.facts, count), " facts"]],
-    ["shared by", value.scope === "shared" ? "all principals" : `each ${value.scope}`],
-    ["counts half after", `${value.half_life_days} days`],
-    value.partitions.length > 1 ? ["apart", value.partitions.map((name) => plain(name || SHARED)).join(", ")] : null,
-    faults.length > 0 ? ["failed", faults.map(([part, times]) => `${part} ${times}`).join(", ")] : null,
+    ["scope", value.scope === "shared" ? "all principals" : `each ${value.scope}`],
+    ["evidence half-life", `${value.half_life_days} days`],
+    value.partitions.length > 1 ? ["partitions", value.partitions.map((name) => plain(name || SHARED)).join(", ")] : null,
+    faults.length > 0 ? ["faults", faults.map(([part, times]) => `${part} ${times}`).join(", ")] : null,
     ...value.forgotten.map((each) => [
       "forgotten",
       [each.what === "all" ? "everything " : `${each.what} ${plain(each.subject)} `, time(each.at)],
@@ -112,7 +111,7 @@ function about(value) {
 }
 
 function levels({ risk }) {
-  if (risk.every((each) => each.told === 0)) return empty("No run that was told its risk is over yet.");
+  if (risk.every((each) => each.told === 0)) return empty("No assessed run has finished yet.");
   const rows = risk.map((each, place) => ({
     key: each.risk,
     cells: [
@@ -123,22 +122,22 @@ function levels({ risk }) {
       known(`risk.${place}.expected`, each.expected, percent),
     ],
   }));
-  return table("Share of runs that failed, by the risk that they were told", LEVELS, rows);
+  return table("Failure rate by predicted risk", LEVELS, rows);
 }
 
 function told(learning) {
   const row = (name, text, format = count) => [text, figure(`learning.${name}`, learning[name], format)];
   return [
     facts([
-      row("assessed", "runs looked at"),
-      row("refused", "not run for their risk"),
-      row("asked", "asked about"),
+      row("assessed", "runs assessed"),
+      row("refused", "runs refused"),
+      row("asked", "runs held for approval"),
       row("hints_total", "hints"),
       row("searches_changed", "searches reordered"),
-      row("searches_changed_share", "of all searches", percent),
+      row("searches_changed_share", "share of searches", percent),
     ]),
-    bars("learning.hints", learning.hints, { none: "No hint was given in this time." }),
-    bars("learning.fitted", learning.fitted, { tone: "second", none: "No run had other limits than usual." }),
+    bars("learning.hints", learning.hints, { none: "No hints in this time range." }),
+    bars("learning.fitted", learning.fitted, { tone: "second", none: "No limits adjusted in this time range." }),
   ];
 }
 
@@ -146,8 +145,8 @@ function itemPanels(value) {
   const some = value.parts.map((part) => [part.part, TITLES[part.part] ?? words(part.part), part.items]);
   return [
     ...some,
-    ["worth", "What skills are worth", value.skills],
-    ["conflicts", "Tools that do not answer what they declare", value.conflicts],
+    ["worth", "Skill value", value.skills],
+    ["conflicts", "Output schema conflicts", value.conflicts],
   ]
     .filter(([, , items]) => items.length > 0)
     .map(([name, title, items]) => panel(title, { id: `learned-${name}` }, table(title, ITEMS, items.map(itemRow))));
@@ -178,14 +177,14 @@ function migrations(past) {
     ],
   }));
   return panel(
-    "Migrations of skills, and whether they were as hard as predicted",
+    "Skill migrations",
     { id: "migrations" },
     facts([
-      ["tried", known("migrations.tried", past.tried, count)],
-      ["done", known("migrations.done", past.done, count)],
+      ["attempts", known("migrations.tried", past.tried, count)],
+      ["migrated", known("migrations.done", past.done, count)],
       ["as predicted", known("migrations.accuracy", past.accuracy, percent)],
     ]),
-    table("Migrations by the kind of change", CHANGES, rows),
+    table("Migrations by change", CHANGES, rows),
   );
 }
 
@@ -193,7 +192,7 @@ function forgetting(state, act) {
   return panel(
     "Forget",
     { id: "forget" },
-    el("p", { class: "dim" }, "What is forgotten stays in the journal, and is not learned from any more."),
+    el("p", { class: "dim" }, "Forgetting removes insights. The journal keeps the runs, but sealyard no longer learns from them."),
     el(
       "form",
       {

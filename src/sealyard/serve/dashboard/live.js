@@ -1,4 +1,4 @@
-// What runs right now, from the gateway's server-sent events.
+// Running executions, from the gateway's server-sent events.
 
 import { address, get, Refusal, segment } from "./api.js";
 
@@ -10,7 +10,7 @@ const OVER_KEPT = 500;
 const SEEDED = 50;
 const RETRY_SECONDS = [1, 2, 5, 10, 20];
 
-/** The runs under way and those that ended last; `state` is `connecting`, `live`, `lost` or `paused`. */
+/** Running and recently finished executions; `state` is `connecting`, `live`, `lost` or `paused`. */
 export class Live {
   /** `onChange(kind, event)` is called after every event, and with null when the connection changes. */
   constructor(onChange) {
@@ -32,14 +32,14 @@ export class Live {
       this.seed();
     };
     source.onerror = () => {
-      // The browser tries again by itself after a break, but not after an answer that is no stream.
+      // The browser reconnects after a break, but not after a response that is not a stream.
       this.turn("lost");
       if (source.readyState === EventSource.CLOSED) this.retry();
     };
     for (const kind of KINDS) source.addEventListener(kind, (event) => this.take(kind, event));
   }
 
-  /** Nobody looks: leave the connection to others until somebody does. */
+  /** Close the connection while the page is hidden. */
   pause() {
     this.close();
     this.turn("paused");
@@ -64,21 +64,21 @@ export class Live {
     this.onChange(null, null);
   }
 
-  /** The runs, those under way first, the newest of each first. */
+  /** The runs: running ones first, then newest first. */
   list() {
     return [...this.runs.values()].sort(
       (a, b) => (a.endedAt === null ? 0 : 1) - (b.endedAt === null ? 0 : 1) || b.startedAt - a.startedAt,
     );
   }
 
-  /** What began before this page was opened. */
+  /** Load the runs that started before this page was opened. */
   async seed() {
     let answer;
     try {
       answer = await get("executions", { status: "running", limit: SEEDED });
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      return; // the next connection asks again
+      return; // the next connection retries
     }
     const under = new Set(answer.executions.map((each) => each.execution_id));
     for (const [id, run] of this.runs) {
@@ -86,20 +86,20 @@ export class Live {
     }
     for (const each of answer.executions) {
       const id = each.execution_id;
-      if (this.over.has(id)) continue; // the journal hears of an end a moment later
+      if (this.over.has(id)) continue; // the journal records an end a moment later
       const run = this.runs.get(id) ?? this.add(id, each.principal, each.started_at, each);
       if (!run.isWhole) this.seedRun(run);
     }
     this.onChange(null, null);
   }
 
-  /** What a run did before it was heard of here. */
+  /** Load the calls and output that a run made before this page saw it. */
   async seedRun(run) {
     const place = `executions/${segment(run.id)}`;
     run.isWhole = true;
     try {
       const [detail, { calls }] = await Promise.all([get(place), get(`${place}/calls`, { limit: CALLS_KEPT })]);
-      if (detail.status !== "running" || run.endedAt !== null) return; // its end is on its way, or here
+      if (detail.status !== "running" || run.endedAt !== null) return; // its end is already here or on its way
       for (const { number, tool, seconds, error, answer_bytes: size, started_at: at } of calls) {
         if (!(run.calls.get(number)?.seconds > 0))
           run.calls.set(number, { number, tool, at, seconds, error, bytes: size });
@@ -116,7 +116,7 @@ export class Live {
       run.output = joined(detail.output, run.output);
       this.onChange(null, null);
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error; // the next connection asks again
+      if (!(error instanceof Refusal)) throw error; // the next connection retries
     }
   }
 
@@ -186,7 +186,7 @@ export class Live {
     },
   };
 
-  /** Keep what ended last, and only the ids of some before. */
+  /** Keep the last finished runs, and only the ids of some earlier ones. */
   forget(id) {
     this.over.add(id);
     if (this.over.size > OVER_KEPT) this.over.delete(this.over.values().next().value);
@@ -195,7 +195,7 @@ export class Live {
   }
 }
 
-/** Two pieces of output as one; what ends the first may begin the second. */
+/** Join two pieces of output, which may overlap. */
 function joined(before, after) {
   if (before.includes(after)) return before;
   for (let shared = Math.min(before.length, after.length); shared > 0; shared -= 1) {

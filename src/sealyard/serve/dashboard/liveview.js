@@ -1,4 +1,4 @@
-// Runs as they happen: their calls, their output, and a button to stop them.
+// Running executions with their calls and output, and a button to cancel each.
 
 import { el } from "./dom.js";
 import { count, seconds } from "./format.js";
@@ -8,14 +8,14 @@ import { waterfall } from "./waterfall.js";
 const CALLS_SHOWN = 8;
 const OUTPUT_SHOWN = 4_000;
 
-/** The panel with all that runs, and what ended last. */
+/** The panel of running and recently finished executions. */
 export function liveRuns(state, act) {
   const runs = state.live.list();
   const under = runs.filter((run) => run.endedAt === null).length;
-  const note = under === 0 ? null : `${count(under)} under way`;
+  const note = under === 0 ? null : `${count(under)} running`;
   const body =
     runs.length === 0
-      ? empty("Nothing runs right now.", "Runs appear here as they begin.")
+      ? empty("No active runs.", "Runs appear here when they start.")
       : el(
           "ol",
           { class: "live" },
@@ -25,8 +25,8 @@ export function liveRuns(state, act) {
 }
 
 function standing(run) {
-  if (run.asks.size > 0) return status("pending", "waits for approval");
-  return run.isQueued && run.endedAt === null ? status("pending", "waits for its turn") : status(run.status);
+  if (run.asks.size > 0) return status("pending", "waiting for approval");
+  return run.isQueued && run.endedAt === null ? status("pending", "queued") : status(run.status);
 }
 
 function card(run, state, act) {
@@ -62,7 +62,7 @@ function card(run, state, act) {
     run.failure === null ? null : el("p", { class: "error" }, el("b", {}, run.failure.type), " ", run.failure.message),
     calls.length === 0 ? null : waterfall(calls.slice(-CALLS_SHOWN), run.startedAt, end),
     calls.length > CALLS_SHOWN
-      ? el("p", { class: "dim small" }, `and ${count(calls.length - CALLS_SHOWN)} calls before`)
+      ? el("p", { class: "dim small" }, `and ${count(calls.length - CALLS_SHOWN)} earlier calls`)
       : null,
     run.output === ""
       ? null

@@ -1,4 +1,4 @@
-// The page to keep open: the figures that matter, what runs, what waits, and how it went.
+// The Overview page: key figures, pending approvals, live runs, charts, errors and upstreams.
 
 import { loud } from "./alerts.js";
 import { approvals } from "./approvals.js";
@@ -26,7 +26,7 @@ export function overview(state, act) {
   ];
 }
 
-/** What is drawn over time; each is a place in the page with `data-chart`. */
+/** The time series charts; each is drawn into the element with its `data-chart`. */
 export const CHARTS = [
   {
     id: "runs",
@@ -36,14 +36,14 @@ export const CHARTS = [
     least: 4,
     format: count,
     series: [
-      { label: "ended well", tone: "accent", value: (point) => point.executions - point.failed },
+      { label: "succeeded", tone: "accent", value: (point) => point.executions - point.failed },
       { label: "failed", tone: "bad", value: (point) => point.failed },
     ],
     summary: (points) => `${whole(sum(points, "executions"))} runs, ${whole(sum(points, "failed"))} failed.`,
   },
   {
     id: "latency",
-    title: "Duration of runs",
+    title: "Latency",
     kind: "lines",
     format: seconds,
     series: [
@@ -51,7 +51,7 @@ export const CHARTS = [
       { label: "p95", tone: "second", value: (point) => point.p95_seconds },
     ],
     summary: (points) =>
-      `The longest p95 is ${seconds(Math.max(0, ...points.map((point) => point.p95_seconds ?? 0)))}.`,
+      `The highest p95 is ${seconds(Math.max(0, ...points.map((point) => point.p95_seconds ?? 0)))}.`,
   },
   {
     id: "tokens",
@@ -65,18 +65,18 @@ export const CHARTS = [
       { label: "actual", tone: "accent", area: true, value: (point) => point.actual_tokens },
     ],
     summary: (points) =>
-      `${whole(sum(points, "baseline_tokens"))} would have been, ${whole(sum(points, "actual_tokens"))} were.`,
+      `${whole(sum(points, "baseline_tokens"))} baseline, ${whole(sum(points, "actual_tokens"))} actual.`,
   },
   {
     id: "bytes",
-    title: "Bytes through the sandbox",
+    title: "Sandbox traffic",
     kind: "lines",
     isWhole: true,
     least: 1000,
     format: bytes,
     series: [
-      { label: "in from tools", tone: "base", area: true, value: (point) => point.bytes_in },
-      { label: "out to agents", tone: "accent", area: true, value: (point) => point.bytes_out },
+      { label: "from tools", tone: "base", area: true, value: (point) => point.bytes_in },
+      { label: "to agents", tone: "accent", area: true, value: (point) => point.bytes_out },
     ],
     summary: (points) => `${bytes(sum(points, "bytes_in"))} in, ${bytes(sum(points, "bytes_out"))} out.`,
   },
@@ -97,22 +97,22 @@ function tiles(report, state) {
       "Runs",
       figure("execution.count", execution.count, count),
       [
-        [figure("execution.success_rate", execution.success_rate, percent), " ended well"],
+        [figure("execution.success_rate", execution.success_rate, percent), " succeeded"],
         [figure("execution.timeouts", execution.timeouts, count), " timed out"],
       ],
       "#/runs",
     ),
-    tile("Duration, p50", figure("execution.p50_seconds", execution.p50_seconds, seconds), [
+    tile("Latency (p50)", figure("execution.p50_seconds", execution.p50_seconds, seconds), [
       [figure("execution.p95_seconds", execution.p95_seconds, seconds), " p95"],
       [figure("execution.p99_seconds", execution.p99_seconds, seconds), " p99"],
     ]),
-    tile("Search hits", figure("discovery.hit_rate", discovery.hit_rate, percent), [
-      ["of ", figure("discovery.queries", discovery.queries, count), " searches led to a call"],
+    tile("Search success", figure("discovery.hit_rate", discovery.hit_rate, percent), [
+      ["of ", figure("discovery.queries", discovery.queries, count), " searches led to a tool call"],
     ]),
     tile(
       "Private values",
       figure("security.hidden_total", security.hidden_total, count),
-      ["hidden from agents", [figure("security.revealed", security.revealed, count), " shown to operators"]],
+      ["concealed from agents", [figure("security.revealed", security.revealed, count), " revealed to operators"]],
       "#/privacy",
     ),
     waiting(state, security),
@@ -135,7 +135,7 @@ function kept({ tokens, tokenizer }) {
   return el(
     "div",
     { class: "tile hero", key: "kept" },
-    el("h2", {}, "Tokens kept out of context"),
+    el("h2", {}, "Tokens saved"),
     el(
       "p",
       { class: "value" },
@@ -149,7 +149,7 @@ function kept({ tokens, tokenizer }) {
       "counted with ",
       el("code", { "data-metric": "tokenizer", "data-value": tokenizer }, tokenizer),
       tokens.uncounted_bytes > 0
-        ? [", without ", figure("tokens.uncounted_bytes", tokens.uncounted_bytes, bytes)]
+        ? [", excluding ", figure("tokens.uncounted_bytes", tokens.uncounted_bytes, bytes)]
         : null,
     ),
   );
@@ -169,7 +169,7 @@ function compare({ baseline, actual }) {
 }
 
 function money({ tokens, prices }) {
-  return tile("Money saved", figure("tokens.dollars_saved", tokens.dollars_saved, dollars), [
+  return tile("Cost saved", figure("tokens.dollars_saved", tokens.dollars_saved, dollars), [
     [
       figure("tokens.dollars_baseline", tokens.dollars_baseline, dollars),
       " → ",
@@ -188,7 +188,7 @@ function money({ tokens, prices }) {
 function waiting(state, security) {
   const is = state.waiting > 0;
   return tile(
-    "Approvals waiting",
+    "Pending approvals",
     el(
       "span",
       { class: "figure", "data-count": "approvals", "data-value": String(state.waiting) },
@@ -216,10 +216,10 @@ function firing() {
     ),
     [
       value === null
-        ? "not known"
+        ? "unknown"
         : names.length
           ? names.slice(0, 2).join(", ") + (names.length > 2 ? " …" : "")
-          : "nothing is wrong",
+          : "all clear",
     ],
     "#/alerts",
     found.length > 0 ? "is-bad" : "",
@@ -236,7 +236,7 @@ function errors(act) {
         bars("execution.errors", execution.errors, {
           tone: "bad",
           label: (name) => name,
-          none: "No run failed in this time.",
+          none: "No errors in this time range.",
         }),
       { hurry: () => act.hurry("report") },
     ),
@@ -246,7 +246,7 @@ function errors(act) {
 function health(act) {
   const rows = (list) =>
     list.length === 0
-      ? empty("No upstream is configured.", "Name one in sealyard.toml.")
+      ? empty("No upstreams configured.", "Add one to sealyard.toml.")
       : el(
           "ul",
           { class: "health" },

@@ -1,4 +1,4 @@
-// Pieces that several views are made of.
+// Components shared by several pages.
 
 import { el, svg } from "./dom.js";
 import { count, exactTime, moment, percent, plain, toolName, words } from "./format.js";
@@ -29,7 +29,7 @@ const SHAPES = {
   warn: "M5 1.6V5.6 M5 8.2V8.3",
 };
 
-/** A figure of the report: `path` says which, the title and `data-value` have every digit. */
+/** A figure from the report at `path`; its title and `data-value` hold every digit. */
 export function figure(path, value, format, options = {}) {
   const exact = value === null || value === undefined ? "" : String(value);
   return el(
@@ -39,7 +39,7 @@ export function figure(path, value, format, options = {}) {
   );
 }
 
-/** A state in words, with a mark that needs no colour to be told from others. */
+/** A status label with an icon, readable without colour. */
 export function status(state, text = words(state)) {
   const tone = TONES[state] ?? "quiet";
   return el("span", { class: `status is-${tone}` }, mark(tone), text);
@@ -61,7 +61,7 @@ export function tool(full) {
   return el("code", { class: "tool", title: plain(full) }, plain(toolName(full)));
 }
 
-/** A bar that says which part of a whole. `filled` may be null. */
+/** A bar filled to a share of its width. `filled` may be null. */
 export function meter(filled, tone = "accent") {
   const wide = Math.max(0, Math.min(1, filled ?? 0)) * 100;
   return svg(
@@ -104,7 +104,7 @@ export function bars(path, counts, { tone = "accent", label = words, none, most 
   );
 }
 
-/** Names and what they are, in two columns. */
+/** Names and values in two columns. */
 export function facts(rows) {
   return el(
     "dl",
@@ -113,7 +113,7 @@ export function facts(rows) {
   );
 }
 
-/** A titled part of a page. */
+/** A section of a page with a title. */
 export function panel(title, { id = null, note = null, actions = null, wide = false } = {}, ...children) {
   const heading = id === null ? null : `${id}-title`;
   return el(
@@ -130,7 +130,7 @@ export function panel(title, { id = null, note = null, actions = null, wide = fa
   );
 }
 
-/** A table that becomes a list of cards where there is no room. `columns`: [{label, right, wide}]. */
+/** A table that becomes a list of cards on narrow screens. `columns`: [{label, right, wide}]. */
 export function table(caption, columns, rows) {
   return el(
     "table",
@@ -168,12 +168,12 @@ export function table(caption, columns, rows) {
   );
 }
 
-/** What is said where there is nothing yet. */
+/** The text of an empty panel. */
 export function empty(text, hint = null) {
   return el("p", { class: "empty" }, text, hint === null ? null : el("span", {}, hint));
 }
 
-/** What `view` makes of a source's value, or why there is none. */
+/** The view of a source's value, or the reason why it is missing. */
 export function from(source, view, { hurry } = {}) {
   if (source.value !== null) return [source.error === null ? null : stale(source), view(source.value)];
   if (source.error === null)
@@ -188,9 +188,9 @@ export function from(source, view, { hurry } = {}) {
   return refusal(source.error, hurry);
 }
 
-/** Why something is not shown. */
+/** The error shown in place of a view. */
 export function refusal(error, hurry = null) {
-  if (error.status === 403) return el("p", { class: "empty" }, "Not visible to you. ", el("span", {}, error.message));
+  if (error.status === 403) return el("p", { class: "empty" }, "You do not have access. ", el("span", {}, error.message));
   return el(
     "div",
     { class: "failed", role: "alert" },
@@ -200,7 +200,7 @@ export function refusal(error, hurry = null) {
       error.message,
       error.requestId === "" ? null : el("span", { class: "dim" }, ` Request ${error.requestId}.`),
     ),
-    hurry === null || hurry === undefined ? null : el("button", { type: "button", onclick: hurry }, "Try again"),
+    hurry === null || hurry === undefined ? null : el("button", { type: "button", onclick: hurry }, "Retry"),
   );
 }
 
@@ -215,7 +215,7 @@ function stale(source) {
   );
 }
 
-/** What is in the drawer: a title, a button to close it, and what `view` makes of the value once it is here. */
+/** The drawer: a title, a close button, and the view of the value once it is loaded. */
 export function drawer(title, shown, act, view) {
   return [
     el(
@@ -228,12 +228,12 @@ export function drawer(title, shown, act, view) {
   ];
 }
 
-/** A titled part of the drawer. */
+/** A section of the drawer with a title. */
 export function part(title, ...children) {
   return el("section", { class: "part", key: title }, el("h3", {}, title), children);
 }
 
-/** JSON for reading; text as it is. */
+/** Indented JSON, or text unchanged. */
 export function json(value) {
   return el(
     "pre",
@@ -242,7 +242,7 @@ export function json(value) {
   );
 }
 
-/** How many of how many, as a share. */
+/** A ratio as a percentage. */
 export function share(some, all, path = "") {
   return all ? figure(path, some / all, percent) : "–";
 }

@@ -1,4 +1,4 @@
-// Code with line numbers and a little colour. Every piece of it is text.
+// Python code with line numbers and syntax colours, built from text nodes only.
 
 import { el } from "./dom.js";
 
@@ -22,7 +22,7 @@ const PIECES = new RegExp(
 );
 const LINES_SHOWN = 2_000;
 
-/** The code as a list of lines; `failed` is the number of the line to mark. */
+/** The code as a list of lines, with line `failed` marked. */
 export function code(text, failed = null) {
   const lines = [[]];
   for (const match of text.matchAll(PIECES)) {

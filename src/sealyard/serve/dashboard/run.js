@@ -1,4 +1,4 @@
-// One run, in the drawer: what was asked, what it called and when, and what came of it.
+// One run in the drawer: code, tool calls, output and result.
 
 import { args } from "./approvals.js";
 import { el } from "./dom.js";
@@ -42,14 +42,14 @@ function details(run, live, state, act) {
     failure === null ? null : failed(failure),
     run.code === "" ? null : part("Code", code(run.code, failure?.line ?? null)),
     hasAny(run.context) ? part("Context", json(run.context)) : null,
-    part("Calls", callsOf(run, live, end)),
+    part("Tool calls", callsOf(run, live, end)),
     output === ""
       ? null
       : part("Output", el("pre", { class: "output", tabindex: "0", "aria-label": "Output" }, output)),
     isRunning ? null : part("Result", run.result === null ? empty("None.") : json(run.result)),
     run.file === null
       ? null
-      : el("p", { class: "dim small" }, `The whole result is at ${run.file} in its workspace; this is a preview.`),
+      : el("p", { class: "dim small" }, `Preview only. The full result is in the workspace at ${run.file}.`),
     run.notes.map((note) => el("p", { class: "dim small" }, note)),
   ];
 }
@@ -63,10 +63,10 @@ function about(run, end) {
   const usage = run.usage ?? {};
   return facts([
     ["started", time(run.started_at)],
-    ["took", seconds(run.seconds ?? end - run.started_at)],
-    ["calls", count(Math.max(run.calls, run.made.length))],
-    hasAny(usage.cpu_seconds) ? ["processor", seconds(usage.cpu_seconds)] : null,
-    hasAny(usage.memory_peak_bytes) ? ["memory", bytes(usage.memory_peak_bytes)] : null,
+    ["duration", seconds(run.seconds ?? end - run.started_at)],
+    ["tool calls", count(Math.max(run.calls, run.made.length))],
+    hasAny(usage.cpu_seconds) ? ["CPU time", seconds(usage.cpu_seconds)] : null,
+    hasAny(usage.memory_peak_bytes) ? ["peak memory", bytes(usage.memory_peak_bytes)] : null,
     run.level === null ? null : ["isolation", `${run.level} · ${run.tier}`],
   ]);
 }
@@ -108,16 +108,16 @@ function callsOf(run, live, end) {
     });
   }
   const all = [...known.values()].sort((a, b) => a.number - b.number);
-  const waiting = run.asks.filter((ask) => ask.number > 0).length; // not the one about the run itself
+  const waiting = run.asks.filter((ask) => ask.tool !== "execute_code").length; // not an approval of the run itself
   const rest = run.calls - all.length - waiting;
-  if (all.length + run.asks.length === 0) return empty("It called no tool.");
+  if (all.length + run.asks.length === 0) return empty("No tool calls.");
   return [
     run.asks.map((ask) =>
       el(
         "p",
         { class: "warning" },
         tool(ask.tool),
-        " waits for approval. ",
+        " is waiting for approval. ",
         el("a", { href: "#/approvals" }, "Review"),
       ),
     ),
@@ -130,12 +130,12 @@ function exchange(record) {
   return el(
     "details",
     { class: "exchange" },
-    el("summary", {}, "Arguments and answer"),
+    el("summary", {}, "Arguments and response"),
     record.arguments === null ? gone("arguments were") : args({ arguments: record.arguments, isWhole: true }),
     record.error
       ? null
       : record.answer === null || record.answer === undefined
-        ? gone("answer was")
+        ? gone("response was")
         : json(record.answer),
     el(
       "p",
@@ -146,5 +146,5 @@ function exchange(record) {
 }
 
 function gone(what) {
-  return el("p", { class: "dim small" }, `The ${what} too large to be kept.`);
+  return el("p", { class: "dim small" }, `The ${what} too large to store.`);
 }

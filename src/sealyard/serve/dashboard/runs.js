@@ -1,4 +1,4 @@
-// What ran: a table of runs, the newest first.
+// The Runs page: the history of runs, newest first.
 
 import { el } from "./dom.js";
 import { count, seconds } from "./format.js";
@@ -11,10 +11,10 @@ const COLUMNS = [
   { label: "Started" },
   { label: "Status" },
   { label: "Run" },
-  { label: "What", wide: true },
+  { label: "Details", wide: true },
   { label: "Principal" },
-  { label: "Calls", right: true },
-  { label: "Took", right: true },
+  { label: "Tool calls", right: true },
+  { label: "Duration", right: true },
 ];
 
 /** The whole page. */
@@ -62,10 +62,10 @@ function filters(state, act) {
 }
 
 function history({ executions, next_cursor: cursor }, state, act) {
-  if (executions.length === 0) return empty("No run is here.", "Runs of all agents are kept in the journal.");
+  if (executions.length === 0) return empty("No runs found.", "Every run of every agent is listed here.");
   const rows = executions.map((run) => ({ key: run.execution_id, cells: cells(run, state) }));
   return [
-    table("Runs, the newest first", COLUMNS, rows),
+    table("Runs, newest first", COLUMNS, rows),
     cursor === null || cursor === undefined
       ? null
       : el(
@@ -87,7 +87,7 @@ function cells(run, state) {
     status(run.status),
     el("a", { href: `#/runs/${encodeURIComponent(run.execution_id)}`, class: "code" }, run.execution_id),
     summary(run),
-    [el("span", {}, run.principal), run.session ? el("span", { class: "dim" }, ` · ${run.session}`) : null],
+    [el("span", {}, run.principal), run.session && run.session !== "default" ? el("span", { class: "dim" }, ` · ${run.session}`) : null],
     count(run.calls),
     seconds(took),
   ];
@@ -102,12 +102,12 @@ function summary(run) {
       " ",
       run.failure.message,
     );
-  const waits = run.waiting > 0 ? el("span", { class: "chip is-warn" }, `${count(run.waiting)} waiting`) : null;
+  const waits = run.waiting > 0 ? el("span", { class: "chip is-warn" }, `${count(run.waiting)} pending`) : null;
   return el(
     "span",
     { class: "dim" },
     run.form === "code" ? `code, ${count(run.code_characters)} characters` : run.form,
-    run.background ? " · in the background" : "",
+    run.background ? " · background" : "",
     waits,
   );
 }

@@ -1,35 +1,35 @@
-// What the page knows of the gateway: one source for each endpoint it reads, asked again while somebody looks.
+// One source for each API endpoint, polled while its page is visible.
 
 import { get, Refusal } from "./api.js";
 
 const LONGEST_WAIT = 60;
 const ROWS_KEPT = 2_000;
 const SCOPES = {
-  observe: "It takes a token that has observe = true in its http.principals.",
-  approve: "It takes a token that has approve = true in its http.principals, or the key of the gateway.",
+  observe: "Sign in with a token that has observe = true in http.principals.",
+  approve: "Sign in with a token that has approve = true in http.principals, or with the gateway's key.",
 };
 
-/** Keeps the last answer of an endpoint. `error` is the last refusal, and null once an answer came after it. */
+/** Keeps the last answer of an endpoint. `error` is the last refusal, or null after a later success. */
 export class Source {
-  /** `query(state)` says what is asked; `every` is in seconds; `needs` a scope; `rows` the list that comes in pages. */
+  /** `query(state)` makes the parameters; `every` is in seconds; `needs` is a scope; `rows` names the paged list. */
   constructor(path, { query = () => ({}), every, needs = null, rows = null, id = null, isWhole = false }) {
     Object.assign(this, { path, query, every, needs, rows, id, isWhole });
     this.turn = 0;
     this.reset();
   }
 
-  /** Forget everything, also what is being asked. */
+  /** Drop the value and any request in flight. */
   reset() {
     this.turn += 1;
     Object.assign(this, { value: null, error: null, at: 0, due: 0, failures: 0, isAsking: false });
   }
 
-  /** Ask within so many seconds. */
+  /** Schedule the next request within `wait` seconds. */
   hurry(wait = 0) {
     this.due = Math.min(this.due, now() + wait);
   }
 
-  /** Ask, and keep what comes. Rejects only for a mistake in this page. */
+  /** Send the request and keep the response. Rejects only on a bug in this page. */
   async ask(state) {
     const { turn } = this;
     Object.assign(this, { isAsking: true, due: Infinity });
@@ -52,7 +52,7 @@ export class Source {
     }
   }
 
-  /** Add the page after the last one that is here. Rejects with `Refusal`. */
+  /** Append the next page. Rejects with `Refusal`. */
   async older(state) {
     const { turn, value } = this;
     const page = await get(this.path, { ...this.query(state), cursor: value.next_cursor });
@@ -70,7 +70,7 @@ export class Source {
     return value;
   }
 
-  /** A fresh first page before the older ones that are here, if they meet; else alone. */
+  /** Put a fresh first page in front of the older ones if they overlap, else replace them. */
   joined(value) {
     if (this.rows === null || this.isWhole || this.value === null) return value;
     const fresh = new Set(value[this.rows].map((row) => this.id(row)));
@@ -90,7 +90,7 @@ export class Source {
 
 const inWindow = (state) => ({ window: state.window });
 
-/** Every endpoint that a page reads. */
+/** The endpoints that pages read. */
 export const sources = {
   report: new Source("metrics", { query: inWindow, every: 10, needs: "observe" }),
   series: new Source("metrics/series", { query: inWindow, every: 20, needs: "observe" }),

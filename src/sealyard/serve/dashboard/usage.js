@@ -1,4 +1,4 @@
-// Who uses the gateway for what: use cases, combinations of tools, principals, length of code.
+// The Usage page: use cases, tool combinations, principals, code size and sandbox cost.
 
 import { el } from "./dom.js";
 import { bytes, count, percent, seconds, whole, words } from "./format.js";
@@ -12,18 +12,18 @@ const PRINCIPALS = [
   { label: "Searches", right: true },
   { label: "Runs", right: true },
   { label: "Failed", right: true },
-  { label: "Calls", right: true },
+  { label: "Tool calls", right: true },
 ];
 const CASES = [
   { label: "Use case", wide: true },
   { label: "Baseline", right: true },
   { label: "Actual", right: true },
-  { label: "Kept out", right: true },
+  { label: "Saved", right: true },
 ];
 const COMBINATIONS = [
-  { label: "Tools of one run", wide: true },
+  { label: "Tools in one run", wide: true },
   { label: "Runs", right: true },
-  { label: "Ended well", right: true },
+  { label: "Succeeded", right: true },
 ];
 
 /** The whole page. */
@@ -40,12 +40,12 @@ export function usage(state, act) {
         { id: "cases" },
         from(
           sources.usage,
-          (value) => [cut(value), bars("", value.use_cases, { none: "Nothing ran in this time." })],
+          (value) => [cut(value), bars("", value.use_cases, { none: "No runs in this time range." })],
           again,
         ),
       ),
       panel(
-        "Code and sessions",
+        "Code and visits",
         { id: "code" },
         from(sources.usage, ({ code }) => codeFacts(code), again),
       ),
@@ -66,7 +66,7 @@ export function usage(state, act) {
       from(sources.usage, ({ principals }) => principalTable(principals), again),
     ),
     panel(
-      "Cost of the sandbox",
+      "Sandbox usage",
       { id: "sandbox" },
       from(sources.report, (value) => sandbox(value), report),
     ),
@@ -76,24 +76,24 @@ export function usage(state, act) {
 function cut(value) {
   const asked = sources.report.value?.since;
   return asked && value.since > asked + 1
-    ? el("p", { class: "stale" }, "There is too much to count; this is since ", time(value.since), ".")
+    ? el("p", { class: "stale" }, "Too many records to count; figures start at ", time(value.since), ".")
     : null;
 }
 
 function codeFacts(code) {
   const report = sources.report.value;
   return facts([
-    ["runs of code", whole(code.runs)],
-    ["half of them are at most", code.p50_characters === null ? "–" : `${whole(code.p50_characters)} characters`],
-    ["nineteen of twenty at most", code.p95_characters === null ? "–" : `${whole(code.p95_characters)} characters`],
-    report ? ["visits of agents", figure("sessions.count", report.sessions.count, whole)] : null,
+    ["code runs", whole(code.runs)],
+    ["code size (p50)", code.p50_characters === null ? "–" : `${whole(code.p50_characters)} characters`],
+    ["code size (p95)", code.p95_characters === null ? "–" : `${whole(code.p95_characters)} characters`],
+    report ? ["visits", figure("sessions.count", report.sessions.count, whole)] : null,
     report ? ["visits that ran code", figure("sessions.code_share", report.sessions.code_share, percent)] : null,
   ]);
 }
 
 function caseTable(cases) {
   const names = Object.keys(cases ?? {}).sort((a, b) => cases[b].saved - cases[a].saved);
-  if (names.length === 0) return empty("No token was counted in this time.");
+  if (names.length === 0) return empty("No tokens counted in this time range.");
   const row = (name) => {
     const path = (part) => `tokens.by_use_case.${name}.${part}`;
     const { baseline, actual, saved } = cases[name];
@@ -115,7 +115,7 @@ function caseTable(cases) {
 }
 
 function combinationTable(combinations) {
-  if (combinations.length === 0) return empty("No run called two tools in this time.");
+  if (combinations.length === 0) return empty("No run called two tools in this time range.");
   const row = ({ tools, runs, ok }) => ({
     key: tools.join(" "),
     cells: [
@@ -128,11 +128,11 @@ function combinationTable(combinations) {
       share(ok, runs),
     ],
   });
-  return table("Combinations of tools", COMBINATIONS, combinations.slice(0, 20).map(row));
+  return table("Tool combinations", COMBINATIONS, combinations.slice(0, 20).map(row));
 }
 
 function principalTable(principals) {
-  if (principals.length === 0) return empty("Nobody was here in this time.");
+  if (principals.length === 0) return empty("No activity in this time range.");
   const row = (each) => ({
     key: each.principal,
     cells: [
@@ -151,16 +151,16 @@ function principalTable(principals) {
 function sandbox({ execution, sdk, filtering }) {
   return [
     facts([
-      ["processor time", figure("execution.cpu_seconds", execution.cpu_seconds, seconds)],
+      ["CPU time", figure("execution.cpu_seconds", execution.cpu_seconds, seconds)],
       ["memory (p95)", figure("execution.memory_p95_bytes", execution.memory_p95_bytes, bytes)],
-      ["calls of tools", figure("execution.calls", execution.calls, count)],
-      ["in the background", figure("execution.background", execution.background, count)],
-      ["stubs written", figure("sdk.generations", sdk.generations, count)],
-      ["for writing them (p50)", figure("sdk.p50_seconds", sdk.p50_seconds, seconds)],
-      ["in from tools", figure("filtering.bytes_in", filtering.bytes_in, bytes)],
-      ["out to agents", figure("filtering.bytes_out", filtering.bytes_out, bytes)],
+      ["tool calls", figure("execution.calls", execution.calls, count)],
+      ["background runs", figure("execution.background", execution.background, count)],
+      ["stub generations", figure("sdk.generations", sdk.generations, count)],
+      ["generation time (p50)", figure("sdk.p50_seconds", sdk.p50_seconds, seconds)],
+      ["bytes from tools", figure("filtering.bytes_in", filtering.bytes_in, bytes)],
+      ["bytes to agents", figure("filtering.bytes_out", filtering.bytes_out, bytes)],
       [
-        "kept in the sandbox",
+        "filtered out in the sandbox",
         [meter(filtering.reduction), figure("filtering.reduction", filtering.reduction, percent)],
       ],
     ]),

@@ -1,10 +1,10 @@
-// Calls of one run against the run's own time.
+// The tool calls of one run on a timeline.
 
 import { el, svg } from "./dom.js";
 import { bytes, seconds } from "./format.js";
 import { tool } from "./parts.js";
 
-/** One line for each call; `extra(call)` may add what is unfolded below it. */
+/** One row for each call; `extra(call)` may add details below it. */
 export function waterfall(calls, from, until, extra = () => null) {
   const span = Math.max(until - from, 0.001);
   return el(

@@ -20,7 +20,7 @@ from sealyard.errors import SealyardError, StoreError, ToolFailed, UpstreamError
 from sealyard.serve.dialogue import Asking
 from sealyard.serve.relay.border import Json, Screen
 from sealyard.serve.relay.bulk import size_of
-from sealyard.serve.relay.carrier import Context, is_modern
+from sealyard.serve.relay.clients import Context, is_modern
 from sealyard.values import Grant, ToolSpec
 from sealyard.yard.assembly import Border
 

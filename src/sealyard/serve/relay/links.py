@@ -57,7 +57,7 @@ class Gone(MCPError, UpstreamError):
 
 
 class Front(Protocol):
-    """The way back from an upstream: a client's session (`owners.Session`) or one request (`Exchange`)."""
+    """The way back from an upstream: a client's session (`clients.Session`) or one request (`Exchange`)."""
 
     async def ask(self, method: str, params: Json, on_progress: ProgressFnT | None) -> Json:
         """Have the client answer a request of the upstream."""

@@ -36,7 +36,7 @@ from sealyard.serve.messages.forms import finished, sieved
 from sealyard.serve.relay.border import Json, Screens
 from sealyard.serve.relay.bulk import LargeAnswers, small
 from sealyard.serve.relay.calls import Calls, RelayedCall, attempting
-from sealyard.serve.relay.carrier import Carrier, Context, connection_of, is_modern, reply_to
+from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_modern, reply_to
 from sealyard.serve.relay.links import Link, Links, untracked
 from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all

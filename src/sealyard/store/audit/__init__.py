@@ -1,13 +1,10 @@
-"""The audit log of a store: written, exported, and proved to be as it was written.
+"""The audit log of a store: writing, export and verification.
 
-`Store` writes it. Whoever proves it opens no store: `verify_store` and `verify_file` read what is on disk.
+`Store` writes it. `verify_store` and `verify_file` open no store: they read the file.
 """
 
-from sealyard.store.audit.chain import AuditVerification
-from sealyard.store.audit.export import export_audit
 from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditRow
-from sealyard.store.audit.monitor import AuditWatch
-from sealyard.store.audit.verification import verify_file, verify_store
+from sealyard.store.audit.verification import AuditVerification, AuditWatch, export_audit, verify_file, verify_store
 
 __all__ = (
     "AUDIT_KINDS",

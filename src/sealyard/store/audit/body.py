@@ -1,7 +1,7 @@
-"""What an audit entry says, as JSON text of at most 16 KiB.
+"""The body of an audit entry as JSON text of at most 16 KiB.
 
-What is longer is replaced, as deep inside as will do, by `{"sha256": …, "bytes": …}`: of a text its UTF-8, of any other
-value its compact JSON. So whoever has the value can still prove that it was this one.
+Longer values are replaced, as deep inside as possible, by `{"sha256": …, "bytes": …}`: the digest of a text's UTF-8, or
+of another value's compact JSON. Whoever has the value can still prove it.
 """
 
 import hashlib
@@ -11,17 +11,18 @@ from typing import Any
 from sealyard.store.rows import encode_bounded, encode_json, is_longer, storable
 
 BODY_BYTES = 16 << 10
+"""A hundred entries fit into a page of the dashboard."""
 
 _ATTEMPTS = ((4096, 8), (512, 8), (96, 1), (0, 0))
-"""How many bytes a value may have to be kept whole, and how many levels down parts of a longer one may be kept."""
+"""Bytes up to which a value is kept whole, and levels down to which parts of a longer one are kept."""
 _PARTS = 64
-"""A list or an object with more of them is not kept in parts."""
+"""A list or an object with more parts is not kept in parts."""
 _DIGITS = 4300
 """Python writes no longer number in decimal."""
 
 
 def encode_body(body: Mapping[str, Any]) -> str:
-    """The text of a body, whatever it holds: no value makes this fail."""
+    """The text of a body. No value makes this fail."""
     text = None if is_longer(body, BODY_BYTES) else encode_bounded(body)
     if text is None or _size(text) > BODY_BYTES:
         digests: _Digests = {}
@@ -39,7 +40,7 @@ def _size(text: str) -> int:
 
 
 _Digests = dict[int, dict[str, Any]]
-"""Of the values of one body that are too long, by their `id`: several attempts replace the same ones."""
+"""Digests of the long values of one body, by `id`: several attempts replace the same ones."""
 
 
 def _shorten(value: Any, most_bytes: int, levels: int, digests: _Digests) -> Any:
@@ -68,7 +69,7 @@ def _digest(pieces: Iterator[str] | list[str]) -> dict[str, Any]:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """Text of what no encoder takes, such as ten thousand levels: without recursion, strange values as their type."""
+    """Text of a value that no encoder takes, such as ten thousand levels, without recursion."""
     waiting: list[Any] = [iter([value])]
     ends = [""]
     while waiting:

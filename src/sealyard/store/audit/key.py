@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from sealyard.errors import StoreError
 
 _KEY_BYTES_MOST = 4096
+"""A PEM file of an Ed25519 key has about 120."""
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -30,14 +31,14 @@ class AuditKey:
         self.public = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
 
     def sign(self, signed: bytes) -> str:
-        """The signature of these bytes, in hexadecimal."""
+        """Sign bytes; returns the signature in hexadecimal."""
         return self._private.sign(signed).hex()
 
 
 def message(purpose: str, fields: Sequence[str | int]) -> bytes:
-    """The bytes that are hashed or signed: a JSON array of the purpose and the fields, in the form of RFC 8785.
+    """The bytes to hash or sign: a JSON array of the purpose and the fields, in the form of RFC 8785.
 
-    No two lists of fields give the same bytes, and a signature made for one purpose is of no use for another.
+    No two lists of fields give the same bytes, and a signature for one purpose is useless for another.
 
     Raises:
         UnicodeEncodeError: A text holds a lone surrogate.
@@ -46,7 +47,7 @@ def message(purpose: str, fields: Sequence[str | int]) -> bytes:
 
 
 def is_signed(signed: bytes, signature: str, *, public_key: str) -> bool:
-    """Whether the signature is that key's, of these bytes. Whatever cannot be a signature or a key is not."""
+    """True if the signature of these bytes was made by that key. Malformed signatures and keys give False."""
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(bytes.fromhex(signature), signed)
     except (InvalidSignature, ValueError):
@@ -55,7 +56,7 @@ def is_signed(signed: bytes, signature: str, *, public_key: str) -> bool:
 
 
 def key_path(store: Path) -> Path:
-    """Where the key of a store is: each has its own, so that the log of one cannot be passed off as another's."""
+    """The key file of a store: each has its own, so that the log of one cannot pass for another's."""
     return store.with_name(f"{store.name}.audit.key")
 
 
@@ -63,7 +64,7 @@ def load_key(path: Path) -> AuditKey | None:
     """The key in a file; None if there is no file.
 
     Raises:
-        StoreError: It cannot be read, is no key, or can be read by others.
+        StoreError: It cannot be read, is not a key, or can be read by others.
     """
     try:
         with path.open("rb") as file:
@@ -83,14 +84,14 @@ def load_key(path: Path) -> AuditKey | None:
     try:
         private = load_pem_private_key(content, password=None)
     except (ValueError, TypeError) as error:
-        raise StoreError(f"The audit key {str(path)!r} is no key. Restore it from a copy.") from error
+        raise StoreError(f"The audit key {str(path)!r} is not a key. Restore it from a copy.") from error
     if not isinstance(private, Ed25519PrivateKey):
-        raise StoreError(f"The audit key {str(path)!r} is no Ed25519 key. Restore it from a copy.")
+        raise StoreError(f"The audit key {str(path)!r} is not an Ed25519 key. Restore it from a copy.")
     return AuditKey(private)
 
 
 def make_key(path: Path) -> AuditKey:
-    """A new key, in a file that is there whole or not at all, whenever the machine stops.
+    """Make a new key, in a file that is written wholly or not at all.
 
     Raises:
         StoreError: It cannot be written.
@@ -98,7 +99,7 @@ def make_key(path: Path) -> AuditKey:
     private = Ed25519PrivateKey.generate()
     draft = path.with_name(f"{path.name}.new")
     try:
-        draft.unlink(missing_ok=True)  # what a killed gateway left
+        draft.unlink(missing_ok=True)  # left by a killed gateway
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:
             file.write(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

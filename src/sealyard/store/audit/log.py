@@ -27,38 +27,39 @@ from sealyard.values import AuditEntry
 
 AUDIT_KINDS = {
     "gateway.start": "A gateway began to use the store.",
-    "gateway.stop": "It ended in order.",
-    "execution.start": "Code was accepted to be run; `code_sha256` names its text.",
-    "execution.end": "It is over.",
+    "gateway.stop": "It ended normally.",
+    "execution.start": "Code was accepted; `code_sha256` names its text.",
+    "execution.end": "The execution ended.",
     "call": "A tool was called.",
     "decision": "The policy decided about a call.",
     "approval.ask": "A person was asked about a call.",
-    "approval.answer": "What came of it.",
-    "approval.forget": "A call is not approved always any more.",
+    "approval.answer": "The answer to that ask.",
+    "approval.forget": "An approval given forever was withdrawn.",
     "privacy.reveal": "An operator was shown a private value.",
     "privacy.forget": "Private values were erased.",
     "privacy.rotate": "The vault's key was changed.",
-    "skill.save": "A skill, or a new version of one, was put on the shelf.",
-    "skill.status": "A version of a skill was approved, set back or deleted.",
+    "skill.save": "A skill, or a new version of one, was saved.",
+    "skill.status": "A version of a skill was approved or deleted.",
     "skill.export": "Skills were written to a folder or an archive.",
     "skill.import": "Skills came from a folder or an archive.",
-    "policy.change": "The rules are other ones than before.",
-    "store.backup": "All that the store holds was written to a file.",
-    "store.restore": "The store was put in its place from a backup; what came between is not in this log.",
-    "alert.silence": "Nobody is told about a rule of the alerts for some time.",
-    "alert.unsilence": "That was ended.",
-    "alert.resolve": "An alert was said to be over.",
-    "learning.forget": "What was learned of a tool, of a principal or of everything is not told any more.",
+    "policy.change": "The policy changed.",
+    "store.backup": "The store was written to a backup.",
+    "store.restore": "The store was restored from a backup; entries made since that backup are not in this log.",
+    "alert.silence": "A rule of the alerts was silenced for some time.",
+    "alert.unsilence": "The silence was ended.",
+    "alert.resolve": "An alert was resolved by a person.",
+    "learning.forget": "Learned facts about a tool, a principal or everything were forgotten.",
     "audit.prune": "Entries of a closed segment were removed from the store.",
-    "audit.rekey": "The log is signed by a new key from here on.",
+    "audit.rekey": "A new key signs the log from here on.",
 }
-"""Every kind of entry, and what it says."""
+"""Every kind of entry, and its meaning."""
 
 NO_HASH = "0" * 64
+"""The hash before the first entry."""
 
 SEGMENT_ENTRIES = 100_000
 SEGMENT_SECONDS = 30 * 24 * 3600.0
-"""A segment is closed by the entry that comes after so many, or after so long."""
+"""The next entry closes a segment of this many entries, or of this age."""
 
 ENTRY = "SELECT number, segment, at_microseconds, kind, principal, session, execution_id, body, hash FROM audit"
 _ENTRY_LABEL, _SEGMENT_LABEL, _HEAD_LABEL = "sealyard audit entry", "sealyard audit segment", "sealyard audit head"
@@ -72,13 +73,13 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry as it is in the log."""
+    """One entry of the log."""
 
     number: int
     """1 for the first; there are no gaps."""
     segment: int
     at: float
-    """Seconds since the epoch: when it was recorded, which is before it was written."""
+    """The time of recording, in seconds since the epoch; it is written later."""
     kind: str
     principal: str
     session: str
@@ -88,7 +89,7 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditSegment(msgspec.Struct, frozen=True, kw_only=True):
-    """One closed segment: what ties the entries before it to those after it, be they there or not."""
+    """One closed segment: it links the entries before and after it, even if its own are removed."""
 
     segment: int
     first_number: int
@@ -97,17 +98,17 @@ class AuditSegment(msgspec.Struct, frozen=True, kw_only=True):
     last_hash: str
     closed_at_microseconds: int
     exported_sha256: str = ""
-    """The digest of the file it was exported to last."""
+    """The digest of the last file it was exported to."""
     removed_at_microseconds: int = 0
-    """When its entries were removed; 0 if they are there."""
+    """The time at which its entries were removed; 0 if they are present."""
     signature: str = ""
 
     def signed(self, label: str = _SEGMENT_LABEL) -> bytes:
-        """What the signature is of: all fields but itself, in their order."""
+        """The signed bytes: all other fields in order."""
         return message(label, msgspec.structs.astuple(self)[:-1])
 
     def is_signed(self, public_key: str) -> bool:
-        """Whether the signature is of that key, under the product's present name or the former one."""
+        """True if that key made the signature, under the product's present or former name."""
         texts = (self.signed(), self.signed(spell(_SEGMENT_LABEL)))
         return any(is_signed(text, self.signature, public_key=public_key) for text in texts)
 
@@ -119,7 +120,7 @@ NO_SEGMENT = AuditSegment(
 
 
 class AuditHead(msgspec.Struct, frozen=True, kw_only=True):
-    """The last entry at some time, signed: whoever keeps it elsewhere can prove that the log was not cut since."""
+    """The signed last entry at some time: a copy kept elsewhere proves that the log was not cut since."""
 
     number: int
     hash: str
@@ -129,11 +130,11 @@ class AuditHead(msgspec.Struct, frozen=True, kw_only=True):
     signature: str = ""
 
     def signed(self, label: str = _HEAD_LABEL) -> bytes:
-        """What the signature is of: all fields but itself, in their order."""
+        """The signed bytes: all other fields in order."""
         return message(label, msgspec.structs.astuple(self)[:-1])
 
     def is_signed(self) -> bool:
-        """Whether the signature is of the public key that it names, under the product's present or former name."""
+        """True if the named public key made the signature, under the product's present or former name."""
         texts = (self.signed(), self.signed(spell(_HEAD_LABEL)))
         return any(is_signed(text, self.signature, public_key=self.public_key) for text in texts)
 
@@ -144,7 +145,7 @@ def entry_hash(previous_hash: str, fields: Sequence[str | int]) -> str:
 
 
 def is_entry_hash(found: object, previous_hash: str, fields: Sequence[str | int]) -> bool:
-    """Whether that is the hash of the entry, be it written under the product's present name or the former one."""
+    """True if that is the hash of the entry, written under the product's present or former name."""
     if found == entry_hash(previous_hash, fields):
         return True
     return found == sha256(message(spell(_ENTRY_LABEL), (previous_hash, *fields))).hexdigest()
@@ -153,7 +154,7 @@ def is_entry_hash(found: object, previous_hash: str, fields: Sequence[str | int]
 class AuditLog:
     """Writes the log of one store, in the thread that writes it.
 
-    What was recorded in a transaction is written at its end: numbers, hashes and one signature.
+    Entries of a transaction are written at its end: numbers, hashes and one signature.
     """
 
     def __init__(self, store: Path) -> None:
@@ -163,20 +164,20 @@ class AuditLog:
         self._key: tuple[tuple[int, ...], AuditKey] | None = None
         self._entries: list[tuple[int, AuditEntry]] = []
         self._known: tuple[AuditHead | None, ...] = (None,)
-        """Heads of which this process knows that they are right: the one it found last, and the one it wrote."""
+        """Heads known to be right: the last one found, and the one this process wrote."""
         self._segment: tuple[AuditHead, AuditSegment, int | None] | None = None
-        """The head it wrote last, the last segment closed before it, and when the open one began."""
+        """The last head written, the last segment closed before it, and the time at which the open one began."""
 
     def add(self, connection: sqlite3.Connection, entries: list[tuple[int, AuditEntry]]) -> None:
-        """Write these entries, with the times of their recording, when the transaction ends."""
+        """Write these entries, with their times, when the transaction ends."""
         self._entries += entries
 
     @contextmanager
     def transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """Write what is added inside at the end; nothing of it stays if something fails.
+        """Write entries that are added inside at the end; all or none of them.
 
         Raises:
-            StoreError: The key or the head is not as it was left. It is tried again with the whole transaction.
+            StoreError: The key or the head was changed. The whole transaction is tried again.
         """
         self._entries = []
         yield
@@ -185,14 +186,14 @@ class AuditLog:
             self._write(connection, key, head)
 
     def mark_exported(self, connection: sqlite3.Connection, *, segments: Collection[int], sha256: str) -> None:
-        """Remember the digest of the file to which these closed segments were exported."""
+        """Keep the digest of the file to which closed segments were exported."""
         key, _ = self._open(connection)
         for segment in self._signed_segments(connection, key):
             if segment.segment in segments:
                 _write_segment(connection, msgspec.structs.replace(segment, exported_sha256=sha256), key)
 
     def remove(self, connection: sqlite3.Connection, *, segments: Collection[int], principal: str) -> None:
-        """Remove the entries of closed segments, and say so in an entry each. Their rows stay."""
+        """Remove the entries of closed segments, with an entry for each. Their rows stay."""
         key, _ = self._open(connection)
         for segment in self._signed_segments(connection, key):
             if segment.segment in segments and not segment.removed_at_microseconds:
@@ -206,7 +207,7 @@ class AuditLog:
                 self._entries.append((_now(), AuditEntry(kind="audit.prune", principal=principal, body=body)))
 
     def rekey(self, connection: sqlite3.Connection, *, principal: str) -> None:
-        """Sign the log as it is with a new key, and say so in an entry. A kill before the commit makes it due again."""
+        """Sign the log as it is with a new key, with an entry about it. After a kill before the commit, repeat it."""
         head = read_head(connection)
         key = make_key(self._key_path)
         for segment in read_segments(connection):
@@ -218,7 +219,7 @@ class AuditLog:
         self._entries.append((_now(), AuditEntry(kind="audit.rekey", principal=principal, body=body)))
 
     def _open(self, connection: sqlite3.Connection) -> tuple[AuditKey, AuditHead | None]:
-        """The key and the head that it signed: a log that somebody changed is not carried on as if it were right."""
+        """The key and the head that it signed. A log that somebody changed is not continued."""
         row = connection.execute(_LAST_AND_HEAD).fetchone()
         head = self._to_head(row[1:])
         key = self._load_key(may_make=head is None and row[0] is None)
@@ -232,7 +233,7 @@ class AuditLog:
         return key, head
 
     def _to_head(self, row: tuple[Any, ...]) -> AuditHead | None:
-        """The head in these columns: mostly the one that this process wrote last, which need not be checked again."""
+        """The head in these columns: mostly the last one written here, which needs no check."""
         known = self._known[-1]
         if known is not None and row == msgspec.structs.astuple(known):
             return known
@@ -296,7 +297,7 @@ class AuditLog:
         self._segment = (written, closed, opened_at)
 
     def _last_segment(self, connection: sqlite3.Connection, head: AuditHead | None) -> tuple[AuditSegment, int | None]:
-        """The segment that was closed last, and when the first entry after it was recorded."""
+        """The segment closed last, and the time of the first entry after it."""
         if self._segment is not None and self._segment[0] is head:
             return self._segment[1:]
         closed = _last_segment(connection)
@@ -306,7 +307,7 @@ class AuditLog:
 def _close_segment(
     connection: sqlite3.Connection, before: AuditSegment, last_number: int, last_hash: str, key: AuditKey
 ) -> AuditSegment:
-    """Close the segment after `before` with this entry as its last."""
+    """Close the segment after `before`, with this entry as its last."""
     segment = AuditSegment(
         segment=before.segment + 1,
         first_number=before.last_number + 1,
@@ -338,33 +339,34 @@ def _write_segment(connection: sqlite3.Connection, segment: AuditSegment, key: A
 
 @contextmanager
 def open_log(store: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that reads the log of a store as it is at this moment. Nothing is locked or changed.
+    """Open a connection that reads the log as of one moment, without a lock.
 
     Raises:
         StoreError: It cannot be read.
     """
     try:
         with closing(connect_reader(store)) as connection:
-            connection.execute("BEGIN")  # all that is read is of the same moment
+            connection.execute("BEGIN")  # one moment for all reads
             yield connection
     except sqlite3.Error as error:
         raise explain(store, "read", error) from error
 
 
 def read_head(connection: sqlite3.Connection) -> AuditHead | None:
-    """The signed head as it is stored, be it right or not; None if there is none."""
+    """The signed head as it is stored, unchecked; None if there is none."""
     row = connection.execute(f"SELECT {_HEAD} FROM audit_head WHERE one = 1").fetchone()  # noqa: S608
     return None if row is None else _to_struct(AuditHead, row)
 
 
 def read_segments(connection: sqlite3.Connection) -> list[AuditSegment]:
-    """All closed segments in their order."""
+    """All closed segments in order."""
     return [_to_struct(AuditSegment, row) for row in connection.execute(f"{_SEGMENT} ORDER BY segment")]
 
 
 def read_entries(
     connection: sqlite3.Connection,
-    limit: int,
+    *,
+    limit: int = 50,
     before: int | None = None,
     principal: str | None = None,
     kind: str | None = None,
@@ -399,7 +401,7 @@ def _to_row(row: tuple[Any, ...]) -> AuditRow:
 
 
 def _to_struct(kind: type[_S], row: tuple[Any, ...]) -> _S:
-    """A row that was checked: who can write the database can put anything there, such as text for a number."""
+    """Convert a row with a check: an attacker can put any value there, such as text for a number."""
     try:
         return msgspec.convert(dict(zip(kind.__struct_fields__, row, strict=True)), kind)
     except msgspec.ValidationError as error:
@@ -409,7 +411,7 @@ def _to_struct(kind: type[_S], row: tuple[Any, ...]) -> _S:
 
 
 def _last_segment(connection: sqlite3.Connection) -> AuditSegment:
-    """The segment that was closed last; one without entries before the first is."""
+    """The segment closed last; `NO_SEGMENT` if there is none."""
     row = connection.execute(f"{_SEGMENT} ORDER BY segment DESC LIMIT 1").fetchone()
     return NO_SEGMENT if row is None else _to_struct(AuditSegment, row)
 

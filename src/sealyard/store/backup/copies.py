@@ -1,8 +1,8 @@
-"""A store in one file, and back.
+"""Backup of a store into one file, and its restore.
 
-Nothing of the file is trusted when it is read: members have to be the ones that `write_backup` makes, and the database
-is looked through as a whole before anything is replaced. Who can change the file can also change the digests in it;
-that it is the same file is proved only by its own SHA-256, kept elsewhere.
+Nothing in the file is trusted: its members have to be those that `write_backup` makes, and the whole database is
+inspected before anything is replaced. An attacker who changes the file can change the digests in it too; only its own
+SHA-256, kept elsewhere, proves that it is the same file.
 """
 
 import os
@@ -20,53 +20,54 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.vault import KEY_FILE, KeyPlace
 from sealyard.store.audit import verify_store
 from sealyard.store.audit.key import key_path, sync_folder
-from sealyard.store.backup.inspection import Damaged, count_rows, inspect
 from sealyard.store.backup.tarball import (
     AUDIT_KEY,
     DATABASE,
+    Damaged,
     Manifest,
     OnProgress,
+    count_rows,
     describe,
+    inspect,
     open_archive,
     read_archive,
     write_archive,
 )
 from sealyard.store.database import connect_reader, explain, take_over
-from sealyard.store.gateways import keep_closed
-from sealyard.store.replacement import replace
+from sealyard.store.gateways import keep_closed, replace
 
 _PAGES = 2_000
-"""Of the database, between two signs of progress."""
+"""Pages of the database between two calls of `OnProgress`."""
 _STAGING = "restoring-"
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """A backup that was looked through."""
+    """An inspected backup."""
 
     manifest: Manifest
     sha256: str
-    """Of the whole file: kept elsewhere it proves that this is the same backup."""
+    """Of the whole file: kept elsewhere, it proves that this is the same backup."""
     problem: str = ""
-    """What is wrong with the audit log in it, in one sentence."""
+    """The problem of the audit log in it, in one sentence."""
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """What was put in place."""
+    """The result of a restore."""
 
     backup: Backup
     replaced: str | None
-    """The folder in which the store is kept that was there before."""
+    """The folder with the replaced store."""
     vault_key: str | None
-    """The id of the key that the vault's values are sealed with; None if there are none."""
+    """The id of the key that seals the vault's values; None without values."""
 
 
 def write_backup(
     store: Path, output: Path, *, with_keys: bool = False, on_progress: OnProgress | None = None
 ) -> Backup:
-    """Write what a store holds at this moment into a new file. Gateways may go on using the store.
+    """Write the present state of a store into a new file. Gateways may go on using the store.
 
     Raises:
-        InvalidRequest: There is a file of that name, or no key to be taken along.
+        InvalidRequest: The file exists, or there is no key to include.
         StoreError: The store cannot be read or is damaged, or the file cannot be written.
     """
     if output.exists():
@@ -100,11 +101,11 @@ def write_backup(
 
 
 def check_backup(file: Path, *, sha256: str | None = None, on_progress: OnProgress | None = None) -> Backup:
-    """Look through a backup as `restore_backup` does, and change nothing.
+    """Inspect a backup as `restore_backup` does, without any change.
 
     Raises:
-        InvalidRequest: It is no backup, is damaged or was changed.
-        StoreError: It cannot be looked through here, such as for lack of room.
+        InvalidRequest: It is not a backup, is damaged or was changed.
+        StoreError: It cannot be inspected here, such as for lack of room.
     """
     with tempfile.TemporaryDirectory(prefix="sealyard-") as folder:
         return _stage(file, Path(folder), sha256, on_progress or _ignore)
@@ -113,19 +114,19 @@ def check_backup(file: Path, *, sha256: str | None = None, on_progress: OnProgre
 def restore_backup(
     file: Path, store: Path, *, sha256: str | None = None, force: bool = False, on_progress: OnProgress | None = None
 ) -> Restored:
-    """Put what a backup holds in the place of a store, after all of it was checked. What was there is kept aside.
+    """Replace a store by a backup after a complete check. The replaced store is kept aside.
 
-    `sha256` is what the file has to have. `force` takes it though its audit log is wrong.
+    `sha256` is the expected digest of the file. `force` accepts a backup whose audit log is wrong.
 
     Raises:
-        InvalidRequest: It is no backup, is damaged or was changed. Nothing was replaced.
+        InvalidRequest: It is not a backup, is damaged or was changed. Nothing was replaced.
         StoreError: A gateway has the store open, or something could not be written. Nothing was replaced.
-        VaultError: The vault's keys could not be added to those that are there. Nothing was replaced.
+        VaultError: The vault's keys could not be added to the present ones. Nothing was replaced.
     """
     store = store.resolve()
     with keep_closed(store) as beside:
         for left in beside.glob(f"{_STAGING}*"):
-            shutil.rmtree(left)  # of a restore that was killed
+            shutil.rmtree(left)  # left by a killed restore
         with tempfile.TemporaryDirectory(prefix=_STAGING, dir=beside) as folder:
             work = Path(folder)
             backup = _stage(file, work, sha256, on_progress or _ignore)
@@ -146,14 +147,14 @@ def restore_backup(
 
 
 def _take(store: Path, work: Path, *, with_keys: bool, tell: OnProgress) -> None:
-    """Copy the database as it is at one moment, and its keys."""
+    """Copy the database as of one moment, and its keys."""
     take_over(store)
     try:
         with closing(connect_reader(store)) as source, closing(sqlite3.connect(work / DATABASE)) as copy:
             source.execute("BEGIN")
-            source.execute("SELECT 1 FROM sqlite_master").fetchone()  # what is committed from now on is not seen
+            source.execute("SELECT 1 FROM sqlite_master").fetchone()  # later commits are not seen
             source.backup(copy, pages=_PAGES, progress=lambda _, rest, pages: tell("copying", pages - rest, pages))
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file is all of it
+            copy.execute("PRAGMA journal_mode = DELETE")  # all of it in one file
     except sqlite3.Error as error:
         raise StoreError(
             f"The store {str(store)!r} cannot be copied: {error}. Check the store, and that there is room for its copy."
@@ -172,7 +173,7 @@ def _take(store: Path, work: Path, *, with_keys: bool, tell: OnProgress) -> None
 
 
 def _stage(file: Path, work: Path, sha256: str | None, tell: OnProgress) -> Backup:
-    """Unpack a backup into an empty folder and look through all of it."""
+    """Unpack a backup into an empty folder and inspect all of it."""
     try:
         with open_archive(file) as archive:
             manifest, found = read_archive(archive, work, tell)
@@ -182,7 +183,7 @@ def _stage(file: Path, work: Path, sha256: str | None, tell: OnProgress) -> Back
         if schema != manifest.schema:
             raise Damaged(f"its database has schema {schema}, not {manifest.schema} as the manifest says")
     except Damaged as error:
-        raise InvalidRequest(f"{str(file)!r} is no whole backup: {error}. Use another one.") from None
+        raise InvalidRequest(f"{str(file)!r} is not a whole backup: {error}. Use another one.") from None
     except OSError as error:
         raise StoreError(
             f"The backup {str(file)!r} cannot be unpacked: {error.strerror}. Make room beside the store. Nothing was"
@@ -192,7 +193,7 @@ def _stage(file: Path, work: Path, sha256: str | None, tell: OnProgress) -> Back
 
 
 def _check(database: Path, tell: OnProgress) -> tuple[int, str]:
-    """The schema of a database that is whole, and what is wrong with its audit log."""
+    """The schema of an intact database, and the problem of its audit log."""
     tell("checking", 0, 0)
     schema = inspect(database)
     try:
@@ -210,4 +211,4 @@ def _key_in_use(database: Path) -> str | None:
 
 
 def _ignore(what: str, done: int, total: int) -> None:
-    """Nobody wants to know."""
+    """Discard the progress."""

@@ -1,15 +1,20 @@
-"""The file of a backup: a plain tar whose first member describes the others, read as if an enemy had written it."""
+"""The file of a backup: a plain tar whose first member describes the others, read as if an enemy had written it.
+
+Its database is inspected before use: it has to be whole, ours, and laid out as sealyard lays it out.
+"""
 
 import hashlib
 import os
 import shutil
+import sqlite3
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+from urllib.parse import quote
 
 import msgspec
 
@@ -17,18 +22,24 @@ from sealyard.errors import StoreError
 from sealyard.former import decode
 from sealyard.privacy.vault import KEY_FILE
 from sealyard.store.audit.key import key_path
-from sealyard.store.backup.inspection import Damaged
+from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 
 OnProgress = Callable[[str, int, int], None]
-"""Is told what is being done, how much of it is done, and how much there is; both 0 if that is not known."""
+"""Gets the step, the amount done, and the total; both 0 if unknown."""
 
 DATABASE = "store.db"
 AUDIT_KEY = key_path(Path(DATABASE)).name
 _MANIFEST = "manifest.json"
 _MOST_BYTES = {_MANIFEST: 64 << 10, AUDIT_KEY: 64 << 10, KEY_FILE: 64 << 10}
+"""A manifest has a few hundred bytes, a key file less than a KiB."""
 _BLOCK = tarfile.BLOCKSIZE
 _PIECE = 1 << 20
+"""Bytes copied at a time."""
 _SPARE_BYTES = 1 << 20
+"""Bytes left free beside an unpacked backup."""
+_COUNTED = ("executions", "calls", "skills", "audit", "facts")
+_TOLD = 3
+"""Problems quoted from SQLite."""
 
 
 class BackupFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,17 +50,17 @@ class BackupFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a backup says about itself."""
+    """The description of a backup, its first member."""
 
     sealyard_backup: int = 1
     """The version of this format."""
     sealyard: str
-    """The version that made it."""
+    """The version of sealyard that made it."""
     created_at: float
     """Seconds since the epoch."""
     schema: int
     rows: dict[str, int]
-    """How many there are of what people ask about."""
+    """Rows of the tables that people ask about."""
     files: dict[str, BackupFile]
 
 
@@ -57,7 +68,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def describe(folder: Path) -> dict[str, BackupFile]:
-    """The members that a folder holds."""
+    """Describe the members in a folder."""
     files = {}
     for name in (DATABASE, AUDIT_KEY, KEY_FILE):
         if (folder / name).exists():
@@ -68,7 +79,7 @@ def describe(folder: Path) -> dict[str, BackupFile]:
 
 
 def write_archive(path: Path, work: Path, manifest: Manifest, tell: OnProgress) -> None:
-    """Write a new file, for this user alone, with the members that are in the folder `work`."""
+    """Write a new file, for this user alone, with the members in the folder `work`."""
     text = msgspec.json.format(msgspec.json.encode(manifest))
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as archive:
         _write_member(archive, _MANIFEST, BytesIO(text), len(text), manifest.created_at, tell)
@@ -96,24 +107,24 @@ def _write_member(
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[BinaryIO]:
-    """The file of a backup. Raises `Damaged` if it is none, or cannot be read."""
+    """Open the file of a backup. Raises `Damaged` if it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe does not hold us up
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # do not wait for a pipe
     except OSError as error:
         raise Damaged(f"it cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Damaged("it is no regular file")
+        raise Damaged("it is not a regular file")
     with open(descriptor, "rb") as file:
         yield file
 
 
 def read_archive(archive: BinaryIO, folder: Path | None, tell: OnProgress) -> tuple[Manifest, str]:
-    """The manifest of an archive and its SHA-256, after all of it was read, and unpacked into a folder if there is one.
+    """Read all of an archive, and unpack it into a folder if one is given; returns its manifest and SHA-256.
 
     Raises:
-        Damaged: It is not as it was written.
-        StoreError: The folder has not enough room for it.
+        Damaged: It differs from what was written.
+        StoreError: The folder has too little room.
     """
     whole = _Hashing(archive)
     name, size_bytes = _read_header(whole)
@@ -137,13 +148,13 @@ def read_archive(archive: BinaryIO, folder: Path | None, tell: OnProgress) -> tu
 
 
 def _read_header(archive: "_Hashing") -> tuple[str, int]:
-    """The name and the size of the next member. A link, a folder or an extended header is refused, whatever it says."""
+    """The name and the size of the next member. Links, folders and extended headers are refused."""
     try:
         header = tarfile.TarInfo.frombuf(_read_exactly(archive, _BLOCK), "utf-8", "surrogateescape")
     except tarfile.HeaderError:
         raise Damaged("it has no member where one should be") from None
     if header.type != tarfile.REGTYPE:
-        raise Damaged(f"its member {header.name!r} is no regular file")
+        raise Damaged(f"its member {header.name!r} is not a regular file")
     if header.name not in (DATABASE, *_MOST_BYTES):
         raise Damaged(f"it has a member {header.name!r}, which no backup has")
     if not 0 <= header.size <= _MOST_BYTES.get(header.name, header.size):
@@ -172,7 +183,7 @@ def _check_room(folder: Path, size_bytes: int) -> None:
 
 
 def _unpack(archive: "_Hashing", path: Path | None, size_bytes: int, tell: OnProgress) -> str:
-    """Write a member into a new file, or nowhere; its SHA-256."""
+    """Write a member into a new file, or nowhere, and return its SHA-256."""
     sha256 = hashlib.sha256()
     target = os.devnull if path is None else path
     flags = os.O_WRONLY | os.O_CLOEXEC | (0 if path is None else os.O_CREAT | os.O_EXCL)
@@ -194,7 +205,7 @@ def _skip_padding(archive: "_Hashing", size_bytes: int) -> None:
 
 
 class _Hashing:
-    """Reads, and remembers the digest of all that was read."""
+    """Reads, and keeps the digest of everything read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -216,7 +227,7 @@ def _read_exactly(archive: _Hashing, size_bytes: int) -> bytes:
 def _copy(
     source: "BinaryIO | _Hashing", target: BinaryIO, size_bytes: int, also: Callable[[bytes], object] | None = None
 ) -> Iterator[int]:
-    """Copy so many bytes, piece by piece; after each, how many it were."""
+    """Copy bytes piece by piece; yields the running count after each."""
     done = 0
     while done < size_bytes:
         piece = source.read(min(_PIECE, size_bytes - done))
@@ -227,3 +238,77 @@ def _copy(
             also(piece)
         done += len(piece)
         yield done
+
+
+# The database in it
+
+
+class Damaged(Exception):
+    """Something differs from what was written, in words that follow a colon."""
+
+
+def inspect(database: Path) -> int:
+    """The schema of a closed store, after all of it was read.
+
+    Raises:
+        Damaged: It is damaged, of another program or a newer version, or has tables that sealyard does not make.
+    """
+    with _open_database(database) as connection:
+        schema: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise Damaged("its database is not one of sealyard")
+        if not 1 <= schema <= len(MIGRATIONS):
+            raise Damaged(
+                f"its database has schema {schema}, and this sealyard knows schemas 1 to {len(MIGRATIONS)}; upgrade it"
+            )
+        with closing(sqlite3.connect(":memory:")) as right:
+            for migration in MIGRATIONS[:schema]:
+                right.executescript(migration)
+            if _layout(connection) != _layout(right):
+                raise Damaged("the tables of its database are not as sealyard makes them")
+        wrong = [row[0] for row in connection.execute(f"PRAGMA integrity_check({_TOLD})")]
+        if wrong != ["ok"]:
+            raise Damaged(f"its database is damaged ({'; '.join(map(str, wrong))})")
+        if connection.execute("PRAGMA foreign_key_check").fetchone():
+            raise Damaged("rows are missing in its database")
+    return schema
+
+
+def count_rows(database: Path) -> dict[str, int]:
+    """The number of rows of some tables."""
+    with _open_database(database) as connection:
+        there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return {
+            name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]  # noqa: S608 - names from above
+            for name in _COUNTED
+            if name in there
+        }
+
+
+@contextmanager
+def _open_database(database: Path) -> Iterator[sqlite3.Connection]:
+    """Open a file that nobody else uses, without running anything in it."""
+    uri = f"file:{quote(str(database))}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            yield connection
+    except sqlite3.Error as error:
+        raise Damaged(f"its database cannot be read ({error})") from None
+
+
+def _layout(connection: sqlite3.Connection) -> tuple[list[Any], list[Any]]:
+    """Every table, index, view and trigger, and the columns of the tables.
+
+    Without their texts: SQLite rewrites those of altered tables, and not always in the same way.
+    """
+    objects = connection.execute(
+        "SELECT type, name, tbl_name FROM sqlite_master WHERE substr(name, 1, 7) <> 'sqlite_' ORDER BY type, name"
+    ).fetchall()
+    columns = [
+        connection.execute('SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?)', (name,)).fetchall()
+        for kind, name, _ in objects
+        if kind == "table"
+    ]
+    return objects, columns

@@ -1,3 +1,7 @@
-"""Facts and their sums: kept, folded, counted anew, removed when they are old, and read as usage."""
+"""Facts and their sums: recorded, folded, rebuilt, pruned, and read as usage."""
 
-__all__ = ()
+from sealyard.store.metrics.ledger import MetricTables, Pruned
+from sealyard.store.metrics.rebuild import Rebuilt
+from sealyard.store.metrics.usage import Usage, UsageTable
+
+__all__ = ("MetricTables", "Pruned", "Rebuilt", "Usage", "UsageTable")

@@ -1,7 +1,7 @@
-"""Facts, calls and sums as rows: how rows become sums, and how far they have.
+"""Facts, calls and sums as rows, and the folding of rows into sums.
 
-Hours and days are those of UTC. What cannot be read, such as a fact that a newer version wrote, is skipped and counted.
-Numbers of facts and calls only grow, and the highest is never removed: what is above a mark has not been added yet.
+Hours and days are those of UTC. An unreadable row, such as a fact of a newer version, is skipped and counted. Numbers
+of facts and calls only grow, and the highest row is never removed: rows above a mark have not been folded yet.
 """
 
 import json
@@ -22,12 +22,13 @@ from sealyard.values import Fact
 HOUR = 3_600
 DAY = 86_400
 END = 253_402_300_800
-"""The end of the year 9999: what is said to have happened later, or before 1970, is not readable."""
+"""The end of the year 9999: a time after it, or before 1970, is unreadable."""
 
 FOLD_ROWS = 2_000
-"""Are added in one transaction, in about a twentieth of a second."""
+"""Rows folded in one transaction, in about a twentieth of a second."""
 
 _MOST = (1 << 63) - 1
+"""The largest integer of the database."""
 
 Span = Literal["total", "day", "hour"]
 Stream = Literal["facts", "calls"]
@@ -38,31 +39,31 @@ _LABELS = msgspec.json.Decoder(tuple[str, ...])
 _BUCKETS = msgspec.json.Decoder(list[int])
 _ENCODER = msgspec.json.Encoder()
 
-# As bytes: a text that is no UTF-8 must not be an error of the database.
+# As bytes: text that is not UTF-8 must not be an error of the database.
 _ROWS: Mapping[Stream, str] = {
     "facts": "SELECT number, at, CAST(fact AS BLOB) FROM facts WHERE ",
     "calls": "SELECT rowid, started_at, CAST(tool AS BLOB), CAST(upstream AS BLOB),"
-    " CAST(substr(error, 1, 100) AS BLOB), seconds, answer_bytes FROM calls WHERE ",  # how it begins says what it is
+    " CAST(substr(error, 1, 100) AS BLOB), seconds, answer_bytes FROM calls WHERE ",  # its beginning names the error
 }
 COLUMNS: Mapping[Stream, tuple[str, str]] = {"facts": ("number", "at"), "calls": ("rowid", "started_at")}
-"""What each table calls a row's number and its time."""
+"""The columns of a row's number and its time."""
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """How far things are done."""
+    """Progress of folding and of retention."""
 
     facts: int = 0
-    """The number of the last fact that has been added."""
+    """The number of the last folded fact."""
     calls: int = 0
     days: int = 0
-    """From this time on all rows are there; what was before may be gone."""
+    """Rows before this time may be gone."""
     hours: int = 0
-    """From this time on there are sums for each hour."""
+    """Sums by the hour begin at this time."""
 
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Everything that is read meanwhile is of one moment."""
+    """Read everything inside as of one moment."""
     connection.execute("BEGIN")
     try:
         yield
@@ -71,13 +72,13 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 class SumsByHour(defaultdict[int, Sums]):
-    """Sums by the start of the hour, which share the names that are told apart."""
+    """Sums by the start of the hour, with one set of distinguished names."""
 
     def __init__(self, names: set[str]) -> None:
         super().__init__(lambda: Sums(names))
 
     def pick(self, at: float) -> Sums:
-        """The sums of the hour of that time."""
+        """The sums of the hour of a time."""
         return self[int(at) // HOUR * HOUR]
 
 
@@ -85,7 +86,7 @@ class SumsByHour(defaultdict[int, Sums]):
 
 
 def read_marks(connection: sqlite3.Connection) -> Marks:
-    """How far things are done."""
+    """Read all marks."""
     known = Marks.__struct_fields__
     rows = connection.execute("SELECT stream, number FROM metric_marks")
     return Marks(**{stream: number for stream, number in rows if stream in known and isinstance(number, int)})
@@ -102,7 +103,7 @@ def write_mark(connection: sqlite3.Connection, name: str, number: int) -> None:
 def write_facts(connection: sqlite3.Connection, facts: Iterable[Fact]) -> None:
     """Insert facts."""
     rows = [
-        # Not a number would be NULL, which no column takes; nothing is readable that is said to be of then.
+        # NaN would be NULL, which no column takes; a negative time is unreadable.
         (
             -1.0 if math.isnan(fact.at) else fact.at,
             type(fact).__struct_config__.tag,
@@ -116,7 +117,7 @@ def write_facts(connection: sqlite3.Connection, facts: Iterable[Fact]) -> None:
 
 
 def decode_fact(text: Any) -> AnyFact | None:
-    """A fact from its text; None if it is none that this version knows."""
+    """Decode a fact; None if this version does not know it."""
     try:
         return _FACTS.decode(text)
     except (msgspec.DecodeError, TypeError, RecursionError):
@@ -130,9 +131,9 @@ def add_rows(
     values: Iterable[float],
     pick: Callable[[float], Sums],
 ) -> tuple[int, int, int]:
-    """Add each row of a stream to the sums that `pick` finds for its time.
+    """Add each row of a stream to the sums that `pick` returns for its time.
 
-    How many there were, how many of them could not be read, and the highest number.
+    Returns the number of rows, of unreadable ones, and the highest row number.
     """
     count = skipped = last = 0
     for number, at, *row in connection.execute(_ROWS[stream] + condition, tuple(values)):
@@ -161,7 +162,7 @@ def last_number(connection: sqlite3.Connection, stream: Stream) -> int:
 
 
 def fold(connection: sqlite3.Connection) -> int:
-    """Add rows that have not been added yet to the sums, in the order of their numbers; how many."""
+    """Fold new rows into the sums, in the order of their numbers; returns how many."""
     marks = read_marks(connection)
     names = read_names(connection)
     hours = SumsByHour(names)
@@ -192,7 +193,7 @@ def fold(connection: sqlite3.Connection) -> int:
 
 
 def read_names(connection: sqlite3.Connection) -> set[str]:
-    """The names of upstreams that are told apart."""
+    """The distinguished names of upstreams."""
     names = set()
     for metric in METRICS.values():
         if "upstream" in metric.labels:
@@ -208,7 +209,7 @@ def read_names(connection: sqlite3.Connection) -> set[str]:
 def read_sums(
     connection: sqlite3.Connection, span: Span, first: float, end: float, pick: Callable[[int], Sums]
 ) -> None:
-    """Add the sums of a span that start in that time to those that `pick` finds for their start."""
+    """Add the sums of a span that start within a time to those that `pick` returns for their start."""
     rows = connection.execute(
         "SELECT start, name, labels, count, total, buckets FROM metric_sums"
         " WHERE span = ? AND start >= ? AND start < ?",
@@ -221,7 +222,7 @@ def read_sums(
 
 
 def add_to_sums(connection: sqlite3.Connection, span: Span, start: int, sums: Sums) -> None:
-    """Add to the sums of one time."""
+    """Add to the sums of one start."""
     for key, amount in sums.items():
         labels = _ENCODER.encode(key[1]).decode()
         row = connection.execute(
@@ -234,7 +235,7 @@ def add_to_sums(connection: sqlite3.Connection, span: Span, start: int, sums: Su
 
 
 def replace_sums(connection: sqlite3.Connection, span: Span, start: int, sums: Sums) -> None:
-    """Put sums in the place of those of one time."""
+    """Replace the sums of one start."""
     connection.execute("DELETE FROM metric_sums WHERE span = ? AND start = ?", (span, start))
     for (name, labels), amount in sums.items():
         _write_sum(connection, span, start, name, _ENCODER.encode(labels).decode(), amount)
@@ -248,7 +249,7 @@ def _write_sum(connection: sqlite3.Connection, span: Span, start: int, name: str
 
 
 def _decode_sum(name: str, labels: Any, count: Any, total: Any, buckets: Any) -> tuple[Key, Sum] | None:
-    """One sum; None for one of a version whose metrics are others."""
+    """Decode one sum; None if this version has other metrics."""
     values = _decode_labels(name, labels)
     if values is None:
         return None
@@ -272,7 +273,7 @@ def _decode_labels(name: str, text: Any) -> tuple[str, ...] | None:
 
 
 def _read_call(tool: bytes, upstream: bytes, error: bytes | None, seconds: Any, answer_bytes: Any) -> CallRow | None:
-    """What is counted of a call; None if a column holds what it cannot."""
+    """The counted part of a call; None if a column has the wrong type."""
     if not isinstance(seconds, float) or not isinstance(answer_bytes, int):
         return None
     return CallRow(
@@ -287,5 +288,5 @@ def _read_call(tool: bytes, upstream: bytes, error: bytes | None, seconds: Any, 
 def _encode_fact(fact: Fact) -> str:
     try:
         return _ENCODER.encode(fact).decode()
-    except UnicodeEncodeError:  # half a character, which JSON may hold and UTF-8 may not
+    except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold
         return json.dumps(msgspec.to_builtins(fact), ensure_ascii=False).encode("utf-8", "replace").decode()

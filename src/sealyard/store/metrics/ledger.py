@@ -1,16 +1,20 @@
-"""What happened, as facts, and what it adds up to: for all time, for each day and for each hour.
+"""Facts and their sums: for all time, for each day and for each hour.
 
-Sums are behind the rows they are made of by as much as has not been folded yet; whoever reads gets both together. After
-an upgrade there may be very many such rows: then a reader gets the first of them, and the rest as they are folded.
+Sums lag behind their rows by what has not been folded yet; readers get both together. After an upgrade there may be
+very many unfolded rows: then a reader gets the first of them, and the rest as they are folded.
+
+Retention removes whole UTC days, and only rows that are in the sums.
 """
 
 import math
 import sqlite3
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import AnyFact, Sums
-from sealyard.store.metrics.derivation import derive
+from sealyard.store.database import Reader, reads
 from sealyard.store.metrics.fold import (
     COLUMNS,
     DAY,
@@ -19,6 +23,7 @@ from sealyard.store.metrics.fold import (
     STREAMS,
     Marks,
     Span,
+    Stream,
     add_rows,
     decode_fact,
     fold,
@@ -28,122 +33,46 @@ from sealyard.store.metrics.fold import (
     read_sums,
     snapshot,
     write_facts,
+    write_mark,
 )
-from sealyard.store.metrics.rebuild import Rebuilt, rebuild
-from sealyard.store.metrics.retention import Pruned, prune
-from sealyard.store.reader import Reader
-from sealyard.store.writer import Write, Writer
+from sealyard.store.metrics.rebuild import Rebuilt, derive, rebuild
+from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values import Fact
 
 MOST_POINTS = 1_500
-"""In one series."""
+"""Points of one series."""
 
 UNFOLDED_ROWS = 5_000
-"""Rows of each stream that a reader adds itself, which takes a tenth of a second. A gateway folds every few seconds, so
-there are more only after an upgrade or a restore."""
+"""Rows of each stream that a reader adds itself, in a tenth of a second. A gateway folds every few seconds, so there
+are more only after an upgrade or a restore."""
 
-_ROW_BYTES = 1024
 _STEPS = {"minute": 60, "hour": HOUR, "day": DAY}
+"""Seconds of each step."""
+_REMOVED_ROWS = 500
+"""Rows removed in one transaction: other writes come in between."""
 
 
-class MetricTables:
-    """The facts and sums of one store."""
-
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._is_fold_waiting = False
-        self._folded = 0
-
-    def record(self, fact: Fact) -> None:
-        """Record a fact. Only enqueues, as `Store.record_call` does."""
-        self._writer.put_row(write_facts, fact, _ROW_BYTES)
-
-    async def fold(self) -> int:
-        """Add some of what is new to the sums, in one transaction; how many rows. Repeat until it is 0.
-
-        Other gateways may do so at the same time: no row is added twice. Raises `StoreError`.
-        """
-        if not self._is_fold_waiting:
-            self._writer.put(self._fold, _ROW_BYTES)
-        self._is_fold_waiting = True  # until it is done: while nothing can be written, not one more for each try
-        await self._writer.flush()
-        self._is_fold_waiting = False
-        return self._folded
-
-    async def uncounted(self) -> int:
-        """How many rows are in no sum that a reader gets; 0 but for a while after an upgrade. Raises `StoreError`."""
-        return await self._reader.read(_read_uncounted)
-
-    async def sums(self, since: float | None = None, until: float | None = None) -> Sums:
-        """What everything adds up to, or what happened from `since` on and before `until`.
-
-        Exact while the rows are kept; where they are gone, the hours or days count in which the time begins and ends.
-        Raises `StoreError`.
-        """
-        return await self._reader.read(_read_window, since, until)
-
-    async def series(self, since: float, until: float, step: str) -> list[tuple[float, Sums]]:
-        """Sums for each minute, hour or day of that time, with its start, also for those in which nothing happened.
-
-        Minutes are counted from the rows, so there is nothing where they are gone.
-
-        Raises:
-            InvalidRequest: There is no such step, or there would be more than `MOST_POINTS`.
-            StoreError: It cannot be read.
-        """
-        size = _STEPS.get(step)
-        if size is None:
-            raise InvalidRequest(f"There is no step {step!r}. Use one of {', '.join(_STEPS)}.")
-        since, until = _within(since), _within(until)
-        first, end = int(since) // size * size, math.ceil(until / size) * size
-        if (end - first) // size > MOST_POINTS:
-            raise InvalidRequest(
-                f"That would be {(end - first) // size:,} points, and at most {MOST_POINTS:,} are given."
-                " Ask for a shorter time or a longer step."
-            )
-        return await self._reader.read(_read_series, first, end, size)
-
-    async def facts(self, kind: str, *, since: float = 0.0, limit: int = 1_000) -> list[AnyFact]:
-        """Facts of one kind, the newest first, without those that cannot be read. Raises `StoreError`."""
-        return await self._reader.read(_read_facts, kind, since, limit)
-
-    async def derive(self) -> int:
-        """Record the facts of executions that have none, such as those of an older version; how many.
-
-        `rebuild` does this too. It looks at every execution that is kept. Raises `StoreError`.
-        """
-        return await derive(self._reader, self._write)
-
-    async def rebuild(
-        self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
-    ) -> Rebuilt:
-        """Count everything anew from the rows that are kept, and derive what older versions did not record.
-
-        Sums of days whose rows are gone stay. Others may read and write meanwhile. `on_progress` is given how many rows
-        are done and how many there are, about. With `check` nothing is changed, and `differences` says what would be.
-        Raises `StoreError`.
-        """
-        return await rebuild(self._reader, self._write, self.fold, on_progress, check=check)
-
-    async def prune(self, before: float, hours_before: float) -> Pruned:
-        """Remove executions, calls and facts of the days before `before`, and the sums of single hours likewise.
-
-        Whole UTC days go, a few rows at a time. What is running stays, and so do the sums of days. Raises `StoreError`.
-        """
-        while await self.fold():
-            pass
-        return await prune(self._write, before, hours_before)
-
-    def _fold(self, connection: sqlite3.Connection) -> None:
-        self._folded = fold(connection)
-
-    async def _write(self, write: Write) -> None:
-        self._writer.put(write, _ROW_BYTES)
-        await self._writer.flush()
+_Counts = tuple[int, ...]
 
 
-def _read_window(connection: sqlite3.Connection, since: float | None, until: float | None) -> Sums:
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of removed rows."""
+
+    executions: int
+    calls: int
+    facts: int
+    codes: int
+    keys: int
+    """Idempotency keys."""
+    hours: int
+    """Sums of single hours."""
+
+
+def _read_window(connection: sqlite3.Connection, since: float | None = None, until: float | None = None) -> Sums:
+    """The sums of everything, or from `since` until just before `until`.
+
+    Exact while the rows are kept; else the whole hours or days at both ends count. Raises `StoreError`.
+    """
     with snapshot(connection):
         marks = read_marks(connection)
         found = Sums(read_names(connection))
@@ -185,7 +114,8 @@ def _read_series(connection: sqlite3.Connection, first: int, end: int, size: int
         return [(float(start), sums) for start, sums in found.items()]
 
 
-def _read_facts(connection: sqlite3.Connection, kind: str, since: float, limit: int) -> list[AnyFact]:
+def _read_facts(connection: sqlite3.Connection, kind: str, *, since: float = 0.0, limit: int = 1000) -> list[AnyFact]:
+    """Facts of one kind, the newest first, without unreadable ones. Raises `StoreError`."""
     rows = connection.execute(
         "SELECT fact FROM facts WHERE at >= ? AND kind = ? ORDER BY at DESC, number DESC LIMIT ?", (since, kind, limit)
     )
@@ -207,13 +137,14 @@ def _add_unfolded(
 ) -> None:
     for stream in STREAMS:
         number, at = COLUMNS[stream]
-        # The plus keeps SQLite from reading by time what is a few rows at the end.
+        # The plus keeps SQLite from using the index of times for a few rows at the end.
         condition = f"{number} > ? AND {number} <= ? AND +{at} >= ? AND +{at} < ?"
         mark = getattr(marks, stream)
         add_rows(connection, stream, condition, (mark, mark + UNFOLDED_ROWS, start, end), pick)
 
 
 def _read_uncounted(connection: sqlite3.Connection) -> int:
+    """Rows that are in no sum of a reader; 0 except for a while after an upgrade. Raises `StoreError`."""
     with snapshot(connection):
         marks = read_marks(connection)
         last = {stream: last_number(connection, stream) for stream in STREAMS}
@@ -225,7 +156,7 @@ def _within(at: float) -> float:
 
 
 def _whole(start: float, end: float, marks: Marks) -> tuple[float, float]:
-    """The time, with the whole of the hours or days in which it begins and ends where there are no rows any more."""
+    """Extend a time to whole hours or days at its ends where the rows are gone."""
     if start < marks.days:
         size = HOUR if start >= marks.hours else DAY
         start = start // size * size
@@ -236,7 +167,7 @@ def _whole(start: float, end: float, marks: Marks) -> tuple[float, float]:
 
 
 def _pieces(start: float, end: float, marks: Marks) -> Iterator[tuple[Span | None, float, float]]:
-    """The time as whole days, whole hours, and what is left to be counted from the rows."""
+    """Split a time into whole days, whole hours, and the rest, which is counted from rows."""
     first, last = math.ceil(start / DAY) * DAY, end // DAY * DAY
     if first < last:
         yield "day", first, last
@@ -251,3 +182,178 @@ def _pieces(start: float, end: float, marks: Marks) -> Iterator[tuple[Span | Non
             yield None, last, b
         elif a < b:
             yield None, a, b
+
+
+# Retention
+
+
+async def prune(writer: Writer, before: float, hours_before: float) -> Pruned:
+    """Remove everything of the days before these times."""
+    days, hours = int(max(before, 0.0)) // DAY * DAY, int(max(hours_before, 0.0)) // DAY * DAY
+    # First, in its own transaction: from here on nobody counts those days from rows.
+    await writer.change(lambda connection: _mark(connection, days, hours))
+    executions, codes = await _repeat(writer, lambda connection: _remove_executions(connection, days))
+    (calls,) = await _repeat(writer, lambda connection: _remove_rows(connection, "calls", days))
+    (facts,) = await _repeat(writer, lambda connection: _remove_rows(connection, "facts", days))
+    (keys,) = await _repeat(writer, lambda connection: _remove_keys(connection, days))
+    (gone,) = await _repeat(writer, lambda connection: _remove_hours(connection, hours))
+    await writer.change(lambda connection: _remove_learned(connection, days))
+    return Pruned(executions=executions, calls=calls, facts=facts, codes=codes, keys=keys, hours=gone)
+
+
+async def _repeat(writer: Writer, remove: Callable[[sqlite3.Connection], _Counts]) -> _Counts:
+    """Call `remove`, one transaction at a time, until nothing is left; returns the sums of its results."""
+    sums: _Counts = ()
+    while True:
+        counts = await writer.change(remove)
+        sums = tuple(a + b for a, b in zip(sums, counts, strict=True)) if sums else counts
+        if not counts[0]:
+            return sums
+
+
+def _mark(connection: sqlite3.Connection, days: int, hours: int) -> None:
+    marks = read_marks(connection)
+    write_mark(connection, "days", max(marks.days, days))
+    write_mark(connection, "hours", max(marks.hours, hours))
+
+
+def _remove_executions(connection: sqlite3.Connection, days: int) -> tuple[int, int]:
+    """Remove finished executions, and code that no other execution has."""
+    found = connection.execute(
+        "SELECT execution_id, code_sha256 FROM executions WHERE started_at < ? AND status <> 'running' LIMIT ?",
+        (days, _REMOVED_ROWS),
+    ).fetchall()
+    connection.executemany("DELETE FROM executions WHERE execution_id = ?", [(each,) for each, _ in found])
+    codes = connection.executemany(
+        "DELETE FROM codes WHERE sha256 = ? AND NOT EXISTS (SELECT 1 FROM executions WHERE code_sha256 = sha256)",
+        [(code,) for code in {code for _, code in found}],
+    )
+    return len(found), max(0, codes.rowcount)
+
+
+def _remove_rows(connection: sqlite3.Connection, stream: Stream, days: int) -> tuple[int]:
+    """Remove rows of a stream that are folded and belong to no running execution.
+
+    The highest row stays: the next one would get its number, which counts as folded.
+    """
+    number, at = COLUMNS[stream]
+    mark = getattr(read_marks(connection), stream)
+    rows = connection.execute(
+        f"DELETE FROM {stream} WHERE {number} IN (SELECT {number} FROM {stream}"  # noqa: S608
+        f" WHERE {at} < ? AND +{number} <= ? AND +{number} < (SELECT max({number}) FROM {stream})"
+        " AND execution_id NOT IN (SELECT execution_id FROM executions WHERE status = 'running') LIMIT ?)",
+        (days, mark, _REMOVED_ROWS),
+    )
+    return (rows.rowcount,)
+
+
+def _remove_keys(connection: sqlite3.Connection, days: int) -> tuple[int]:
+    rows = connection.execute(
+        "DELETE FROM idempotency_keys WHERE (principal, key) IN"
+        " (SELECT principal, key FROM idempotency_keys WHERE at < ? LIMIT ?)",
+        (days, _REMOVED_ROWS),
+    )
+    return (rows.rowcount,)
+
+
+def _remove_hours(connection: sqlite3.Connection, hours: int) -> tuple[int]:
+    rows = connection.execute(
+        "DELETE FROM metric_sums WHERE rowid IN"
+        " (SELECT rowid FROM metric_sums WHERE span = 'hour' AND start < ? LIMIT ?)",
+        (hours, _REMOVED_ROWS),
+    )
+    return (rows.rowcount,)
+
+
+def _remove_learned(connection: sqlite3.Connection, days: int) -> None:
+    """Remove models that were not saved since, and marks of forgotten facts that the journal does not hold any more.
+
+    The newest mark stays: the next one would get its number.
+    """
+    connection.execute("DELETE FROM learning_models WHERE at < ?", (days,))
+    connection.execute(
+        "DELETE FROM learning_forgotten WHERE fact < (SELECT coalesce(min(number), 0) FROM facts)"
+        " AND number < (SELECT max(number) FROM learning_forgotten)"
+    )
+
+
+class MetricTables:
+    """The facts and sums of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._is_fold_waiting = False
+        self._folded = 0
+
+    def record(self, fact: Fact) -> None:
+        """Record a fact. Only enqueues, as `Store.record_call` does."""
+        self._writer.put_row(write_facts, fact, ROW_BYTES)
+
+    async def fold(self) -> int:
+        """Fold some new rows into the sums, in one transaction; returns how many. Repeat until it is 0.
+
+        Other gateways may fold at the same time: no row counts twice. Raises `StoreError`.
+        """
+        if not self._is_fold_waiting:
+            self._writer.put(self._fold, ROW_BYTES)
+        self._is_fold_waiting = True  # at most one waits, however often writing fails
+        await self._writer.flush()
+        self._is_fold_waiting = False
+        return self._folded
+
+    uncounted = reads(_read_uncounted)
+    sums = reads(_read_window)
+
+    async def series(self, since: float, until: float, step: str) -> list[tuple[float, Sums]]:
+        """Sums for each minute, hour or day of a time, with its start, also for empty ones.
+
+        Minutes are counted from rows, so they are empty where rows are gone.
+
+        Raises:
+            InvalidRequest: There is no such step, or there are more than `MOST_POINTS`.
+            StoreError: It cannot be read.
+        """
+        size = _STEPS.get(step)
+        if size is None:
+            raise InvalidRequest(f"There is no step {step!r}. Use one of {', '.join(_STEPS)}.")
+        since, until = _within(since), _within(until)
+        first, end = int(since) // size * size, math.ceil(until / size) * size
+        if (end - first) // size > MOST_POINTS:
+            raise InvalidRequest(
+                f"That would be {(end - first) // size:,} points, and at most {MOST_POINTS:,} are given."
+                " Ask for a shorter time or a longer step."
+            )
+        return await self._reader.read(_read_series, first, end, size)
+
+    facts = reads(_read_facts)
+
+    async def derive(self) -> int:
+        """Record missing facts of executions, such as those of an older version; returns how many.
+
+        `rebuild` does this too. It reads every kept execution. Raises `StoreError`.
+        """
+        return await derive(self._reader, self._writer)
+
+    async def rebuild(
+        self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
+    ) -> Rebuilt:
+        """Count everything again from the kept rows, and derive facts that older versions did not record.
+
+        Sums of days whose rows are gone stay. Reads and writes go on. `on_progress` gets the number of finished rows
+        and of all rows, roughly. With `check` nothing changes, and `differences` counts what would. Raises
+        `StoreError`.
+        """
+        return await rebuild(self._reader, self._writer, self.fold, on_progress, check=check)
+
+    async def prune(self, before: float, hours_before: float) -> Pruned:
+        """Remove executions, calls and facts of the days before `before`, and hourly sums before `hours_before`.
+
+        Removes whole UTC days, a few rows at a time. Running executions and daily sums stay. Raises `StoreError`.
+        """
+        while await self.fold():
+            pass
+        return await prune(self._writer, before, hours_before)
+
+    def _fold(self, connection: sqlite3.Connection) -> None:
+        self._folded = fold(connection)

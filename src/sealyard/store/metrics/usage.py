@@ -1,8 +1,7 @@
-"""Who uses what: tools and their versions, combinations of tools, principals, code, use cases and skills.
+"""Usage: tools and their versions, combinations of tools, principals, code, use cases and skills.
 
-Figures are exact over the rows of the journal, none is an estimate. What a window holds beyond `MOST_ROWS` of calls or
-of facts is not read: then the answer's own `since` says from when on it counts. Rows are read page by page, so that
-other readers of the store come in between.
+Figures are exact over the rows of the journal. Beyond `MOST_ROWS` of calls or of facts, older rows are not read: the
+answer's `since` is later then. Rows are read page by page, so other reads come in between.
 """
 
 import math
@@ -15,17 +14,19 @@ from typing import TypeVar
 import msgspec
 
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
-from sealyard.store.reader import Reader
+from sealyard.store.database import Reader
+from sealyard.store.rows import Columns
 from sealyard.values import Executed, Saw, Searched
 
 _N = TypeVar("_N", int, float)
 
 MOST_ROWS = 100_000
-"""Of calls, and of facts, in one answer."""
+"""Calls, and facts, in one answer."""
 
 _PAGE_ROWS = 5_000
+"""Rows per read."""
 _LISTED = 100
-"""Of each list: those with the most calls, runs or uses."""
+"""Entries of each list: those with the most calls, runs or uses."""
 
 _FACTS = msgspec.json.Decoder(Executed | Saw | Searched)
 
@@ -47,35 +48,35 @@ _SKILLS = (
 
 
 class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made of one version of a tool."""
+    """The calls of one version of a tool."""
 
     tool: str
     """Its full name."""
     upstream: str
-    """Empty for calls from before that was recorded."""
+    """Empty for calls recorded without it."""
     version: str
     calls: int
     errors: int
-    """Calls that were meant to reach the server and failed."""
+    """Failed calls that were meant to reach the server."""
     refused: int
     """Calls that ended in the gateway: denied, refused by a person, over a limit, with wrong arguments, cancelled."""
     p50_seconds: float
     p95_seconds: float
     last_at: float
-    """When it was called last, in seconds since the epoch."""
+    """The time of the last call, in seconds since the epoch."""
 
 
 class CombinationUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tools that were called by the same run, two or more of them."""
+    """Two or more tools that the same run called."""
 
     tools: tuple[str, ...]
-    """Full names, sorted; the first twenty of them."""
+    """Full names, sorted; the first twenty."""
     runs: int
     ok: int
 
 
 class PrincipalUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one principal did."""
+    """The activity of one principal."""
 
     principal: str
     sessions: int
@@ -85,11 +86,11 @@ class PrincipalUsage(msgspec.Struct, frozen=True, kw_only=True):
     searches: int
     calls: int
     code_share: float | None
-    """Of those visits, how many ran code. None without a visit."""
+    """The share of those visits that ran code. None without a visit."""
 
 
 class CodeUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the code was that was run. Of no run, None."""
+    """The length of executed code. None without a run."""
 
     runs: int
     mean_characters: float | None
@@ -98,7 +99,7 @@ class CodeUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made of one version of a skill."""
+    """The uses of one version of a skill."""
 
     namespace: str
     name: str
@@ -106,32 +107,32 @@ class SkillUsage(msgspec.Struct, frozen=True, kw_only=True):
     uses: int
     """Runs that used it."""
     failures: int
-    """Calls of it that failed."""
+    """Failed calls of it."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used from `since` until just before `until`. Each list has the busiest first and is bounded."""
+    """Usage from `since` until just before `until`. Each list is bounded, the busiest first."""
 
     since: float
-    """Later than what was asked for if there were too many rows to count."""
+    """Later than asked for if there were too many rows."""
     until: float
     tools: tuple[ToolUsage, ...]
     combinations: tuple[CombinationUsage, ...]
     principals: tuple[PrincipalUsage, ...]
     code: CodeUsage
     use_cases: dict[str, int]
-    """Runs by what they were for."""
+    """Runs by use case."""
     skills: tuple[SkillUsage, ...]
 
 
 class UsageTable:
-    """The usage that one store can tell of."""
+    """The usage of one store."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
     async def read(self, since: float, until: float, principal: str | None = None) -> Usage:
-        """What was used between two times, by one principal or by all.
+        """Read the usage between two times, of one principal or of all.
 
         Raises:
             StoreError: The store cannot be read.
@@ -157,7 +158,7 @@ class UsageTable:
 
 
 def _first_counted(connection: sqlite3.Connection, since: float, until: float) -> float:
-    """From when on there are not more rows than are read. Only indices are read for it."""
+    """The time from which on there are no more rows than are read. Reads only indices."""
     for times in (_CALL_TIMES, _FACT_TIMES):
         row = connection.execute(f"{times} DESC LIMIT 1 OFFSET ?", (since, until, MOST_ROWS)).fetchone()
         if row is not None:
@@ -166,7 +167,7 @@ def _first_counted(connection: sqlite3.Connection, since: float, until: float) -
 
 
 def _page_end(connection: sqlite3.Connection, times: str, start: float, until: float) -> float:
-    """Just after the last row of the page that begins at `start`. Rows of the same time are in the same page."""
+    """Just after the last row of the page that begins at `start`. Rows of one time share a page."""
     row = connection.execute(f"{times} LIMIT 1 OFFSET ?", (start, until, _PAGE_ROWS - 1)).fetchone()
     return until if row is None else math.nextafter(row[0], math.inf)
 
@@ -218,7 +219,7 @@ class _Calls:
 
 
 class _Person:
-    """What is counted of one principal."""
+    """Counters of one principal."""
 
     def __init__(self) -> None:
         self.executions = self.failed = self.searches = self.calls = 0
@@ -280,7 +281,7 @@ class _Facts:
 
 
 def _principal(name: str, person: _Person) -> PrincipalUsage:
-    # A visit that began before the window counts in neither: its share is not known here.
+    # A visit that began before the window counts in neither: its share is unknown here.
     with_code = len(person.begun & person.with_code)
     return PrincipalUsage(
         principal=name,
@@ -300,9 +301,9 @@ def _read_skills(
     connection: sqlite3.Connection, since: float, until: float, principal: str | None
 ) -> tuple[SkillUsage, ...]:
     rows = connection.execute(_SKILLS, (since, until, principal, principal, _LISTED))
-    return tuple(SkillUsage(**dict(zip(SkillUsage.__struct_fields__, row, strict=True))) for row in rows)
+    return tuple(Columns(SkillUsage).build(row) for row in rows)
 
 
 def _rank(ordered: Sequence[_N], share: float) -> _N:
-    """The smallest of the values that at least this share of them does not exceed."""
+    """The smallest value that at least this share of the values does not exceed."""
     return ordered[math.ceil(share * len(ordered)) - 1]

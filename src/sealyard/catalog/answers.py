@@ -1,0 +1,463 @@
+"""The shapes of tools' answers: one bounded walk over an answer, one record of its places, one schema built from that.
+
+Two consumers stand on it: `drift` gives a tool a new version when its answers change, and `sealyard.learning.shapes`
+fills the stubs of tools that declare nothing. Answers are hostile: a copy that is bounded in every direction is made
+first. A place is written `rows[].amount`; `{}` stands for the values of an object whose keys are data.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from sealyard.privacy import TOKEN
+
+# Tuned values. A bound limits memory or the cost of hostile input. All were chosen, not measured, unless a source is
+# named; `benchmarks learning --part shapes` shows what they leave of precision and recall.
+
+ROWS = 50  # rows of a list that are read: a bound
+DEPTH = 8  # levels of an answer that are read: a bound
+KEYS = 64  # keys of an object; one with more is a mapping, and its keys are data
+CHARACTERS = 64  # longer keys are data, and longer texts are not copied
+PLACES = 200  # places kept of a tool's answers: a bound
+_ALIKE = 3  # objects with the very same keys side by side: the keys above them are data
+_VARIED = 8  # keys that are many
+_SELDOM = 0.25  # share of objects below which each of many keys is data
+_RECURRING = 3.0  # objects seen before keys of one kind, each in fewer than half of them, are taken for data
+_ALWAYS = 1 - 1e-9  # share of objects that have a field which is never missing, but for rounding
+_NEARLY_ALWAYS = 0.9  # the same beside keys that are data
+_CHOICE_WEIGHT = 3.0  # sightings of each text before it is shown as a choice
+_CHOICES_WEIGHT = 20.0  # sightings of all texts of a field before any is shown
+_CHOICE_REPEATS = 5  # sightings for each different text
+_NUMBERS = 20.0  # numbers seen before bounds are shown
+_LARGEST = 1e9  # larger numbers may be telephone numbers, accounts or times
+_ID_FLOOR = 100_000  # whole numbers that are all larger may be ids
+_YEARS = (1900, 2100)  # whole numbers within may be years of birth
+
+MARK = "\0"
+"""Begins a text that stands for something private, for a key that is data, or for a part that was not read."""
+_CUT = f"{MARK}cut"
+_ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
+_FIELD = re.compile(r"[@$]?[^\W\d][\w$]*(?:[-.:][\w$]+)*")
+# Digits in a row, what could be an id in hexadecimal or base 64, and tokens of private values.
+_DATA = re.compile(
+    r"\d{4}"
+    r"|^(?=[a-fA-F_-]*\d)[0-9a-fA-F_-]{8,}$"
+    r"|^(?=\w*\d[a-zA-Z]+\d)(?=\w*[A-Z])(?=\w*[a-z])\w{10,}$"
+    r"|(?i:__PII_)"
+)
+_DOT = "\x1f"
+"""Stands in a place for a dot inside a key."""
+
+
+class LearnedShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The learned answers of one major version of a tool, reduced to what its audience may see."""
+
+    schema: dict[str, Any]
+    """A JSON Schema of what code gets to see. `required` was always there; no name, value or bound in it is private."""
+    major: int
+    answers: int
+    """Answers that it was learned from. Old ones count less."""
+    principals: int
+    """Principals that got them; at most sixteen are counted."""
+    last_at: float
+    conflicts: tuple[str, ...] = ()
+    """Sentences of ours: where the answers differ from what the tool declares."""
+
+
+# The walk
+
+
+class PlaceSeen(msgspec.Struct):
+    """One place of some answers."""
+
+    kinds: dict[str, int] = {}
+    """The number of values of each JSON type; `token` for tokens of private values, `cut` for unread parts."""
+    choices: dict[str, int] | None = None
+    """The count of each text; None if they must not be shown."""
+    span: tuple[float, float] | None = None
+    """Bounds around all numbers, rounded; None if there are none or they must not be shown."""
+    is_spanned: bool = False
+    """True if bounds may be shown."""
+
+
+class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of one tool in one run."""
+
+    tool: str
+    major: int
+    answers: int
+    places: dict[str, PlaceSeen]
+    is_sampled: bool = False
+    """True if some of them were samples: a field that is in none of the rows may still be in others."""
+
+
+class Copying:
+    """Makes a copy of an answer of any size, within `visits` values.
+
+    A key that was `given` to the tool is data, since it may be anybody's. A blank copy holds no text and no number.
+    """
+
+    def __init__(self, visits: int, *, given: frozenset[str] = frozenset(), is_blank: bool = False) -> None:
+        self._given = given
+        self._left = visits
+        self._much = visits // 2
+        self._is_blank = is_blank
+
+    def copy(self, value: Any, depth: int = DEPTH) -> Any:
+        """The copy; parts that are too deep or too many are marked as cut."""
+        self._left -= 1
+        if isinstance(value, list | tuple | dict):
+            if value and (not depth or self._left < 0):
+                return _CUT
+            return dict(self._fields(value, depth)) if isinstance(value, dict) else list(self._rows(value, depth))
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int | float):
+            return value if not self._is_blank else 0 if isinstance(value, int) else 0.5
+        is_kept = isinstance(value, str) and len(value) <= CHARACTERS and not self._is_blank
+        return value if is_kept else ""
+
+    def _rows(self, rows: list[Any] | tuple[Any, ...], depth: int) -> Iterator[Any]:
+        """The first rows; one only when much has been read, so that every kind of part is seen."""
+        for row in islice(rows, ROWS):
+            yield self.copy(row, depth - 1)
+            if self._left < self._much:
+                return
+
+    def _fields(self, fields: dict[Any, Any], depth: int) -> Iterator[tuple[str, Any]]:
+        is_mapping = len(fields) > KEYS
+        for number, (key, inner) in enumerate(islice(fields.items(), KEYS)):
+            is_kept = not is_mapping and isinstance(key, str) and len(key) <= CHARACTERS and key not in self._given
+            yield key if is_kept else f"{MARK}key{number}", self.copy(inner, depth - 1)
+
+
+class Reading:
+    """One walk through copies of answers. A subclass judges keys and values, beside what was found private in them."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, PlaceSeen] = {}
+
+    def read(self, value: Any, verdict: Any, path: str = "") -> None:
+        """Add a copy; `verdict` is the same with private values marked."""
+        place = self.places.get(path)
+        if place is None:
+            if len(self.places) >= PLACES:
+                return
+            place = self.places[path] = self.open(path)
+        kind = kind_of(value)
+        place.kinds[kind] = place.kinds.get(kind, 0) + 1
+        if isinstance(value, dict):
+            is_mapping = _is_alike(value.values())
+            for (key, inner), (judged, inner_verdict) in zip(value.items(), verdict.items(), strict=True):
+                is_data = is_mapping or MARK in judged or self.is_data(key)
+                if is_data or self.is_field(key):
+                    self.read(inner, inner_verdict, f"{path}{{}}" if is_data else joined(path, key))
+        elif isinstance(value, list):
+            for inner, inner_verdict in zip(value, verdict, strict=True):
+                self.read(inner, inner_verdict, f"{path}[]")
+        elif value is not None and not isinstance(value, bool):
+            self.note(place, value, verdict)
+
+    def open(self, path: str) -> PlaceSeen:
+        """A new place."""
+        return PlaceSeen()
+
+    def is_data(self, key: str) -> bool:
+        """True if a key is a value, and its place that of all such values."""
+        return not is_named(key)
+
+    def is_field(self, key: str) -> bool:
+        """True if a key that is not data is read at all."""
+        return True
+
+    def note(self, place: PlaceSeen, value: str | float, verdict: Any) -> None:
+        """Keep something of a text or number. Nothing by default."""
+
+
+def kind_of(value: Any) -> str:
+    """The JSON type of a value in a copy."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "cut" if value == _CUT else "token" if TOKEN.fullmatch(value) else "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def is_named(key: object) -> bool:
+    """True if a key looks like the name of a field and not like data."""
+    return (
+        isinstance(key, str)
+        and len(key) <= CHARACTERS
+        and _FIELD.fullmatch(key) is not None
+        and _DATA.search(key) is None
+    )
+
+
+def _is_alike(values: Iterable[Any]) -> bool:
+    """True if several objects with the very same keys stand side by side: then the keys above them are data."""
+    found = list(values)
+    if len(found) < _ALIKE or not all(isinstance(each, dict) and len(each) > 1 for each in found):
+        return False
+    return all(each.keys() == found[0].keys() for each in found)
+
+
+# Places
+
+
+def joined(path: str, key: str) -> str:
+    """The place of a field of the object at `path`."""
+    name = key.replace(".", _DOT)
+    return f"{path}.{name}" if path else name
+
+
+def parent_of(place: str) -> str:
+    """The object or list that a place is in."""
+    return place[:-2] if place.endswith(("[]", "{}")) else place.rpartition(".")[0]
+
+
+def key_of(place: str) -> str:
+    """The key of a named place."""
+    return place.rpartition(".")[2].replace(_DOT, ".")
+
+
+def name_of(place: str) -> str:
+    """The field that a place or a list's items belong to; empty for the answer itself and for values under data."""
+    while place.endswith("[]"):
+        place = place[:-2]
+    return "" if place.endswith("{}") else key_of(place)
+
+
+def children_of(places: Iterable[str]) -> dict[str, list[str]]:
+    """The named fields of each object."""
+    found: dict[str, list[str]] = {}
+    for path in places:
+        if path and not path.endswith(("[]", "{}")):
+            found.setdefault(parent_of(path), []).append(path)
+    return found
+
+
+# The record
+
+
+class Sighting(msgspec.Struct, array_like=True, gc=False):
+    """The weight of something seen, and the principals that saw it."""
+
+    weight: float = 0.0
+    who: int = 0
+    """A bit for each principal."""
+
+    def note(self, weight: float, bit: int) -> None:
+        """Count it again."""
+        self.weight += weight
+        self.who |= bit
+
+
+class Audience(msgspec.Struct, frozen=True, kw_only=True):
+    """The audience of a shape: it may see its own answers, and those that two principals have seen."""
+
+    own: int = 0
+    """Its bit; 0 if it has seen nothing, or if everybody is meant."""
+    sees_all: bool = False
+
+    def may_see(self, who: int) -> bool:
+        """True if it may know what these principals have seen."""
+        return who.bit_count() > 1 or bool(who & self.own) or (self.sees_all and who > 0)
+
+
+class Place(msgspec.Struct, array_like=True, gc=False):
+    """One place of a tool's answers."""
+
+    kinds: dict[str, Sighting] = {}
+    choices: dict[str, Sighting] | None = None
+    """The texts seen; None for good once they must not be shown."""
+    is_spanned: bool = False
+    spans: dict[str, tuple[float, float]] = {}
+    """By principal's bit: bounds around the numbers that it has seen, rounded."""
+
+    def count(self, kinds: Mapping[str, int], weight: float, bit: int) -> None:
+        """Add values of these kinds."""
+        for kind, count in kinds.items():
+            self.kinds.setdefault(kind, Sighting()).note(count * weight, bit)
+
+    def weight(self, kind: str) -> float:
+        """The weight of one kind."""
+        return self.kinds[kind].weight if kind in self.kinds else 0.0
+
+    def all_weight(self) -> float:
+        """The weight of all kinds."""
+        return sum(each.weight for each in self.kinds.values())
+
+    def seen_by(self) -> int:
+        """The principals that have seen anything here."""
+        who = 0
+        for each in self.kinds.values():
+            who |= each.who
+        return who
+
+    def is_always_in(self, holder: "Place", share: float = _ALWAYS) -> bool:
+        """True if it was in every object that could have had it, or in this share of them."""
+        return self.all_weight() >= holder.weight("object") * share
+
+    def widen(self, bit: int, span: tuple[float, float]) -> None:
+        """Add numbers within these bounds that a principal saw."""
+        low, high = self.spans.get(str(bit), span)
+        self.spans[str(bit)] = (min(low, span[0]), max(high, span[1]))
+
+    def forget(self, slot: int) -> None:
+        """Take out the principal that had this slot."""
+        bit = 1 << slot
+        for sighting in (*self.kinds.values(), *(self.choices or {}).values()):
+            sighting.who &= ~bit
+        self.spans.pop(str(bit), None)
+
+    def fade(self, share: float, least: float) -> None:
+        """Let everything count less, and drop what counts less than `least`."""
+        for sightings in (self.kinds, self.choices or {}):
+            for key, sighting in list(sightings.items()):
+                sighting.weight *= share
+                if sighting.weight < least:
+                    del sightings[key]
+
+
+# The schema
+
+
+def build_schema(places: Mapping[str, Place], audience: Audience, *, is_exact: bool = False) -> dict[str, Any]:
+    """A JSON Schema of what an audience may know; empty if that is nothing.
+
+    An exact one fits every answer that was seen. Else a field that is seldom there beside keys that are data is taken
+    for one of them.
+    """
+    return _Building(places, audience, is_exact=is_exact).of("", 0) if "" in places else {}
+
+
+def is_mapping(holder: Place, fields: list[Place]) -> bool:
+    """True if keys are data although they look like names: each in few of the objects, and many of them, or alike."""
+    objects = holder.weight("object")
+    if _is_varied(objects, fields):
+        return True
+    kinds = {frozenset(field.kinds) for field in fields}
+    return (
+        len(fields) > 2
+        and len(kinds) == 1
+        and objects >= _RECURRING
+        and all(field.all_weight() < objects / 2 for field in fields)
+    )
+
+
+def _is_varied(objects: float, fields: list[Place]) -> bool:
+    return len(fields) >= _VARIED and all(field.all_weight() < objects * _SELDOM for field in fields)
+
+
+class _Building:
+    def __init__(self, places: Mapping[str, Place], audience: Audience, *, is_exact: bool) -> None:
+        self._places = places
+        self._audience = audience
+        self._is_exact = is_exact
+        self._children = children_of(places)
+
+    def of(self, path: str, depth: int) -> dict[str, Any]:
+        place = self._places[path]
+        seen = {kind for kind, each in place.kinds.items() if self._audience.may_see(each.who)}
+        if self._is_exact and "cut" in seen:
+            return {}
+        if "token" in seen:
+            seen.add("string")
+        types = [kind for kind in _ORDER if kind in seen and not (kind == "integer" and "number" in seen)]
+        schema: dict[str, Any] = {"type": types if len(types) > 1 else types[0]} if types else {}
+        if "array" in seen and self._is_shown(f"{path}[]") and depth <= DEPTH:
+            schema["items"] = self.of(f"{path}[]", depth + 1)
+        if "object" in seen and depth <= DEPTH:
+            schema |= self._object(path, place, depth)
+        if types in (["string"], ["string", "null"]) and (choices := self._choices(place)):
+            schema["enum"] = choices + [None] * ("null" in seen)
+        if seen & {"integer", "number"}:
+            schema |= self._bounds(place)
+        return schema
+
+    def _object(self, path: str, place: Place, depth: int) -> dict[str, Any]:
+        named = [child for child in self._children.get(path, ()) if self._is_shown(child)]
+        shown, others = named, f"{path}{{}}"
+        if others in self._places:
+            # Where some keys are data, another one is a field's name only if it is nearly always there.
+            share = _ALWAYS if self._is_exact else _NEARLY_ALWAYS
+            shown = [child for child in named if self._places[child].is_always_in(place, share)]
+        elif self._is_mapping(place, [self._places[child] for child in named]):
+            return {"additionalProperties": self._common(named, depth)}
+        schema: dict[str, Any] = {}
+        if shown:
+            names = {child: key_of(child) for child in shown}
+            schema["properties"] = {names[child]: self.of(child, depth + 1) for child in shown}
+            always = [names[child] for child in shown if self._places[child].is_always_in(place)]
+            schema |= {"required": always} if always else {}
+        if self._is_shown(others):
+            is_told = not self._is_exact or shown == named
+            schema["additionalProperties"] = self.of(others, depth + 1) if is_told else {}
+        return schema
+
+    def _is_mapping(self, place: Place, fields: list[Place]) -> bool:
+        return _is_varied(place.weight("object"), fields) if self._is_exact else is_mapping(place, fields)
+
+    def _common(self, fields: list[str], depth: int) -> dict[str, Any]:
+        """The schema of all fields of a mapping; empty if they differ."""
+        kinds = {frozenset(self._places[each].kinds) for each in fields}
+        is_deep = self._is_exact and any({"object", "array"} & each for each in kinds)
+        return self.of(fields[0], depth + 1) if len(kinds) == 1 and not is_deep else {}
+
+    def _is_shown(self, path: str) -> bool:
+        return path in self._places and self._audience.may_see(self._places[path].seen_by())
+
+    def _choices(self, place: Place) -> list[str]:
+        """The texts of a place, sorted, if these are few, seen often, and each of them may be seen."""
+        found = place.choices or {}
+        total = sum(each.weight for each in found.values())
+        if len(found) < 2 or total < max(_CHOICES_WEIGHT, _CHOICE_REPEATS * len(found)):
+            return []
+        is_shown = all(self._audience.may_see(each.who) and each.weight >= _CHOICE_WEIGHT for each in found.values())
+        return sorted(found) if is_shown else []
+
+    def _bounds(self, place: Place) -> dict[str, Any]:
+        """Bounds around the numbers of a place, only as exact as two principals or the viewer itself have them."""
+        spans = place.spans
+        if not place.is_spanned or not spans or place.weight("integer") + place.weight("number") < _NUMBERS:
+            return {}
+        low, high = min(each[0] for each in spans.values()), max(each[1] for each in spans.values())
+        is_whole = "number" not in place.kinds
+        if not is_measure(low, high, is_whole=is_whole):
+            return {}
+        coarse = {bit: coarser(*span) for bit, span in spans.items()}
+        bounds = {}
+        for key, at in (("minimum", 0), ("maximum", 1)):
+            for bound, each in (((low, high)[at], spans), (coarser(low, high)[at], coarse)):
+                who = sum(int(bit) for bit, span in each.items() if span[at] == bound)
+                if self._audience.may_see(who):
+                    bounds[key] = int(bound) if is_whole else bound
+                    break
+        return bounds
+
+
+def is_measure(low: float, high: float, *, is_whole: bool) -> bool:
+    """True if numbers between these bounds are neither ids, nor years, nor telephone numbers."""
+    if max(-low, high) >= _LARGEST or (is_whole and low >= _ID_FLOOR):
+        return False
+    return not (is_whole and _YEARS[0] <= low and high <= _YEARS[1])
+
+
+def coarser(low: float, high: float) -> tuple[float, float]:
+    """Bounds around these that show only the number of digits."""
+    bottom = 0.0 if low >= 0 else -(10.0 ** math.ceil(math.log10(-low)))
+    return bottom, 0.0 if high <= 0 else 10.0 ** math.ceil(math.log10(high))

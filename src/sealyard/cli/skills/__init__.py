@@ -1,0 +1,314 @@
+"""`sealyard skills` and `sealyard migrate-skills`: look after the skills that agents have saved."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, load, read_object
+from sealyard.cli.gateway import with_yard
+from sealyard.cli.skills.files import export, import_, market
+from sealyard.cli.skills.shelf import (
+    NAMESPACE,
+    approve,
+    delete,
+    find_owner,
+    find_skill,
+    migrate_skills,
+    read_value,
+    restore,
+    save,
+    share,
+)
+from sealyard.cli.skills.view import (
+    show_analysis,
+    show_found,
+    show_history,
+    show_list,
+    show_skill,
+    show_tests,
+    skill_data,
+)
+from sealyard.cli.terminal import count, plain, screen, write, write_json
+from sealyard.config import Config
+from sealyard.errors import InvalidRequest
+from sealyard.learning.overview import DAY, learner_of
+from sealyard.learning.part import Viewer
+from sealyard.skills.record import SkillCandidate, parse_duration
+from sealyard.skills.requests import TestedSkill
+from sealyard.skills.shelf import principal_of
+from sealyard.values import SHARED, Skill
+from sealyard.yard import ExecuteRequest, Yard
+
+__all__ = ("migrate_skills", "skills")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--analyze", is_flag=True, help="Show how well each skill works, and code worth saving.")
+@click.option("--detail", type=click.Choice(["short", "full"]), default="short", help="How much --analyze shows.")
+@click.option("--cleanup", is_flag=True, help="Show the skills that nobody uses, and delete them when you say so.")
+@click.option(
+    "--unused-threshold", default="30days", show_default=True, metavar="TIME", help="Unused for this time: 30days, 12h."
+)
+@YES
+@CONFIG
+@JSON
+@click.pass_context
+def skills(
+    ctx: click.Context,
+    *,
+    analyze: bool,
+    detail: str,
+    cleanup: bool,
+    unused_threshold: str,
+    yes: bool,
+    config: Path | None,
+    as_json: bool,
+) -> int | None:
+    """Look after the skills that agents have saved."""
+    if ctx.invoked_subcommand is not None:
+        if analyze or cleanup:
+            raise click.UsageError(f"--analyze and --cleanup stand alone. Leave out {ctx.invoked_subcommand!r}.")
+        # Options that the command has too count for it, wherever they stand.
+        passed_on = {"config": config, "as_json": as_json, "yes": yes}
+        ctx.default_map = {ctx.invoked_subcommand: {name: value for name, value in passed_on.items() if value}}
+        return None
+    if analyze and cleanup:
+        raise click.UsageError("Give --analyze or --cleanup, not both.")
+    if cleanup:
+        return _cleanup(load(config), parse_duration(unused_threshold), yes=yes, as_json=as_json)
+    if analyze:
+        return _analyze(load(config), is_full=detail == "full", as_json=as_json)
+    write(f"{ctx.get_help()}\n")
+    return 0
+
+
+for _command in (save, approve, share, restore, delete, export, import_, market):
+    skills.add_command(_command)
+
+
+@skills.command("list")
+@click.argument("query", required=False, default="")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 50), help="The most skills for QUERY.")
+@NAMESPACE
+@CONFIG
+@JSON
+def list_skills(*, query: str, limit: int, namespace: str | None, config: Path | None, as_json: bool) -> int:
+    """List skills, or find those that fit QUERY as an agent would."""
+
+    async def work(yard: Yard) -> Any:
+        if query:
+            return await yard.skills.find(query, limit=limit, principal=namespace or "local")
+        return [each for each in await yard.skills.shelf.list_all() if namespace in (None, each.namespace)]
+
+    found = with_yard(config, work)
+    if as_json:
+        write_json({"skills": found})
+    elif query:
+        show_found(found)
+    else:
+        show_list(found)
+    return 0
+
+
+@skills.command("show")
+@click.argument("name")
+@NAMESPACE
+@CONFIG
+@JSON
+def show_one(*, name: str, namespace: str | None, config: Path | None, as_json: bool) -> int:
+    """Show a skill: its source, its examples, what it needs and whether that is still so. NAME or NAME@1.2."""
+
+    async def work(yard: Yard) -> Any:
+        skill = await find_skill(yard, name, namespace)
+        return skill, await yard.skills.compatibility.check(skill, await yard.snapshot())
+
+    skill, checks = with_yard(config, work)
+    if as_json:
+        needs = [{key: getattr(check, key) for key in _CHECK_KEYS} for check in checks]
+        write_json({"skill": skill_data(skill), "needs": needs})
+    else:
+        show_skill(skill, checks)
+    return 0
+
+
+_CHECK_KEYS = ("tool", "need", "current", "now", "state", "difficulty", "reason")
+
+
+@skills.command("run")
+@click.argument("name")
+@click.option("--inputs", metavar="JSON", help="A JSON object of the inputs.")
+@click.option("-i", "--input", "one", multiple=True, metavar="NAME=VALUE", help="One input; JSON or text. Repeatable.")
+@NAMESPACE
+@CONFIG
+@JSON
+def run_skill(
+    *, name: str, inputs: str | None, one: tuple[str, ...], namespace: str | None, config: Path | None, as_json: bool
+) -> int:
+    """Run a skill in the sandbox with real tools. NAME or NAME@1.2. Exit code 1: it failed."""
+    given = _read_inputs(inputs, one)
+    code = f"import skills\n\nresult = await skills.load({name!r})(**inputs)\n"
+
+    async def work(yard: Yard) -> Any:
+        principal = await _find_user(yard, name, namespace)
+        return await yard.execute(ExecuteRequest(code=code, context={"inputs": given}), principal=principal)
+
+    result = with_yard(config, work, doing=f"Running {name}", with_sandbox=True)
+    if as_json:
+        write_json(result.outcome)
+    else:
+        write(result.text + "\n")
+    return 1 if result.is_error else 0
+
+
+@skills.command("test")
+@click.argument("name", required=False)
+@NAMESPACE
+@CONFIG
+@JSON
+def test_skills(*, name: str | None, namespace: str | None, config: Path | None, as_json: bool) -> int:
+    """Replay the examples of a skill, or of all, with recorded answers: no server is asked.
+
+    Exit code 0: all passed; 1: one did not, or a skill has none.
+    """
+
+    async def work(yard: Yard) -> Any:
+        chosen = [await find_skill(yard, name, namespace)] if name else await _all_skills(yard, namespace)
+        return [await yard.skills.test(each.namespace, each.name, each.version, principal=LOCAL) for each in chosen]
+
+    tested = with_yard(config, work, doing="Replaying examples", with_sandbox=True)
+    if as_json:
+        write_json({"skills": [_tested(each) for each in tested]})
+    else:
+        show_tests(tested)
+    return 0 if all(each.passed for each in tested) else 1
+
+
+@skills.command("history")
+@click.argument("name")
+@NAMESPACE
+@CONFIG
+@JSON
+def history(*, name: str, namespace: str | None, config: Path | None, as_json: bool) -> int:
+    """List every version of a skill, who made it and where it came from."""
+
+    async def work(yard: Yard) -> Any:
+        newest = await find_skill(yard, name, namespace)
+        versions = await yard.skills.shelf.table.versions(newest.namespace, newest.name)
+        records = await yard.store.skills.uses()
+        return versions, [each for each in records if (each.namespace, each.name) == (newest.namespace, newest.name)]
+
+    versions, records = with_yard(config, work)
+    if as_json:
+        write_json({"versions": versions, "uses": records})
+    else:
+        show_history(versions, records)
+    return 0
+
+
+def _analyze(config: Config, *, is_full: bool, as_json: bool) -> int:
+    async def work(yard: Yard) -> Any:
+        return await yard.skills.analyze(await _candidates(yard, config))
+
+    analysis = with_yard(config, work)
+    if as_json:
+        write_json(analysis)
+    else:
+        show_analysis(analysis, is_full=is_full)
+    return 0
+
+
+async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:
+    """Return code that is worth saving, as far as learning has found any."""
+    if not config.learning.enabled:
+        return []
+    learner = learner_of(yard.store, config.learning)
+    await learner.once()
+    operator = Viewer("", time.time(), config.learning.half_life_days * DAY)
+    found = {
+        (each.principal, each.mark): each
+        for model in learner.models.values()
+        for each in model.skills.candidates(operator)
+    }
+    return [
+        SkillCandidate(
+            principal=each.principal,
+            times=each.times,
+            tools=each.tools,
+            execution_id=each.execution_id,
+            last_at=each.last_at,
+        )
+        for each in sorted(found.values(), key=lambda each: (-each.times, -each.last_at))
+    ]
+
+
+def _cleanup(config: Config, seconds: float, *, yes: bool, as_json: bool) -> int:
+    async def look(yard: Yard) -> Any:
+        return await yard.skills.unused(time.time() - seconds)
+
+    unused = with_yard(config, look)
+    if as_json and not yes:
+        write_json({"unused": unused})
+        return 0
+    if not as_json:
+        if not unused:
+            screen.print(plain("Every skill was used, or saved, since then."))
+            return 0
+        show_list(unused)
+    if not yes and not click.confirm(f"Delete {count(len(unused), 'skill')}?", err=True):
+        return 1
+
+    async def work(yard: Yard) -> None:
+        for skill in unused:
+            await yard.skills.delete(skill.namespace, skill.name, None, principal=LOCAL)
+
+    if unused:
+        with_yard(config, work, doing="Deleting")
+    if as_json:
+        write_json({"deleted": unused})
+    else:
+        screen.print(
+            plain(f"Deleted {count(len(unused), 'skill')}. Back: sealyard skills restore NAME VERSION --namespace NAME")
+        )
+    return 0
+
+
+async def _all_skills(yard: Yard, namespace: str | None) -> list[Skill]:
+    """Return the newest version of every skill that is not in quarantine."""
+    return [
+        each
+        for each in await yard.skills.shelf.list_all()
+        if namespace in (None, each.namespace) and each.status != "quarantined"
+    ]
+
+
+async def _find_user(yard: Yard, name: str, namespace: str | None) -> str:
+    """Return the principal whose code gets the skill. Raises `UnknownSkill` or `InvalidRequest`."""
+    bare = name.removeprefix("skills.").partition("@")[0]
+    owner = namespace or await find_owner(yard, bare)
+    if owner != SHARED:
+        return principal_of(owner)
+    if ("local", bare) in await yard.store.skills.names():
+        raise InvalidRequest(f"'local' has a skill {bare!r} too, which goes before the shared one. Delete it first.")
+    return "local"
+
+
+def _read_inputs(whole: str | None, one: tuple[str, ...]) -> dict[str, Any]:
+    given = {} if whole is None else read_object(whole, "--inputs")
+    for each in one:
+        key, equals, value = each.partition("=")
+        if not equals or not key.isidentifier():
+            raise InvalidRequest(f"-i {each!r} is not NAME=VALUE.")
+        given[key] = read_value(value)
+    return given
+
+
+def _tested(tested: TestedSkill) -> dict[str, Any]:
+    return {
+        "namespace": tested.skill.namespace,
+        "name": tested.skill.name,
+        "version": tested.skill.version,
+        "passed": tested.passed,
+        "examples": [{"passed": each.example.passed, "problem": each.example.problem} for each in tested.rehearsals],
+    }

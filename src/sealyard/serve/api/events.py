@@ -1,0 +1,112 @@
+"""`/api/v1/events`, and server-sent events for a reader that may be slow, vanish and come back.
+
+A reader has a bounded queue in `Live`; events that do not fit are dropped, and `lagged` says so. The stream is a
+generator in the request's own task: when that ends, nothing is left behind.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from sealyard.observe.live import LiveEvent
+from sealyard.serve.api.declare import Call, Events, endpoint
+from sealyard.serve.gate import gate_of
+
+KEEP_ALIVE_SECONDS = 15.0
+"""Proxies close a stream that is quiet for longer than 30 to 60 s."""
+_RETRY_MS = 2_000
+"""A browser connects again after this time."""
+
+
+class Numbering:
+    """The ids of events: a random word and a number, so that an id of an earlier gateway is recognized."""
+
+    def __init__(self) -> None:
+        self._word = secrets.token_hex(4)
+
+    def spell(self, number: int) -> str:
+        """Return the id of a live event."""
+        return f"{self._word}-{number}"
+
+    def read(self, last_event_id: str | None) -> int | None:
+        """Return the number in an id of this gateway; None for any other id."""
+        word, _, number = (last_event_id or "").partition("-")
+        is_number = word == self._word and number.isascii() and number.isdigit() and len(number) < 19
+        return int(number) if is_number else None
+
+
+NUMBERING = Numbering()
+
+
+def block(event: LiveEvent, event_id: str | None) -> str:
+    """Return one event as it is sent. JSON holds no line end, so data cannot begin a line of its own."""
+    body: dict[str, Any] = {
+        "at": event.at,
+        "execution_id": event.execution_id,
+        "principal": event.principal,
+        **event.body,
+    }
+    name = "" if event_id is None else f"id: {event_id}\n"
+    return f"{name}event: {event.kind}\ndata: {msgspec.json.encode(body).decode()}\n\n"
+
+
+async def stream(events: AsyncIterator[LiveEvent], closing: asyncio.Event) -> AsyncIterator[str]:
+    """Yield blocks for events until they end or the server closes, with a comment after a quiet time."""
+    yield f"retry: {_RETRY_MS}\n\n"
+    closed = asyncio.create_task(closing.wait())
+    coming: asyncio.Task[LiveEvent | None] | None = None
+    try:
+        while not closed.done():
+            coming = coming or asyncio.create_task(_next(events))
+            await asyncio.wait({coming, closed}, timeout=KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                event = coming.result()
+                coming = None
+                if event is None:
+                    return
+                yield block(event, NUMBERING.spell(event.number))
+            elif not closed.done():
+                yield ": nothing new\n\n"
+    finally:
+        for task in (closed, coming):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+
+async def _next(events: AsyncIterator[LiveEvent]) -> LiveEvent | None:
+    return await anext(events, None)
+
+
+@endpoint(
+    "GET",
+    "events",
+    headers={
+        "Last-Event-ID": "The id of the last event that was read: the stream goes on after it, as far as it is kept."
+    },
+)
+async def follow_gateway(call: Call[None, None]) -> Events:
+    """Stream the events of all runs: one's own, or everybody's with `observe`.
+
+    `started`, `output`, `call`, `called`, `asked`, `answered`, `ended`, and `lagged` where some are missing.
+    """
+    return Events(blocks=_live(call))
+
+
+async def _live(call: Call[None, None]) -> AsyncIterator[str]:
+    last = call.request.headers.get("last-event-id")
+    after = NUMBERING.read(last)
+    if last and after is None:  # of a gateway before this one
+        yield block(LiveEvent(number=0, at=time.time(), kind="lagged"), None)
+    async with call.yard.live.follow(principal=call.whose, after=after) as events:
+        async for each in stream(events, gate_of(call.request.scope).closing):
+            yield each
+
+
+ENDPOINTS = (follow_gateway,)

@@ -1,0 +1,425 @@
+"""Tools as upstreams list them, every definition that each of them had, and the history of its releases.
+
+An upstream that changes its tools without end fills neither the disk nor the memory. Of each tool the first and the
+newest releases are kept, of each upstream a bounded number of releases and bytes. The current definitions of listed
+tools are always kept.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from sealyard.errors import StoreError
+from sealyard.store.database import Reader, reads
+from sealyard.store.rows import Columns, encode_json, named_insert, storable, upsert
+from sealyard.store.shapes import read_shape
+from sealyard.store.writer import Writer
+from sealyard.values import ToolSpec
+from sealyard.versioning.compare import Change, Comparison, Version
+
+ReleaseKind = Literal["added", "changed", "removed", "returned", "renamed", "observed"]
+"""`returned`: it was gone, or its upstream is reached in another way. `observed`: its answers changed, and its
+definition does not say so."""
+
+DEFINITIONS_KEPT = 10_000
+"""Definitions of one upstream; those seen last are kept."""
+RELEASES_KEPT = 10_000
+"""Releases of one upstream, beside the last one of each tool that it lists."""
+_RELEASES_OF_TOOL = 200
+"""The first release and the newest ones are kept."""
+_UPSTREAM_BYTES = 64 << 20
+"""Definitions and comparisons in the releases of one upstream."""
+_HOPS = 50
+"""Renames that are followed: a circle of them has an end too."""
+
+_SPECS = msgspec.json.Decoder(ToolSpec)
+
+
+class SeenDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """One definition that a tool has or had."""
+
+    spec: ToolSpec
+    first_seen: float
+    """Seconds since the epoch."""
+    last_seen: float
+
+
+class ChangedDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A definition that replaced another one."""
+
+    upstream: str
+    name: str
+    before: str
+    """The digest of the replaced definition."""
+    after: str
+    changed_at: float
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    """One step in the history of a tool."""
+
+    upstream: str
+    name: str
+    """The upstream's name for the tool."""
+    number: int
+    """1 for the first."""
+    version: str
+    """Of `spec`. A tool that is removed or renamed keeps its version."""
+    kind: ReleaseKind
+    spec: ToolSpec
+    """The definition from here on; of a tool that is gone, its last one."""
+    comparison: Comparison
+    """With the release before."""
+    declared: str | None = None
+    """The version that the upstream or the tool gave itself at that time."""
+    source: str = ""
+    """A digest of how the upstream was reached, if known: another one may be another server."""
+    renamed_to: str | None = None
+    """The upstream's name for the tool that this one became."""
+    renamed_from: str | None = None
+    released_at: float
+    """Seconds since the epoch."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The differences, field by field."""
+        return self.comparison.changes
+
+    @property
+    def is_gone(self) -> bool:
+        """True if no tool has this name after the release."""
+        return self.kind == "removed" or self.renamed_to is not None
+
+
+class LastRelease(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a tool's last release that its next one is compared with."""
+
+    number: int
+    version: str
+    digest: str
+    source: str
+    is_gone: bool
+    renamed_to: str | None = None
+    spec: ToolSpec | None = None
+    """Left out for a listed tool with an unchanged definition, and for one that is gone and stays gone."""
+    answers: dict[str, Any] | None = None
+    """The schema of its observed answers, if it does not declare one."""
+
+
+_CHANGED = Columns(ChangedDefinition)
+_RELEASES = Columns(
+    Release, json=("spec", "comparison"), read={"version": "major || '.' || minor || '.' || patch AS version"}
+)
+_SELECT = _RELEASES.select("tool_releases")
+
+
+# Listed tools
+
+
+class ToolRow(msgspec.Struct, frozen=True):
+    """A tool as the tables keep it."""
+
+    name: str
+    digest: str
+    spec: str
+
+
+def encode_tool(spec: ToolSpec) -> ToolRow:
+    """Encode a tool for `write_tools`. Raises `StoreError` for a definition that JSON cannot hold."""
+    text = encode_json(spec)
+    if text is None:
+        raise StoreError(
+            f"The definition of {spec.full_name!r} cannot be stored: it is not JSON, or nested too deeply."
+        )
+    return ToolRow(storable(spec.name), storable(spec.digest), text)
+
+
+def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[ToolRow], now: float) -> None:
+    """Make these the tools of an upstream. Only changed rows are written; older definitions stay in the history."""
+    upstream = storable(upstream)
+    known = connection.execute("SELECT spec FROM tools WHERE upstream = ? ORDER BY position", (upstream,)).fetchall()
+    changed = [
+        (upstream, position, tool.digest, tool.spec)
+        for position, tool in enumerate(tools)
+        if position >= len(known) or known[position][0] != tool.spec
+    ]
+    connection.execute("DELETE FROM tools WHERE upstream = ? AND position >= ?", (upstream, len(tools)))
+    connection.executemany(upsert("tools", "upstream, position, digest, spec", key="upstream, position"), changed)
+    connection.executemany(
+        "INSERT INTO tool_definitions (upstream, name, digest, spec, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (upstream, name, digest) DO NOTHING",
+        [(upstream, tools[place].name, digest, spec, now, now) for _, place, digest, spec in changed],
+    )
+    connection.executemany(
+        "UPDATE tool_definitions SET last_seen = ? WHERE upstream = ? AND name = ? AND digest = ?",
+        [(now, upstream, tool.name, tool.digest) for tool in tools],
+    )
+    connection.execute(
+        "DELETE FROM tool_definitions WHERE upstream = ? AND last_seen < (SELECT last_seen FROM tool_definitions"
+        " WHERE upstream = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?)",
+        (upstream, upstream, DEFINITIONS_KEPT - 1),
+    )
+
+
+def delete_tools(connection: sqlite3.Connection, upstreams: Iterable[str]) -> None:
+    """Delete the tools of upstreams, but not their history."""
+    connection.executemany("DELETE FROM tools WHERE upstream = ?", [(storable(name),) for name in upstreams])
+
+
+def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
+    """The tools of every upstream, in the order in which they were saved."""
+    found: dict[str, list[ToolSpec]] = {}
+    for upstream, spec in connection.execute("SELECT upstream, spec FROM tools ORDER BY upstream, position"):
+        found.setdefault(upstream, []).append(_SPECS.decode(spec))
+    return found
+
+
+def write_fingerprint(connection: sqlite3.Connection, upstream: str, fingerprint: str) -> None:
+    """Insert or replace the fingerprint of an upstream's connection."""
+    statement = upsert("upstreams", "upstream, fingerprint", key="upstream")
+    connection.execute(statement, (storable(upstream), fingerprint))
+
+
+def read_fingerprints(connection: sqlite3.Connection) -> dict[str, str]:
+    """The fingerprint of each upstream's connection."""
+    return dict(connection.execute("SELECT upstream, fingerprint FROM upstreams"))
+
+
+def read_definitions(connection: sqlite3.Connection, upstream: str) -> dict[str, list[SeenDefinition]]:
+    """Every definition of each tool of an upstream, by the upstream's name for it, the first seen first."""
+    found: dict[str, list[SeenDefinition]] = {}
+    query = "SELECT name, spec, first_seen, last_seen FROM tool_definitions WHERE upstream = ? ORDER BY first_seen"
+    for name, spec, first_seen, last_seen in connection.execute(query, (storable(upstream),)):
+        seen = SeenDefinition(spec=_SPECS.decode(spec), first_seen=first_seen, last_seen=last_seen)
+        found.setdefault(name, []).append(seen)
+    return found
+
+
+def read_changes(connection: sqlite3.Connection, since: float) -> list[ChangedDefinition]:
+    """Definitions that replaced another one of the same tool after `since`, the oldest first."""
+    found = connection.execute(
+        "SELECT upstream, name, (SELECT earlier.digest FROM tool_definitions AS earlier"
+        " WHERE earlier.upstream = later.upstream AND earlier.name = later.name"
+        " AND earlier.first_seen < later.first_seen ORDER BY earlier.first_seen DESC LIMIT 1) AS before,"
+        " digest, first_seen"
+        " FROM tool_definitions AS later WHERE first_seen > ? AND before IS NOT NULL ORDER BY first_seen, name",
+        (since,),
+    )
+    return [_CHANGED.build(row) for row in found]
+
+
+# Releases
+
+
+def encode_release(release: Release) -> dict[str, Any]:
+    """Encode a release for `write_releases`. Raises `StoreError` for a definition that JSON cannot hold."""
+    tool = encode_tool(release.spec)
+    values = _RELEASES.values(release, name=tool.name, spec=tool.spec)
+    version = Version.parse(values.pop("version"))
+    return values | {
+        "full_name": release.spec.full_name,
+        "major": version.major,
+        "minor": version.minor,
+        "patch": version.patch,
+        "digest": tool.digest,
+        "size_bytes": len(tool.spec) + len(values["comparison"]),
+    }
+
+
+def write_releases(connection: sqlite3.Connection, upstream: str, releases: Sequence[dict[str, Any]]) -> bool:
+    """Insert releases, those of a tool in their order, and delete the oldest.
+
+    False, and nothing is written, if another gateway has written one of them.
+    """
+    upstream = storable(upstream)
+    first: dict[str, int] = {}
+    for each in releases:
+        first.setdefault(each["name"], each["number"])
+    query = "SELECT coalesce(max(number), 0) FROM tool_releases WHERE upstream = ? AND name = ?"
+    for name, number in first.items():
+        if connection.execute(query, (upstream, name)).fetchone()[0] != number - 1:
+            return False
+    if not releases:
+        return True
+    connection.executemany(
+        named_insert("tool_releases", releases[0]), [each | {"upstream": upstream} for each in releases]
+    )
+    connection.executemany(
+        "DELETE FROM tool_releases WHERE upstream = ? AND name = ? AND number <= ? AND number > 1",
+        [(upstream, each["name"], each["number"] - _RELEASES_OF_TOOL) for each in releases],
+    )
+    _prune(connection, upstream)
+    return True
+
+
+def _prune(connection: sqlite3.Connection, upstream: str) -> None:
+    """Delete the oldest releases of an upstream that has too many, but never the last one of a listed tool."""
+    query = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM tool_releases WHERE upstream = ?"
+    count, size_bytes = connection.execute(query, (upstream,)).fetchone()
+    if count <= RELEASES_KEPT and size_bytes <= _UPSTREAM_BYTES:
+        return
+    listed = connection.execute(
+        "SELECT name, number, size_bytes, kind = 'removed' OR renamed_to IS NOT NULL FROM tool_releases"
+        " WHERE upstream = ? ORDER BY released_at DESC, number DESC",
+        (upstream,),
+    ).fetchall()
+    last: dict[str, int] = {}
+    for name, number, _, _ in listed:
+        last[name] = max(number, last.get(name, 0))
+    kept = kept_bytes = 0
+    gone = []
+    for name, number, size, is_gone in listed:
+        if number == last[name] and not is_gone:
+            continue
+        kept += 1
+        kept_bytes += size
+        if kept > RELEASES_KEPT or kept_bytes > _UPSTREAM_BYTES:
+            gone.append((upstream, name, number))
+    connection.executemany("DELETE FROM tool_releases WHERE upstream = ? AND name = ? AND number = ?", gone)
+
+
+def _read_history(connection: sqlite3.Connection, upstream: str, name: str) -> list[Release]:
+    """The releases of a tool, the newest first, also of one that is gone. `name` is the upstream's."""
+    query = f"{_SELECT} WHERE upstream = ? AND name = ? ORDER BY number DESC"
+    return [_RELEASES.build(row) for row in connection.execute(query, (storable(upstream), storable(name)))]
+
+
+def _read_tool(connection: sqlite3.Connection, full_name: str) -> tuple[str, str] | None:
+    """The upstream of the tool that has, or had last, this full name, and the upstream's name for it."""
+    query = "SELECT upstream, name FROM tool_releases WHERE full_name = ? ORDER BY released_at DESC LIMIT 1"
+    found: tuple[str, str] | None = connection.execute(query, (storable(full_name),)).fetchone()
+    return found
+
+
+def _read_version(connection: sqlite3.Connection, full_name: str, numbers: tuple[int, ...]) -> Release | None:
+    tool = _read_tool(connection, full_name)
+    if tool is None:
+        return None
+    parts = "".join(f" AND {part} = ?" for part, _ in zip(("major", "minor", "patch"), numbers, strict=False))
+    query = (
+        f"{_SELECT} WHERE upstream = ? AND name = ?{parts} ORDER BY major DESC, minor DESC, patch DESC,"
+        " kind = 'removed' OR renamed_to IS NOT NULL, number DESC LIMIT 1"
+    )
+    row = connection.execute(query, (*tool, *numbers)).fetchone()
+    return None if row is None else _RELEASES.build(row)
+
+
+def _read_newest(connection: sqlite3.Connection) -> list[Release]:
+    """The last release of every listed tool, by full name."""
+    wanted = [
+        (upstream, msgspec.json.decode(spec, type=_Named).name)
+        for upstream, spec in connection.execute("SELECT upstream, spec FROM tools")
+    ]
+    query = f"{_SELECT} WHERE upstream = ? AND name = ? ORDER BY number DESC LIMIT 1"
+    found = (connection.execute(query, each).fetchone() for each in wanted)
+    return sorted((_RELEASES.build(row) for row in found if row is not None), key=lambda each: each.spec.full_name)
+
+
+def _read_recent(connection: sqlite3.Connection, since: float, limit: int = 100) -> list[Release]:
+    """The releases of all tools after a time, the newest first."""
+    query = f"{_SELECT} WHERE released_at > ? ORDER BY released_at DESC, upstream, name, number DESC LIMIT ?"
+    return [_RELEASES.build(row) for row in connection.execute(query, (since, limit))]
+
+
+def _follow(connection: sqlite3.Connection, upstream: str, name: str) -> ToolSpec | None:
+    """The listed tool of this name, or of the name it was renamed to; None if it is gone."""
+    upstream, name = storable(upstream), storable(name)
+    query = "SELECT renamed_to FROM tool_releases WHERE upstream = ? AND name = ? ORDER BY number DESC LIMIT 1"
+    for _ in range(_HOPS):
+        row = connection.execute(query, (upstream, name)).fetchone()
+        if row is None or row[0] is None:
+            break
+        name = row[0]
+    for (spec,) in connection.execute("SELECT spec FROM tools WHERE upstream = ?", (upstream,)):
+        if msgspec.json.decode(spec, type=_Named).name == name:
+            return _SPECS.decode(spec)
+    return None
+
+
+def _read_last(connection: sqlite3.Connection, upstream: str, digests: Mapping[str, str]) -> dict[str, LastRelease]:
+    """The last release of every tool that `upstream` ever had, by the upstream's name for it.
+
+    `digests` are the definitions that it lists now. Where the last release has another one, its definition is read.
+    """
+    found = connection.execute(
+        "SELECT name, number, major, minor, patch, kind, digest, source, renamed_to, spec FROM tool_releases AS later"
+        " WHERE upstream = ? AND number = (SELECT max(number) FROM tool_releases AS every"
+        " WHERE every.upstream = later.upstream AND every.name = later.name)",
+        (storable(upstream),),
+    )
+    last: dict[str, LastRelease] = {}
+    for name, number, major, minor, patch, kind, digest, source, renamed_to, text in found:
+        is_gone = kind == "removed" or renamed_to is not None
+        spec = shape = None
+        if name in digests if is_gone else digests.get(name) != digest:
+            spec = _SPECS.decode(text)
+            shape = None if spec.output_schema is not None else read_shape(connection, upstream, name, major)
+        last[name] = LastRelease(
+            number=number,
+            version=f"{major}.{minor}.{patch}",
+            digest=digest,
+            source=source,
+            is_gone=is_gone,
+            renamed_to=renamed_to,
+            spec=spec,
+            answers=None if shape is None else shape.schema,
+        )
+    return last
+
+
+def _read_without_history(connection: sqlite3.Connection) -> list[str]:
+    """Upstreams whose tools were saved by a version that kept no releases."""
+    query = "SELECT DISTINCT upstream FROM tool_definitions EXCEPT SELECT upstream FROM tool_releases"
+    return sorted(upstream for (upstream,) in connection.execute(query))
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+
+
+class ReleaseTable:
+    """The history of all tools of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    history = reads(_read_history)
+    find_tool = reads(_read_tool)
+
+    async def get(self, full_name: str, version: str) -> Release | None:
+        """The release that gave a tool this version: `1.2` means the newest 1.2.x, `1` the newest 1.x.y.
+
+        Raises:
+            InvalidRequest: `version` is not a version.
+        """
+        Version.parse(version)
+        return await self._reader.read(_read_version, full_name, tuple(map(int, version.split("."))))
+
+    newest = reads(_read_newest)
+    recent = reads(_read_recent)
+    follow = reads(_follow)
+    last = reads(_read_last)
+    without_history = reads(_read_without_history)
+    definitions = reads(read_definitions)
+
+    async def backfill(self, upstream: str, specs: Sequence[ToolSpec], releases: Sequence[Release]) -> None:
+        """Write the history of tools that have none, and the versions of the listed ones, durably.
+
+        Does nothing if another gateway was faster.
+        """
+        encoded, tools = await asyncio.to_thread(
+            lambda: ([encode_release(each) for each in releases], [encode_tool(each) for each in specs])
+        )
+
+        def write(connection: sqlite3.Connection) -> None:
+            if write_releases(connection, upstream, encoded):
+                connection.executemany(
+                    "UPDATE tools SET spec = ? WHERE upstream = ? AND position = ? AND digest = ?",
+                    [(tool.spec, storable(upstream), place, tool.digest) for place, tool in enumerate(tools)],
+                )
+
+        await self._writer.change(write, sum(each["size_bytes"] for each in encoded))

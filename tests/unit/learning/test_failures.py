@@ -1,0 +1,425 @@
+"""What was learned from failures: which fix is told to whom, how sure it is, and what is forgotten."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.learning.failure_runs import (
+    DAY,
+    HALF_LIFE,
+    IMPORT,
+    World,
+    cause_of,
+    make_call,
+    make_run,
+    make_spec,
+    make_view,
+)
+
+from sealyard.learning import causes
+from sealyard.learning.causes import prepare_cause
+from sealyard.learning.code import code_print
+from sealyard.learning.failures import FIXES, GROUPS, VISITS, WAITING, Failures, Fix
+from sealyard.learning.part import Insight, Lesson, Viewer
+from sealyard.values import CallEvidence, Hinted
+
+ERROR = ("ToolFailed", "ValueError: The date is not in ISO format.")
+FAILED_CALL = make_call(error="ToolFailed: no", arguments={"since": "10/01/2024"})
+GOOD_CALL = make_call(arguments={"since": "2024-10-01"})
+FAILS = IMPORT + 'rows = list_bookings(since="10/01/2024")'
+WORKS = IMPORT + 'rows = list_bookings(since="2024-10-01")'
+LATER = make_run(
+    IMPORT + "day = '3.4.2024'\nprint(list_bookings(since=day))",
+    ERROR,
+    at=900.0,
+    principal="bob",
+    session="of bob",
+    execution_id="later",
+    calls=(make_call(error="ToolFailed: no", arguments={"since": "3.4.2024"}),),
+)
+SENTENCE = "Pass since= of list_bookings as a date such as 2024-05-31."
+ONE_OTHER = f"One other agent got past this so (1 of 1), which may not fit here: {SENTENCE}"
+
+
+def teach(world: World, principal: str, at: float = 0.0) -> None:
+    """Somebody passes a date that the tool cannot read, and then one that it can."""
+    world.teach(FAILS, ERROR, WORKS, principal=principal, at=at, calls=(FAILED_CALL,), calls_then=(GOOD_CALL,))
+
+
+def test_fix_of_one_other_agent_is_told_without_certainty() -> None:
+    """It names the parameter and the kind of value, and says that it may not fit."""
+    world = World()
+    teach(world, "ann")
+    fix = world.ask(LATER)
+
+    assert fix is not None
+    assert msgspec.structs.replace(fix, mark="") == Fix(
+        text=ONE_OTHER, mark="", subject="mcp__bank__list_bookings", success_rate=1.0, times=1
+    )
+
+
+def test_fix_of_several_agents_is_told_with_how_often_it_helped() -> None:
+    """Two other agents are enough to leave out the doubt."""
+    world = World()
+    teach(world, "ann")
+    teach(world, "cid")
+    fix = world.ask(LATER)
+
+    assert fix is not None
+    assert fix.text == f"This helped others (2 of 2): {SENTENCE}"
+
+
+def test_own_fix_is_told_as_ones_own() -> None:
+    """Who made the experience is reminded of it."""
+    world = World()
+    teach(world, "bob")
+    fix = world.ask(LATER)
+
+    assert fix is not None
+    assert fix.text == f"This helped you before (1 of 1): {SENTENCE}"
+
+
+def test_nothing_is_told_of_a_tool_that_the_viewer_does_not_have() -> None:
+    """What others may call is none of its business."""
+    world = World()
+    teach(world, "ann")
+
+    assert world.ask(LATER, make_view(make_spec("pay"))) is None
+
+
+def test_nothing_is_told_of_a_parameter_that_the_tool_does_not_have_any_more() -> None:
+    """The schema of the viewer's catalog decides what exists."""
+    world = World()
+    teach(world, "ann")
+
+    assert world.ask(LATER, make_view(make_spec(input_schema={"type": "object", "properties": {}}))) is None
+
+
+def test_other_failure_of_the_same_tool_is_told_nothing() -> None:
+    """A fix belongs to its cause."""
+    world = World()
+    teach(world, "ann")
+    denied = make_run(
+        IMPORT + "list_bookings()",
+        ("ToolFailed", "Forbidden: your role is too low."),
+        calls=(make_call(error="ToolFailed: x"),),
+    )
+
+    assert world.ask(denied) is None
+
+
+def test_run_of_another_visit_repairs_nothing() -> None:
+    """What went well later and elsewhere has nothing to do with it."""
+    world = World()
+    world.learn(
+        make_run(FAILS, ERROR, calls=(FAILED_CALL,), session="one"),
+        make_run(WORKS, at=60.0, calls=(GOOD_CALL,), session="two"),
+    )
+
+    assert world.ask(LATER) is None
+
+
+def test_run_that_comes_after_half_an_hour_repairs_nothing() -> None:
+    """Nobody works on the same thing for so long without trying it."""
+    world = World()
+    world.learn(make_run(FAILS, ERROR, calls=(FAILED_CALL,)), make_run(WORKS, at=1_801.0, calls=(GOOD_CALL,)))
+
+    assert world.ask(LATER, now=2_000.0) is None
+
+
+def test_run_on_another_job_repairs_nothing() -> None:
+    """Other code that goes well says nothing of the one that failed."""
+    world = World()
+    world.learn(
+        make_run("x = None\nx['a']", ("TypeError", "'NoneType' object is not subscriptable")),
+        make_run(
+            "import re\nfrom statistics import mean\nwords = re.findall('a', 'banana')\n"
+            "if words:\n    print(mean(len(word) for word in words))",
+            at=60.0,
+        ),
+    )
+
+    assert [group.fixes for group in world.failures.groups.values()] == [{}] * len(world.failures.groups)
+
+
+def test_two_mistakes_are_both_repaired_by_the_run_that_goes_well() -> None:
+    """A run that fails further on is on its way: what comes last has the way out of both."""
+    middle = IMPORT + 'rows = list_bookings(since="2024-10-01")\nrows[0]["amout"]'
+    world = World()
+    world.learn(
+        make_run(FAILS + '\nrows[0]["amout"]', ERROR, line=2, calls=(FAILED_CALL,)),
+        make_run(middle, ("KeyError", "'amout'"), at=60.0, calls=(GOOD_CALL,)),
+        make_run(middle.replace("amout", "amount"), at=120.0, calls=(GOOD_CALL,)),
+    )
+    misread = make_run(
+        IMPORT + 'list_bookings()[0]["amout"]',
+        ("KeyError", "'amout'"),
+        calls=(make_call(answer=[{"amount": 1}]),),
+    )
+    fixes = world.ask(LATER), world.ask(misread)
+
+    assert [fix.text.partition("here: ")[2] for fix in fixes if fix] == [
+        SENTENCE,
+        "list_bookings answers with 'amount'; read that.",
+    ]
+
+
+def test_fix_that_did_not_help_those_who_were_told_it_is_told_no_more() -> None:
+    """Who was told and failed in the same way again says that it is no good."""
+    world = World()
+    teach(world, "ann")
+    for number, principal in enumerate(("bob", "cid")):
+        told = make_run(FAILS, ERROR, at=300.0 + number, principal=principal, calls=(FAILED_CALL,))
+        fix = world.ask(told, principal=principal)
+        assert fix is not None
+        hint = Hinted(
+            at=300.0 + number,
+            principal=principal,
+            session="v1",
+            execution_id=told.fact.execution_id,
+            hint="fix",
+            subject=fix.subject,
+            mark=fix.mark,
+        )
+        world.hear(Lesson(number=0, event=hint))
+        world.learn(told, make_run(FAILS, ERROR, at=400.0 + number, principal=principal, calls=(FAILED_CALL,)))
+
+    assert world.ask(LATER, principal="dan") is None
+    assert (world.failures.told, world.failures.right) == (2, 0)
+
+
+@pytest.mark.parametrize("is_hinted_first", [True, False])
+def test_fix_that_helped_who_was_told_it_counts_as_right(is_hinted_first: bool) -> None:
+    """The hint may be in the journal before or after the run that it is about."""
+    world = World()
+    teach(world, "ann")
+    fix = world.ask(LATER)
+    assert fix is not None
+    hint = Hinted(
+        at=900.0, principal="bob", session="of bob", execution_id="later", hint="fix", subject="", mark=fix.mark
+    )
+    if is_hinted_first:
+        world.hear(Lesson(number=0, event=hint))
+    world.learn(LATER)
+    if not is_hinted_first:
+        world.hear(Lesson(number=0, event=hint))
+    repaired = LATER.code.replace("3.4.2024", "2024-04-03")
+    world.learn(make_run(repaired, at=950.0, principal="bob", session="of bob", calls=(GOOD_CALL,)))
+    told = world.ask(LATER, principal="dan")
+
+    assert told is not None
+    assert told.text == f"This helped others (2 of 2): {SENTENCE}"
+    assert (world.failures.told, world.failures.right) == (1, 1)
+
+
+def test_what_is_said_already_is_not_told_again() -> None:
+    """A fix whose names are all in the failure's own hint adds nothing."""
+    world = World()
+    teach(world, "ann")
+
+    assert world.ask(LATER, said="Pass since= of list_bookings as a date.") is None
+
+
+def test_one_other_agent_does_not_speak_against_what_the_failure_says_itself() -> None:
+    """Where the failure has a hint, what helped one other agent with other code is left out; two are heard."""
+    error = ("TypeError", 'can only concatenate str (not "int") to str')
+    world = World()
+    world.teach("n = 'a' + 1", error, "n = 'a' + str(1)", principal="ann")
+    mine = make_run("hours = '3'\nhours + 2", error)
+    alone = world.ask(mine, said="`float(…)` makes a number of the text.")
+    world.teach("m = 'b' + 7\nm", error, "m = 'b' + str(7)\nm", principal="cid")
+    both = world.ask(mine, said="`float(…)` makes a number of the text.")
+
+    assert alone is None
+    assert both is not None
+    assert both.text == "This helped others (2 of 2): Use `str(…)`."
+
+
+def test_rename_is_told_for_the_name_that_failed_only() -> None:
+    """That one field is called otherwise says nothing about the others of the tool."""
+    answer = make_call(answer=[{"amount": 1, "booked": 2}])
+    world = World()
+    world.teach(
+        IMPORT + 'list_bookings()[0]["date"]',
+        ("KeyError", "'date'"),
+        IMPORT + 'list_bookings()[0]["booked"]',
+        principal="ann",
+        calls=(answer,),
+        calls_then=(answer,),
+    )
+    same = make_run(IMPORT + 'x = list_bookings()\nx[1]["date"]', ("KeyError", "'date'"), calls=(answer,))
+    other = make_run(IMPORT + 'list_bookings()[0]["amout"]', ("KeyError", "'amout'"), calls=(answer,))
+    fix = world.ask(same)
+
+    assert fix is not None
+    assert fix.text.endswith("list_bookings answers with 'booked'; read that.")
+    assert world.ask(other) is None
+
+
+def test_new_major_version_of_a_tool_resets_what_was_learned_of_it() -> None:
+    """Its parameters are others now."""
+    world = World()
+    teach(world, "ann")
+    before = world.ask(LATER)
+    announced = world.ask(LATER, make_view(make_spec(version="2.0.0")))
+    world.learn(make_run(WORKS, at=500.0, calls=(make_call(version="2.0.0"),)))
+
+    assert before is not None
+    assert (announced, world.ask(LATER)) == (None, None)
+    assert [key for key in world.failures.groups if key.startswith("bank.")] == []
+
+
+def test_old_experience_fades() -> None:
+    """After some half-lives a fix that nobody needed since is told no more."""
+    world = World()
+    teach(world, "ann")
+
+    assert world.ask(LATER, now=2 * HALF_LIFE) is not None
+    assert world.ask(LATER, now=3 * HALF_LIFE) is None
+
+
+def test_single_call_without_code_is_learned_from_too() -> None:
+    """A call that failed and the same tool called again with other arguments are a failure and its repair."""
+    world = World()
+    world.learn(
+        make_run(
+            "", ("", ""), calls=(make_call(error="ToolFailed: Not in ISO format.", arguments={"since": "5/5/24"}),)
+        ),
+        make_run("", at=5.0, calls=(make_call(arguments={"since": "2024-05-05"}),)),
+    )
+    fix = world.ask(
+        make_run("", ("", ""), calls=(make_call(error="ToolFailed: Not in ISO format.", arguments={"since": "x y"}),))
+    )
+
+    assert fix is not None
+    assert fix.text == ONE_OTHER
+
+
+def test_insights_name_cause_and_change() -> None:
+    """Who looks after the gateway sees each cause once, with the tool and how often a fix was told and right."""
+    world = World()
+    teach(world, "ann")
+    found = world.failures.insights(Viewer("", 60.0, HALF_LIFE))
+
+    assert (found.part, found.learned, found.evidence, found.told, found.right) == ("failures", 1, 2, 0, 0)
+    assert found.items == (
+        Insight(
+            kind="fix",
+            subject="bank.list_bookings",
+            text="After a failure of the kind tool, this change helped: value_kind since to date.",
+            evidence=1.0,
+            principals=1,
+            last_at=60.0,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (("ValueError", "my own rule"), None),
+        (("MyError", "x"), None),
+        (("SystemExit", "3"), None),
+        (("KeyError", "'" + "x" * 100 + "'"), None),
+        (("TypeError", "unexpected keyword argument '" + "a_" * 30 + "'"), 99),
+    ],
+)
+def test_odd_failure_has_a_cause_without_odd_names(error: tuple[str, str], line: int | None) -> None:
+    """What cannot be named is not in a cause."""
+    cause = cause_of(make_run("x = 1", error, line=line))
+
+    assert cause is None or (cause.name, cause.tool) == ("", "")
+
+
+def test_part_stays_within_its_bounds_and_decodes_as_it_was() -> None:
+    """Causes, fixes, visits and runs that wait are all bounded."""
+    failures = Failures()
+    for number in range(400):
+        name = f"field{number}"
+        for code, error in (
+            (f'{IMPORT}list_bookings()["{name}"]', ("KeyError", f"'{name}'")),
+            (f"{IMPORT}{name}", None),
+        ):
+            run = make_run(code, error, at=float(number), principal=f"p{number % 200}")
+            lesson = Lesson(number=0, event=run, code=code_print(code), cause=prepare_cause(run, code_print(code)))
+            failures.learn(lesson, HALF_LIFE)
+
+    assert len(failures.groups) <= GROUPS
+    assert len(failures.visits) <= VISITS
+    assert max(map(len, failures.visits.values()), default=0) <= WAITING
+    assert max(len(group.fixes) for group in failures.groups.values()) <= FIXES
+    encoded = msgspec.msgpack.encode(failures)
+    assert msgspec.msgpack.encode(msgspec.msgpack.decode(encoded, type=Failures)) == encoded
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.booleans()), max_size=20))
+def test_same_runs_make_the_same_bytes(plan: list[tuple[str, int, bool]]) -> None:
+    """Learning is deterministic, also when it goes on from what was saved."""
+    runs = [
+        make_run(
+            WORKS if went_well else FAILS,
+            None if went_well else ERROR,
+            at=float(place * 7),
+            principal=principal,
+            session=f"v{visit}",
+            calls=(GOOD_CALL if went_well else FAILED_CALL,),
+        )
+        for place, (principal, visit, went_well) in enumerate(plan)
+    ]
+    whole, parts = World(), World()
+    whole.learn(*runs)
+    for run in runs:
+        parts.failures = msgspec.msgpack.decode(msgspec.msgpack.encode(parts.failures), type=Failures)
+        parts.learn(run)
+
+    assert msgspec.msgpack.encode(whole.failures) == msgspec.msgpack.encode(parts.failures)
+
+
+def test_forgotten_days_do_not_matter_to_who_comes_back() -> None:
+    """A visit's failed run does not wait for a day."""
+    world = World()
+    world.learn(make_run(FAILS, ERROR, calls=(FAILED_CALL,)), make_run(WORKS, at=DAY, calls=(GOOD_CALL,)))
+
+    assert world.failures.visits == {}
+
+
+_KINDS = ("exception", "wall_time", "result")
+_RAISED = sorted({each for _, raised, _ in causes._FORMS for each in raised.split("|")} | causes._TOOL_ERRORS)
+_SAID = (
+    "",
+    "'name'",
+    "429 too many requests",
+    "permission denied",
+    "not found",
+    "The date is not in ISO format.",
+    "'dict' object has no attribute 'name'",
+    "f() got an unexpected keyword argument 'since'",
+    "mcp__bank__pay: 'since' is missing",
+    "name 'rows' is not defined",
+    "unsupported operand type(s) for +: 'NoneType' and 'int'",
+)
+
+
+@pytest.mark.parametrize("raised", [*_RAISED, "InvalidArguments", "ToolError", "Odd"])
+@pytest.mark.parametrize("calls", [(), (FAILED_CALL,), (make_call(tool="odd", error="ToolFailed: no"),)])
+def test_failure_of_any_kind_is_learned_again_and_again(raised: str, calls: tuple[CallEvidence, ...]) -> None:
+    """Twice in a row, after a hint, and repaired: also where nothing says which tool it was, so that no group fits."""
+    for kind in _KINDS:
+        for message in _SAID:
+            for code in ("", FAILS):
+                world, error = World(), (raised, message)
+                failed = [make_run(code, error, at=float(at), kind=kind, calls=calls) for at in range(3)]
+                world.learn(*failed, make_run(code, at=3.0, calls=(GOOD_CALL,)))
+
+                assert world.failures.runs >= (0 if cause_of(failed[0]) is None else len(failed))
+
+
+def test_tool_errors_of_no_known_tool_wait_for_what_repairs_them() -> None:
+    """They have no group in common, so that the second is not taken for the same failure again."""
+    world = World()
+    failed = [make_run("rows = fetch()", ("ToolFailed", "not found"), at=float(at)) for at in range(2)]
+    world.learn(*failed)
+
+    assert [cause.groups() for cause in map(cause_of, failed) if cause is not None] == [(), ()]
+    assert [len(waiting) for waiting in world.failures.visits.values()] == [2]
+    assert world.failures.runs == 2

@@ -1,0 +1,178 @@
+"""Learned shapes where agents read them: in stubs and in search, published when they are steady and not before."""
+
+from typing import Any
+
+import pytest
+from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, schema_of, shape_of, spec
+
+from sealyard.catalog import Catalog, Snapshot, stub_files
+from sealyard.catalog.answers import LearnedShape
+from sealyard.catalog.stubs import returns_text, signature
+from sealyard.learning.part import Viewer
+from sealyard.learning.shapes import Shapes, SteadyShapes
+from sealyard.values import Definition
+
+ROW = {"id": 1, "status": "open", "count": 3}
+DEFINITION = Definition(name="list", description="Lists rows.", input_schema={"type": "object", "properties": {}})
+
+
+def _shape(schema: dict[str, Any], *, major: int = 1, answers: int = 9) -> LearnedShape:
+    return LearnedShape(schema=schema, major=major, answers=answers, principals=2, last_at=1.0)
+
+
+def _learned() -> Shapes:
+    answers = [{"rows": [{"id": n, "status": ("open", "shut")[n % 2], "count": n}]} for n in range(24)]
+    return learn(Shapes(), [*answers, {"rows": [], "more": True}])
+
+
+async def test_stub_of_a_tool_that_declares_nothing() -> None:
+    """The whole file, as an agent reads it: the shape, and that nobody promised it. Bounds are not in it."""
+    catalog = Catalog()
+    await catalog.update("db", [DEFINITION])
+    steady = SteadyShapes()
+    assert await steady.look(_learned(), catalog.snapshot, Viewer("", 1.0, HALF_LIFE))
+    catalog.use_shapes(steady.shapes)
+
+    assert (
+        stub_files(catalog.snapshot)["db/list.py"]
+        == '''\
+"""Lists rows.  (server `db`, tool `list`)"""
+from typing import Any, Literal
+
+from sealyard_guest import tool
+
+
+@tool("mcp__db__list")
+def list() -> dict[str, Any]:
+    """Lists rows.
+
+    Returns:
+        {"rows": [{"id": int, "status": "open" | "shut", "count": int}], "more"?: bool}
+        As its answers were so far; the server does not declare it. A key with ? was not always
+        there.
+    """
+    ...
+'''
+    )
+
+
+def test_search_tells_bounds_and_counts_too() -> None:
+    """In one line, and `1 answer` is one answer."""
+    learned = shape_of(_learned())
+    assert returns_text(spec(), learned) == (
+        '{"rows": [{"id": int, "status": "open" | "shut", "count": int (0…30)}], "more"?: bool}'
+        " (learned from 50 answers)"
+    )
+    assert signature(spec(), learned) == "list_rows() -> dict[str, Any]"
+    assert returns_text(spec(), _shape({"type": "string"}, answers=1)) == "str (learned from 1 answer)"
+    assert returns_text(spec(), _shape({"type": "number", "minimum": 0.5})) == "float (0.5…) (learned from 9 answers)"
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (None, '{"a": int} (learned from 9 answers)'),
+        ({"type": "object"}, '{"a": int} (learned from 9 answers)'),
+        ({"type": "object", "properties": {"b": {"type": "string"}}}, '{"b": str}'),
+        ({"type": "array", "items": {"type": "string"}}, "[str]"),
+    ],
+)
+def test_what_is_declared_is_never_overridden(declared: dict[str, Any] | None, expected: str) -> None:
+    """Only a declaration that names nothing gives way."""
+    learned = _shape({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+
+    assert returns_text(spec(output_schema=declared), learned) == expected
+    assert returns_text(spec(output_schema=declared), None) == returns_text(spec(output_schema=declared), _shape({}))
+
+
+async def test_a_learned_shape_changes_the_stubs_and_not_the_tools() -> None:
+    """The version of the catalog is the same, so nothing is indexed again; that of its stubs is another."""
+    catalog = Catalog()
+    await catalog.update("db", [DEFINITION])
+    before = catalog.snapshot
+    after = catalog.use_shapes({TOOL: _shape({"type": "string"})})
+
+    assert before.stubs_version == before.version == after.version
+    assert after.stubs_version != after.version
+    again = catalog.use_shapes({TOOL: _shape({"type": "string"}, answers=700)})
+    assert again.stubs_version == after.stubs_version
+    assert catalog.snapshot is again
+
+
+async def test_shapes_outlive_a_listing_and_go_with_a_new_major_version() -> None:
+    """They are shown only beside the version that they were learned of, and in views only of what is in them."""
+    catalog = Catalog()
+    await catalog.update("db", [DEFINITION])
+    catalog.use_shapes({TOOL: _shape({"type": "string"}), "mcp__db__gone": _shape({"type": "string"})})
+    await catalog.update("web", [DEFINITION])
+    assert list(catalog.snapshot.shapes) == [TOOL]
+
+    view = Snapshot({"web": catalog.snapshot.by_upstream["web"]}, catalog.snapshot.shapes)
+    assert view.shapes == {}
+    assert view.stubs_version == view.version
+
+    needs_more = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    await catalog.update("db", [Definition(name="list", description="Lists rows.", input_schema=needs_more)])
+    assert catalog.snapshot.tools[TOOL].version == "2.0.0"
+    assert catalog.snapshot.shapes == {}
+
+
+async def test_stubs_change_when_a_shape_was_the_same_for_a_while() -> None:
+    """Not before five answers, not oftener than once a minute, and not for what is not what it was a minute ago."""
+    snapshot, shapes, steady = Snapshot({"db": [spec()]}), Shapes(), SteadyShapes()
+
+    async def look(now: float) -> bool:
+        return await steady.look(shapes, snapshot, Viewer("", now, HALF_LIFE))
+
+    learn(shapes, [{"a": 1}])
+    assert not await look(0.0)
+    learn(shapes, [{"a": 1}] * 3)
+    assert await look(1.0)
+    assert steady.shapes[TOOL].schema["required"] == ["a"]
+    learn(shapes, [{"a": 1, "b": 1}])
+    assert not await look(60.0)
+    assert not await look(61.0)
+    learn(shapes, [{"a": 1, "c": 1}])
+    assert not await look(120.0)
+    learn(shapes, [{"a": 1, "c": 1}])
+    assert not await look(179.0)
+    assert await look(180.0)
+    assert list(steady.shapes[TOOL].schema["properties"]) == ["a", "b", "c"]
+    learn(shapes, [{"a": 1, "b": 1}] * 9)
+    assert not await look(240.0)
+
+
+async def test_what_is_forgotten_goes_at_the_next_call() -> None:
+    """No minute is waited for it: a tool that is no longer known, and what a principal that was forgotten had seen."""
+    snapshot, steady = Snapshot({"db": [spec()]}), SteadyShapes()
+    shapes = learn(learn(Shapes(), [{"a": 1}] * 9), [{"a": 1, "b": 1}] * 9)
+    assert await steady.look(shapes, snapshot, Viewer("", 0.0, HALF_LIFE))
+    assert list(steady.shapes[TOOL].schema["properties"]) == ["a", "b"]
+
+    assert await steady.look(learn(Shapes(), [{"a": 1}] * 9), snapshot, Viewer("", 1.0, HALF_LIFE))
+    assert list(steady.shapes[TOOL].schema["properties"]) == ["a"]
+    assert await steady.look(learn(Shapes(), [{"a": 1}]), snapshot, Viewer("", 2.0, HALF_LIFE)) is False
+    assert await steady.look(Shapes(), snapshot, Viewer("", 3.0, HALF_LIFE))
+    assert steady.shapes == {}
+
+
+async def test_the_more_tools_there_are_the_seldomer_stubs_are_written() -> None:
+    """Four thousand tools: every two hundred seconds."""
+    many = [spec(full_name=f"mcp__db__t{n}", name=f"t{n}") for n in range(4_000)]
+    snapshot, steady = Snapshot({"db": many}), SteadyShapes()
+    shapes = learn(Shapes(), [{"a": 1}] * 3, tool="mcp__db__t0")
+    assert await steady.look(shapes, snapshot, Viewer("", 0.0, HALF_LIFE))
+    learn(shapes, [{"b": 1}], tool="mcp__db__t0")
+
+    assert not await steady.look(shapes, snapshot, Viewer("", 199.0, HALF_LIFE))
+    assert not await steady.look(shapes, snapshot, Viewer("", 200.0, HALF_LIFE))
+    assert await steady.look(shapes, snapshot, Viewer("", 260.0, HALF_LIFE))
+
+
+async def test_what_is_declared_is_not_learned_for_stubs() -> None:
+    """A tool that says what it answers keeps its stub."""
+    snapshot = Snapshot({"db": [spec(output_schema={"type": "object", "properties": {"a": {"type": "string"}}})]})
+    steady = SteadyShapes()
+
+    assert not await steady.look(_learned(), snapshot, Viewer("", 0.0, HALF_LIFE))
+    assert schema_of(_learned(), tool=snapshot.tools[TOOL])["type"] == "object"
