@@ -18,10 +18,10 @@ from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 _log = logging.getLogger(__name__)
 
-_SHORT_CHARACTERS = 110
-_LONG_CHARACTERS = 2_000
-_MOST_HITS = 50
-_VIEWS_INDEXED = 8
+_SHORT_CHARACTERS = 110  # about one line of a result list
+_LONG_CHARACTERS = 2_000  # of a description: servers write any length
+_MOST_HITS = 50  # in one answer
+_VIEWS_INDEXED = 8  # views whose index stays in memory; the oldest goes first
 _WRITTEN_AHEAD = 200
 """Tools whose stubs are written before a first run: that takes 20 ms. The stubs of more follow in the background."""
 _LEVELS: dict[str, DetailLevel] = {

@@ -16,7 +16,7 @@ from sealyard.privacy.vault import RevealedValue, Scope, Vault
 
 _log = logging.getLogger(__name__)
 
-_EXPIRE_SECONDS = 3600.0
+_EXPIRE_SECONDS = 3600.0  # between two removals of expired values
 _KEPT = 256
 """Guards whose memory of what they saw is kept; the vault remembers the tokens of all."""
 

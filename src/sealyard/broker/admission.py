@@ -33,11 +33,11 @@ SAMPLE_BYTES = 16 << 10
 
 _ROWS = (20, 5, 1)
 """So many rows of a list are tried; of a list in a list a quarter of it."""
-_VISITS = 1_200
-_DEPTH = 9
-_KEYS = 64
-_TEXT_CHARACTERS = 64
-_LARGEST = 10**18
+_VISITS = 1_200  # values looked at for one sample, so that its cost is bounded
+_DEPTH = 9  # deeper values are left out
+_KEYS = 64  # an object with more keys is taken for data
+_TEXT_CHARACTERS = 64  # longer texts and keys are left out whole
+_LARGEST = 10**18  # larger numbers are cut to this: only their type and sign matter
 _KEY = "\0key"
 """The prefix of a key that is not kept. No field has such a name."""
 remember = Mirror.remember

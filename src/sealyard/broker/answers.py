@@ -15,15 +15,15 @@ import msgspec
 
 from sealyard.errors import ToolFailed, UpstreamError
 
-_ERROR_CHARACTERS = 4_000
+_ERROR_CHARACTERS = 4_000  # of an error's text, which the server chooses
 COMPLAINT_CHARACTERS = 64_000
 """Of an error before it is looked through: what is shown is cut from its middle, far from where this cuts."""
 _MOST_BLOCKS = 50_000
 """Blocks that are read, each in about a microsecond: more would hold up others for longer than they may notice."""
 _COMPLAINT_BLOCKS = 1_000
 """Blocks of an error that are read: its text is cut in the middle anyway."""
-_MOST_FILES = 256
-_NAME_CHARACTERS = 80
+_MOST_FILES = 256  # in one answer: each becomes a file in the workspace
+_NAME_CHARACTERS = 80  # of a file's stem; file systems allow 255 bytes
 _EXTENSIONS = {
     "application/gzip": ".gz",
     "application/json": ".json",

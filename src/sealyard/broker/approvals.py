@@ -24,9 +24,9 @@ AskChannel = Callable[[Ask], Awaitable[Approval | None]]
 """Asks one person. None: this channel has no answer, such as when its client is gone."""
 
 _RUN_RULE = "learning.critical"
-_POLL_SECONDS = 0.25
-_WAITING_PER_RUN = 20
-_WAITING_PER_PRINCIPAL = 100
+_POLL_SECONDS = 0.25  # between two looks for answers that other processes wrote to the store
+_WAITING_PER_RUN = 20  # open asks: a person cannot survey more
+_WAITING_PER_PRINCIPAL = 100  # open asks: one principal must not fill the list of all
 _ASKED_PER_RUN = 100
 """So often code may disturb a person, whatever it does with the answers."""
 RUN = "execute_code"

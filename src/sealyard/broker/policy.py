@@ -21,8 +21,8 @@ Fit = Literal["yes", "no", "doubt", "depends", "unreached"]
 """`depends`: on arguments that are not known. `unreached`: a rule before it fits."""
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
-_MOST_TOOLS = 100_000
-_MOST_PRINCIPALS = 100
+_MOST_TOOLS = 100_000  # facts kept; beyond it they are computed anew
+_MOST_PRINCIPALS = 100  # answers kept; beyond it they are computed anew
 _UNREACHED: tuple[Fit, str] = ("unreached", "a rule before it fits")
 
 

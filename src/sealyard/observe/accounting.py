@@ -22,7 +22,7 @@ from sealyard.values import Fact, Tokens, ToolSpec, UseCase
 
 _log = logging.getLogger(__name__)
 
-_WAITING_BYTES = 32 << 20
+_WAITING_BYTES = 32 << 20  # of text that waits to be counted; answers beyond it are not counted
 _QUIET_SECONDS = 0.05
 _SLICE_SECONDS = 0.002
 """So long it counts between two pauses while something runs."""
@@ -30,8 +30,8 @@ _GATHER_SECONDS = 0.1
 """So long what is to be counted waits for company before the thread is woken: by then the answer is sent."""
 _HOLD_SECONDS = 1.0
 """So long facts wait for company: each time some are recorded is a write to the disk."""
-_CLOSE_SECONDS = 5.0
-_DEFINITIONS_KEPT = 50_000
+_CLOSE_SECONDS = 5.0  # for the rest of the counting when the gateway ends
+_DEFINITIONS_KEPT = 50_000  # counts of tool definitions in memory
 
 
 class Bill:

@@ -15,8 +15,8 @@ import msgspec
 
 LiveKind = Literal["started", "queued", "begun", "output", "call", "called", "asked", "answered", "ended", "lagged"]
 
-_EVENTS_KEPT = 2_000
-_QUEUED = 500
+_EVENTS_KEPT = 2_000  # for watchers that come back
+_QUEUED = 500  # events for one slow watcher; it misses the rest
 _TEXT_CHARACTERS = 4_096
 """Of one event. Longer output is several."""
 _ENDED = "ended"

@@ -13,9 +13,9 @@ from sealyard.sandbox.workspace import Workspace
 from sealyard.values import Failure, Outcome, Result, Spill
 
 _FRAME_TOKENS = 160  # for the sentences around a preview
-_NOTE_TOKENS = 40
-_MESSAGE_CHARACTERS = 2_000
-_LAST_CHARACTERS = 400
+_NOTE_TOKENS = 40  # reserved for the note that the text is cut
+_MESSAGE_CHARACTERS = 2_000  # of an error message for the agent
+_LAST_CHARACTERS = 400  # of output, which are scanned in no time
 _FIRST_CHARACTERS = 80
 """Of texts that were to be looked through when there was no time left: so few that it takes none."""
 _LEFT_OUT = "left out: there was no time left to look through it for private values"

@@ -46,8 +46,8 @@ from sealyard.values import (
 LIKELY_TO_FAIL = "LikelyToFail"
 """The type of the failure of code that was not run because it is as good as certain to fail."""
 
-_TOOLS_TOLD = 20
-_QUERY_CHARACTERS = 500
+_TOOLS_TOLD = 20  # in the fact about one run
+_QUERY_CHARACTERS = 500  # of a query in its fact
 _ANSWERS_HELD = 64
 _ANSWERS_BYTES = 256 << 10
 """Answers are handed over for counting in batches of this many, or of this size."""

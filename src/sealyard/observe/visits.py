@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from sealyard.catalog import Snapshot
 
-_IDLE_SECONDS = 1_800.0
-_VISITS_KEPT = 10_000
-_SEARCHES_KEPT = 20
-_TOOLS_KEPT = 20
+_IDLE_SECONDS = 1_800.0  # half an hour without anything ends a visit
+_VISITS_KEPT = 10_000  # one per principal; the longest unused goes first
+_SEARCHES_KEPT = 20  # whose tools may still be called
+_TOOLS_KEPT = 20  # called last
 
 
 class _Search:

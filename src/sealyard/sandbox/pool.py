@@ -34,7 +34,7 @@ _QUIET_SECONDS = 5.0
 _BUSY_SECONDS = 0.01  # from the end of a run to the next one of a client that waits for nothing in between
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
-_USERS_EACH = 32_000
+_USERS_EACH = 32_000  # for runs, and as many for sessions: both fit into 65,536
 _LEAST = {"size": 0, "running": 1, "queue": 0, "queue_each": 0, "recycle_after": 1, "sessions": 0, "idle_bytes": 0}
 
 _T = TypeVar("_T")

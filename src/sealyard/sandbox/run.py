@@ -31,9 +31,9 @@ from sealyard.sandbox.zygote import Zygote
 from sealyard.values import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
 
 _WATCH_SECONDS = 0.1
-_PROBED_THREADS = 8
-_WORDS_CHARACTERS = 16_384
-_NOTES = 20
+_PROBED_THREADS = 8  # few, so that the probe can exceed them at once
+_WORDS_CHARACTERS = 16_384  # of each text in a worker's report
+_NOTES = 20  # of one run
 _STATUS: dict[str, Status] = {
     "wall_time": "timeout",
     "protocol": "broken",

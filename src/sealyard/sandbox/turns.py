@@ -18,7 +18,7 @@ from sealyard.sandbox.pool import PoolOptions
 
 _RESERVED_SHARE = 8  # one turn in eight stays free: 4 of 32, and of fewer than 16 one
 _NICE_STEP = 1.25  # what one step of niceness means to the kernel: a share of the processor smaller by this factor
-_LONGEST_RETRY_SECONDS = 60.0
+_LONGEST_RETRY_SECONDS = 60.0  # of the advice to a refused caller
 _FIRST_GUESS_SECONDS = 1.0  # of how long a run takes, before one has ended
 _CALL_SECONDS = 0.004
 """Apart are the calls of an owner beside others: a few times what one takes on the event loop."""

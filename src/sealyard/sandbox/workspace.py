@@ -23,7 +23,7 @@ from sealyard.errors import InvalidRequest
 _log = logging.getLogger(__name__)
 
 _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
-_LISTED_DEPTH = 16
+_LISTED_DEPTH = 16  # folders deeper down are not listed
 _libc = ctypes.CDLL(None)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

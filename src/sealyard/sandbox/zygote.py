@@ -19,9 +19,9 @@ from sealyard.sandbox import spawn
 from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.policy.levels import IsolationPolicy
 
-_START_SECONDS = 120.0
-_ORDER_SECONDS = 30.0
-_END_SECONDS = 5.0
+_START_SECONDS = 120.0  # for its imports, before it is ready
+_ORDER_SECONDS = 30.0  # for one answer to an order
+_END_SECONDS = 5.0  # for an orderly end
 _ORDERS_AT_ONCE = 32  # what is under way fits the socket's buffer with room to spare
 
 

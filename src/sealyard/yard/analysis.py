@@ -14,7 +14,7 @@ from sealyard.wording import suggest
 from sealyard.yard.executions import ExecuteRequest
 
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
-_ROWS = 100
+_ROWS = 100  # in the answer of one analysis
 _BYTES_PER_TOKEN = 2.5
 """Of rows as JSON, at least: what is longer would not fit the budget of the answer."""
 

@@ -41,9 +41,9 @@ _TELL_SECONDS = 0.05
 """For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
 _SHORT_CODE = 1_000
 """Characters of code that are reviewed at once: a timer would cost more."""
-_WARNINGS = 3
-_QUERY_CHARACTERS = 1_000
-_RAGGED_CHARACTERS = 200
+_WARNINGS = 3  # of the review in one result
+_QUERY_CHARACTERS = 1_000  # of a query that is recorded
+_RAGGED_CHARACTERS = 200  # at a cut end, where half of a private value may stand
 _NAME_CHARACTERS = 200
 """Of a name that no tool has, in what is said about it."""
 

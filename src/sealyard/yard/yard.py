@@ -25,7 +25,7 @@ from sealyard.yard.analysis import AnalyzeRequest, analysis_run, as_json
 from sealyard.yard.code_run import Parts, find_tool, find_tools, limits_of, open_code, session_of
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 
-_LONG_NAME = 1_000
+_LONG_NAME = 1_000  # a longer token is not written to the audit log
 
 
 @dataclass(kw_only=True, eq=False)

@@ -21,9 +21,9 @@ AGENT_FILE = "<agent>"
 SKILL_FOLDER = "skills/"
 """Begins the file name of a skill's code, which lies in no folder."""
 
-_MESSAGE_CHARACTERS = 4_000
-_NAME_CHARACTERS = 200
-_OUTER_FRAMES, _INNER_FRAMES = 3, 7
+_MESSAGE_CHARACTERS = 4_000  # of an exception's text, which the code chooses
+_NAME_CHARACTERS = 200  # of a class or a file
+_OUTER_FRAMES, _INNER_FRAMES = 3, 7  # of a long traceback; those between are counted only
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _LIMITS = {

@@ -19,7 +19,7 @@ from typing import Any
 import tools
 from place import UNKNOWN, Place, fields, is_told, joined, listed, nearest
 
-_FILES_READ = 500
+_FILES_READ = 500  # in a workspace, to suggest the path that was meant
 _WORDS = {"true": "True", "false": "False", "null": "None", "undefined": "None", "nil": "None", "NULL": "None"}
 _ALIASES = {"np": "numpy", "pd": "pandas", "pl": "polars", "dt": "datetime"}
 _HOMES = {

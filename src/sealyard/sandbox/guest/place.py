@@ -15,11 +15,11 @@ from typing import Any
 UNKNOWN = object()
 """Marks a value that cannot be found."""
 
-_KEYS_TOLD = 12
-_KEYS_READ = 200
-_SEGMENT_BYTES = 4_000
-_SOURCE_BYTES = 64 << 10
-_STEPS = 12
+_KEYS_TOLD = 12  # named in a hint
+_KEYS_READ = 200  # of a dict, which may be huge
+_SEGMENT_BYTES = 4_000  # of an expression that is parsed again
+_SOURCE_BYTES = 64 << 10  # of code that is parsed again
+_STEPS = 12  # of attribute and item access followed in one expression
 # A key that begins with a capital letter may be the name of a person.
 _FIELD = re.compile(r"[@$]?[a-z_][\w$]{0,39}(?:-[\w$]+)*")
 _DATA = re.compile(r"\d{4}|^(?=[a-fA-F_-]*\d)[0-9a-fA-F_-]{8,}$|(?i:__PII_)")

@@ -21,8 +21,8 @@ from fractions import Fraction
 from time import monotonic, sleep  # the real ones: the event loop and its timers go on living by them
 from typing import Any
 
-_SECOND = 10**9
-_UPTIME = 1_000 * _SECOND
+_SECOND = 10**9  # in nanoseconds
+_UPTIME = 1_000 * _SECOND  # where clocks of durations begin
 _TICK = 1_000
 """The step of duration clocks at each read: no duration is zero, and waiting for one to pass ends."""
 

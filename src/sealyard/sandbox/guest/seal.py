@@ -29,8 +29,8 @@ import wire
 BROKEN = 70  # exit status of a worker that could not be sealed
 
 _LEAST_ABI = 3  # an older one does not stop a file from being truncated
-_CONNECTION = 3
-_RULESET = 4
+_CONNECTION = 3  # descriptor of the connection to the gateway, the same in every worker
+_RULESET = 4  # descriptor of the landlock ruleset, the same in every worker
 _KILLED_SECONDS = 1.0  # within which the gateway kills a worker that is done; to end is work for the kernel, not urgent
 _IDLE_SECONDS = 0.005  # after this long without a run a worker has time to warm up; under load none waits longer
 _LIMITS = {

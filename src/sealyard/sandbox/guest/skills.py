@@ -31,9 +31,9 @@ from words import cut
 
 ROOT = "skills"
 
-_NAME_CHARACTERS = 100
-_ERROR_CHARACTERS = 500
-_REPORTS = 200
+_NAME_CHARACTERS = 100  # a longer name is no skill's
+_ERROR_CHARACTERS = 500  # of an error in the report of a use
+_REPORTS = 200  # of one run: two for each use
 _PIN = re.compile(r"\d{1,9}(\.\d{1,9}){0,2}")
 
 _call: Any = None

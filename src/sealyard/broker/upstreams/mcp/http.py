@@ -18,7 +18,7 @@ from sealyard.broker.upstreams.mcp.transport import stand_in, too_large
 from sealyard.values import UpstreamConfig
 
 _SMALL_EVENT_BYTES = 64 << 10
-_IDLE_STREAM_SECONDS = 24 * 3600.0
+_IDLE_STREAM_SECONDS = 24 * 3600.0  # the SDK ends a silent event stream after 5 minutes otherwise
 
 
 class Delivery:

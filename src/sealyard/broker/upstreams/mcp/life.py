@@ -39,12 +39,12 @@ Transport = AbstractAsyncContextManager[tuple[Any, Any]]
 
 _log = logging.getLogger(__name__)
 
-_FIRST_PAUSE_SECONDS = 0.5
+_FIRST_PAUSE_SECONDS = 0.5  # before the first restart; it doubles with each
 _LONGEST_PAUSE_SECONDS = 60.0
-_MOST_PAUSES = 16
-_PROBE_SECONDS = 10.0
-_LISTEN_SECONDS = 1.0
-_CLOSE_SECONDS = 5.0
+_MOST_PAUSES = 16  # doublings counted: the longest pause is reached long before
+_PROBE_SECONDS = 10.0  # for the newest protocol's greeting, at most half of the start time
+_LISTEN_SECONDS = 1.0  # for the stream of changes to open before the first use
+_CLOSE_SECONDS = 5.0  # for an orderly end of a connection
 
 
 class Connection:

@@ -35,8 +35,8 @@ from sealyard.values import OAuthConfig, UpstreamConfig
 
 CONSENT_SECONDS = 300.0
 """The time a person has to consent."""
-_LINE_BYTES = 16 << 10
-_LINE_SECONDS = 10.0
+_LINE_BYTES = 16 << 10  # of the redirect's request line
+_LINE_SECONDS = 10.0  # for the browser to send it
 _PAGE = b"<!doctype html><title>sealyard</title><p>Thank you. You can close this page and go back.</p>"
 _REPLY = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
 

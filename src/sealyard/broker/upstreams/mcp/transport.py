@@ -52,7 +52,7 @@ for _name in ("mcp", "client"):
 
 _GRACE_SECONDS = 1.0
 """The time a child has to end by itself once its input is closed, and again after the signal to end."""
-_LAST_OUTPUT_SECONDS = 0.2
+_LAST_OUTPUT_SECONDS = 0.2  # for output that arrives after the child's end
 _UNREAD_BYTES = 1 << 20
 """With this many unread bytes, the child waits too."""
 _TURN = 100
@@ -63,8 +63,8 @@ _LARGE_BYTES = 64 << 10
 """A message of this size takes 4 ms to decode at worst."""
 _ENVELOPE_BYTES = 8 << 20
 """Of a message whose id is sought by reading over all of it: 20 ms at worst. In a longer one it stands at an edge."""
-_EDGE_BYTES = 1 << 10
-_MOST_REPLIES = 32
+_EDGE_BYTES = 1 << 10  # of a long message's beginning and end, kept to find its id
+_MOST_REPLIES = 32  # to a server that asks and does not read
 _FIRST_NUMBER = 1 << 30
 """Ids of requests that do not come from the SDK count from here: its own count from 1, and 32 bits hold both."""
 CLOSED = "Connection closed"

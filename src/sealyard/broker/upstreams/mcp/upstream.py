@@ -44,14 +44,14 @@ OnTools = Callable[[str, list[Definition]], Awaitable[None]]
 """Gets the upstream's name and all its tools."""
 _OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 
-_PING_SECONDS = 10.0
-_CHANGES_SETTLE_SECONDS = 0.1
-_LIST_AGAIN_SECONDS = 1.0
+_PING_SECONDS = 10.0  # for a sign of life
+_CHANGES_SETTLE_SECONDS = 0.1  # servers announce several changes at once
+_LIST_AGAIN_SECONDS = 1.0  # between two listings, however often a server announces changes
 _MOST_SILENT_CALLS = 3
 """After this many calls in a row without any answer, the server is pinged."""
-_MOST_ROUNDS = 10
-_ROUND_SECONDS = 0.1
-_MOST_WARNINGS = 50
+_MOST_ROUNDS = 10  # a server may ask for another round without end
+_ROUND_SECONDS = 0.1  # between two rounds
+_MOST_WARNINGS = 50  # shown for one upstream
 
 
 class Upstream:
