@@ -43,7 +43,7 @@ class Experience(Protocol):
 
 
 class Finder:
-    """Searches the catalog, and sees to it that its tools are listed, indexed and importable.
+    """Searches the catalog, and keeps its tools listed, indexed and importable.
 
     A view is the part of the catalog that one principal may see. It has its own index and stubs, so rankings, words
     without a match and folders reveal nothing of what the view leaves out.
@@ -93,7 +93,7 @@ class Finder:
                 await asyncio.wait(self._listing.values(), timeout=seconds)
 
     async def ready(self, view: Snapshot | None = None) -> Snapshot:
-        """`view`, or the catalog as it is, when its stubs can be imported.
+        """`view`, or the current catalog, once its stubs can be imported.
 
         They can until the catalog changes. `Sandbox.run` holds them from its first step on, so await this right before.
         """
@@ -181,7 +181,7 @@ class Finder:
         return sorted(set(self._upstreams) - self._listed)
 
     def idle_patterns(self) -> dict[str, tuple[str, ...]]:
-        """By upstream, the patterns that are to keep tools out and keep none out; of those that listed in this run."""
+        """By upstream, the exclusion patterns that exclude no tool, for upstreams that listed in this run."""
         idle = {name: upstream.status().idle_patterns for name, upstream in self._upstreams.items()}
         return {name: patterns for name, patterns in idle.items() if patterns}
 

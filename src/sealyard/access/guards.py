@@ -95,5 +95,5 @@ class Guards:
         return [] if self._vault is None else await self._vault.find(token)
 
     def digest(self, data: bytes) -> str:
-        """A keyed digest: it says whether two things are the same, and nothing about what they are."""
+        """A keyed digest: equal for equal data, and it reveals nothing else about the data."""
         return hmac.new(self._secret, data, hashlib.sha256).hexdigest()

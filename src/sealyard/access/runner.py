@@ -48,7 +48,7 @@ class Runner:
         return await asyncio.shield(self.opening)
 
     def scope_of(self, principal: str) -> PrincipalScope:
-        """The rights of a principal. Where no token is asked for, everybody may see everything."""
+        """The rights of a principal. Without required tokens, every principal may see everything."""
         if principal == OPERATOR:
             return PrincipalScope(name=principal, observe=True, approve=True)
         return self.scopes.get(principal) or PrincipalScope(name=principal, observe=not self.scopes)

@@ -132,7 +132,7 @@ class Views:
     def servers(self, names: Iterable[str], snapshot: Snapshot, principal: str) -> list[str]:
         """The upstreams in `names` that `principal` may see, sorted.
 
-        One that has listed its tools is known by those that can be seen; one that has not, by the scope alone.
+        An upstream with listed tools is known by its visible ones; one without, by the scope alone.
         """
         seen = self.of(snapshot, principal).by_upstream
         return sorted(

@@ -1,7 +1,7 @@
 """An upstream's answer on its way in: read, bounded, and without what is private.
 
 A small one is admitted here and at once. A large one goes through a helper process as bytes and comes back as bytes:
-the gateway neither decodes it nor looks at it, and hands it to the code as it is. `admit_in_helper` is that task.
+the gateway neither decodes nor scans it, and hands it to the code unchanged. `admit_in_helper` is that task.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ SAMPLE_BYTES = 16 << 10
 """Of a sample as JSON: agent code makes thousands of calls and must not fill the disk."""
 
 _ROWS = (20, 5, 1)
-"""So many rows of a list are tried; of a list in a list a quarter of it."""
+"""Rows of a list to try, most first; of a list in a list a quarter of them."""
 _VISITS = 1_200  # values looked at for one sample, so that its cost is bounded
 _DEPTH = 9  # deeper values are left out
 _KEYS = 64  # an object with more keys is taken for data
@@ -140,7 +140,7 @@ def _encoded(spec: ToolSpec, value: Any) -> bytes:
 
 
 def plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> dict[str, str]:
-    """Other names for the files whose own ones hold something private: code sees the name of a file as it is."""
+    """Other names for files whose own names hold something private: code sees file names unconcealed."""
     names: dict[str, str] = {}
     for number, file in enumerate(answer.files, 1):
         own = [file.title or file.name, PurePath(file.name).stem]

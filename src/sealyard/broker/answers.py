@@ -17,7 +17,7 @@ from sealyard.errors import ToolFailed, UpstreamError
 
 _ERROR_CHARACTERS = 4_000  # of an error's text, which the server chooses
 COMPLAINT_CHARACTERS = 64_000
-"""Of an error before it is looked through: what is shown is cut from its middle, far from where this cuts."""
+"""Of an error before it is scanned: the shown text is cut from its middle, far from where this cuts."""
 _MOST_BLOCKS = 50_000
 """Blocks that are read, each in about a microsecond: more would hold up others for longer than they may notice."""
 _COMPLAINT_BLOCKS = 1_000
@@ -172,7 +172,7 @@ def read_leniently(line: bytes | bytearray) -> Any:
 
 
 def short(text: str, characters: int = _ERROR_CHARACTERS) -> str:
-    """`text`, cut in its middle if it is longer than that: an error says what it is first and what to do last."""
+    """`text`, cut in its middle if it is longer: an error states its kind first and the remedy last."""
     if len(text) <= characters:
         return text
     half = characters // 2 - 10

@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.25  # between two looks for answers that other processes wrote
 _WAITING_PER_RUN = 20  # open asks: a person cannot survey more
 _WAITING_PER_PRINCIPAL = 100  # open asks: one principal must not fill the list of all
 _ASKED_PER_RUN = 100
-"""So often code may disturb a person, whatever it does with the answers."""
+"""Code may disturb a person this often, whatever it does with the answers."""
 RUN = "execute_code"
 """In the place of a tool in an ask that is about the code of a run. No tool of an upstream can be called so here."""
 
@@ -74,7 +74,7 @@ class Approvals:
         """Wait until a person allows the call, or until it is certain that nobody will.
 
         Raises:
-            ApprovalRefused: A person refused it, nobody answered in time, or nobody can be asked. It says which.
+            ApprovalRefused: A person refused it, nobody answered in time, or nobody can be asked; it states which.
             StoreError: The ask or its answer could not be kept.
         """
         run = self._runs.setdefault(ask.execution_id, _Run())
@@ -114,7 +114,7 @@ class Approvals:
 
     @contextlib.contextmanager
     def channel(self, execution_id: str, channel: AskChannel) -> Iterator[None]:
-        """While open, asks of that execution go to `channel` too, those that wait already included."""
+        """While open, asks of that execution go to `channel` too, including those that already wait."""
         channels = self._channels.setdefault(execution_id, [])
         channels.append(channel)
         for waiting in self._of_run(execution_id):
@@ -253,7 +253,7 @@ class Approvals:
         return None if found is None else _remembered(found)
 
     def _note(self, ask: Ask, run: "_Run", approval: Approval) -> None:
-        """Record the answer, and let it stand for as long as it is meant to."""
+        """Record the answer, and keep it for the run, the session or always, as it was given."""
         self._store.audit(_entry("approval.answer", ask, msgspec.structs.asdict(approval)))
         if approval.channel == "remembered":
             return
@@ -315,7 +315,7 @@ class _Waiting:
         self._attempts: dict[AskChannel, asyncio.Task[None]] = {}
 
     def begin(self, channels: "list[AskChannel] | tuple[()]") -> None:
-        """Put it to the channels there are; from now on also to those that open later."""
+        """Put it to the open channels, and from now on to those that open later."""
         self._has_begun = True
         for channel in channels:
             self.put_to(channel)

@@ -43,7 +43,7 @@ class ToolServer(Protocol):
     """Something that answers calls: `broker.upstreams.Upstream`, and `testing.FakeUpstream` without any process."""
 
     on_tools: OnTools | None
-    """Told its name and its tools whenever they were listed."""
+    """Called with its name and its tools after each listing."""
 
     async def call(
         self,
@@ -352,7 +352,7 @@ class Broker:
         self._store.audit(audit_entry(passage.grant, "call", body))
 
     async def _find(self, passage: Passage, name: str, number: int) -> tuple[ToolSpec, Plan | None]:
-        """The tool that a name means which is not in the grant as it is."""
+        """The tool behind a name that is not literally in the grant."""
         try:
             spec, plan = passage.find(name)
             if passage.grant.tools.get(spec.full_name) is not spec:

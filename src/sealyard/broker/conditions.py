@@ -52,7 +52,7 @@ class Condition:
     `a.b` is `b` in the object `a`, and `a.*` every item of the list `a`. `at` is the rule's place in the config.
 
     Raises:
-        InvalidConfig: It can never be checked as it is written.
+        InvalidConfig: As written, it can never be checked.
     """
 
     __slots__ = ("_default_from", "_exists", "_parts", "_test", "argument", "text")

@@ -275,7 +275,7 @@ class _Tool:
             raise LimitReached(f"{self.name!r} may be called {_times(most)} a minute. Try again in {wait}.")
 
     def begin(self, now: float) -> bool:
-        """Count a call that begins now; whether it is the one that tries the server. Raises as `check` does."""
+        """Count a call that begins now; returns True if it is the one that tries the server. Raises as `check` does."""
         self.check(now)
         if self.limits.calls_per_minute is not None:
             self._started.append(now)

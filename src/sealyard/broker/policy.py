@@ -56,7 +56,7 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     retries: Annotated[int, Meta(ge=0, le=10)] = 0
     """After a failure of the server, and only for tools that a trusted upstream marks idempotent or read-only."""
     breaker_failures: _Count | None = None
-    """So many failures of the server in a row open the circuit breaker."""
+    """This many failures of the server in a row open the circuit breaker."""
     breaker_seconds: _Seconds = 30.0
 
 
@@ -87,7 +87,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """In the words of the rule, or in ours. No value of an argument is in it."""
     doubt: str = ""
-    """The end of the reason that says what is in doubt about an argument."""
+    """The end of the reason, which names the doubt about an argument."""
 
     def told(self, *, is_private: bool) -> str:
         """The reason for the code. It leaves out doubts about a private value, which would reveal part of it."""
@@ -159,7 +159,7 @@ class Policy:
     """The rules, compiled. `trusted` are the upstreams whose annotations count.
 
     Raises:
-        InvalidConfig: A rule can never work as it is written.
+        InvalidConfig: As written, a rule can never work.
     """
 
     def __init__(self, settings: PolicySettings, *, preset: Preset, trusted: Collection[str] = ()) -> None:

@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 _WAITING_BYTES = 32 << 20  # of text that waits to be counted; answers beyond it are not counted
 _QUIET_SECONDS = 0.05
 _SLICE_SECONDS = 0.002
-"""So long it counts between two pauses while something runs."""
+"""The longest counting between two pauses while something runs."""
 _GATHER_SECONDS = 0.1
-"""So long what is to be counted waits for company before the thread is woken: by then the answer is sent."""
+"""Texts wait this long for others before the thread is woken: by then the answer is sent."""
 _HOLD_SECONDS = 1.0
-"""So long facts wait for company: each time some are recorded is a write to the disk."""
+"""Facts wait this long for others: each batch is a write to the disk."""
 _CLOSE_SECONDS = 5.0  # for the rest of the counting when the gateway ends
 _DEFINITIONS_KEPT = 50_000  # counts of tool definitions in memory
 
@@ -159,7 +159,7 @@ class Accounting:
             self._waking = self._loop.call_later(_GATHER_SECONDS, self._wake)
 
     def _wake(self) -> bool:
-        """Give what was gathered to the thread; whether there is one."""
+        """Give the gathered texts to the thread; returns False without one."""
         if self._waking is not None:
             self._waking.cancel()
             self._waking = None

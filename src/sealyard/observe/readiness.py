@@ -73,7 +73,7 @@ class Readiness:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Look from time to time, so that the log says what breaks although nobody asks."""
+        """Check from time to time, so that the log reports faults although nobody asks."""
         watching = asyncio.create_task(self._watch())
         try:
             yield

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 Form = Literal["code", "analysis", "call", "rehearsal", "proxy"]
 
 _SHORT_CODE = 1_000
-"""Characters of code that are looked through at once: a timer would cost more."""
+"""Characters of code that are scanned at once: a timer would cost more."""
 _CALLS_KEPT = 8
 """Calls that an explanation of a failure looks at."""
 _EVIDENCE_BYTES = 256 << 10
@@ -42,7 +42,7 @@ _EVIDENCE_BYTES = 256 << 10
 _ERROR_CHARACTERS = 2_000
 """Of an error that is kept for it."""
 _POLLS = 3
-"""The same call so often is polling."""
+"""The same call this often is polling."""
 _ASKS_COUNTED = 1_000
 """Different calls of a run that are counted: code may make any number of them."""
 _POLLED_CHARACTERS = 10_000
@@ -296,7 +296,7 @@ class Recorder:
         `own` on are those of `Passage`.
 
         Raises:
-            InvalidRequest: The code and its context could not be looked through within `begin_seconds`.
+            InvalidRequest: The code and its context could not be scanned within `begin_seconds`.
             StoreError: It could not be recorded: it was not begun, or its end is not on disk.
         """
         await self._store.room()  # what cannot be recorded is not begun
@@ -445,7 +445,7 @@ class OutputStream:
         self._listeners.append(listener)
 
     def open(self) -> None:
-        """Somebody listens now: let out what was kept back, and all that comes."""
+        """A listener is there: let out the held output, and all that follows."""
         if self._is_open or self._is_over or not self._listeners:
             return
         self._is_open = True
@@ -491,7 +491,7 @@ class OutputStream:
 
 
 async def _pass_on(pieces: "asyncio.Queue[str | None]", guard: Guard, listen: OnOutput) -> None:
-    """Conceal pieces until there is a None, or until they cannot be looked through: the run's result has them too."""
+    """Conceal pieces until a None, or until scanning fails: the run's result has them too."""
     stream, door = guard.stream(), guard.door
     piece: str | None = ""
     is_new = False

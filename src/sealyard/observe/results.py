@@ -17,7 +17,7 @@ _NOTE_TOKENS = 40  # reserved for the note that the text is cut
 _MESSAGE_CHARACTERS = 2_000  # of an error message for the agent
 _LAST_CHARACTERS = 400  # of output, which are scanned in no time
 _FIRST_CHARACTERS = 80
-"""Of texts that were to be looked through when there was no time left: so few that it takes none."""
+"""Of texts left to scan when no time is left: few enough to take none."""
 _LEFT_OUT = "left out: there was no time left to look through it for private values"
 _TOKEN_CHARACTERS = 128
 """No token of the vocabulary is longer: a text of more characters cannot fit."""
@@ -52,7 +52,7 @@ def without_cut_values(outcome: Outcome, guard: Guard) -> Outcome:
 async def conceal_outcome(outcome: Outcome, guard: Guard, *, seconds: float | None = None) -> Outcome:
     """The outcome as shown outside the sandbox.
 
-    What cannot be looked through within `seconds` is left out: then there is the end of what was printed and the
+    Parts that cannot be scanned within `seconds` are left out: then there is the end of what was printed and the
     beginning of each word about a failure, which take no time.
     """
     is_bare = not (outcome.output or outcome.notes) and outcome.failure is None and outcome.spill is None
@@ -258,7 +258,7 @@ def _read(workspace: Workspace, path: str) -> str | None:
     try:
         return workspace.read_bytes(path).decode("utf-8", "replace")
     except InvalidRequest:
-        return None  # another run of the session removed it: the preview is what there is
+        return None  # another run of the session removed it: only the preview is left
 
 
 def _text(value: Any) -> str:

@@ -55,12 +55,12 @@ _ERROR_TYPES = frozenset(METRICS["sealyard_execution_errors_total"].labels["erro
 
 
 class Observer:
-    """Tells of everything that happens in one gateway."""
+    """Reports every event in one gateway."""
 
     def __init__(
         self, store: Store, *, tracing: NoTracing | None = None, domain_of: Callable[[str], str] = lambda principal: ""
     ) -> None:
-        """`domain_of` says what a principal works on; empty if nobody said it."""
+        """`domain_of` returns the domain of a principal; empty if none is set."""
         self._store = store
         self.live = Live()
         self.accounting = Accounting(store.metrics.record)
@@ -420,7 +420,7 @@ class LiveSink(RunObserver):
         self._watched.tell("call", {"number": call.number, "tool": call.spec.full_name})
 
     def call_finished(self, call: FinishedCall) -> None:
-        """Say what came of it."""
+        """Report how the call ended."""
         body: dict[str, Any] = {"number": call.number, "tool": call.spec.full_name}
         body["seconds"] = round(call.seconds + call.waited_seconds, 6)
         if call.admitted is None:

@@ -22,7 +22,7 @@ _DAY = 86_400.0
 
 
 class Upkeep:
-    """The loop of one gateway. `circuits` says how the circuit breakers stand, `record` takes facts."""
+    """The loop of one gateway. `circuits` returns the state of the circuit breakers, `record` takes facts."""
 
     def __init__(
         self,

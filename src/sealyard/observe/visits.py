@@ -42,7 +42,7 @@ class Visit:
         """Hints that are given once in a visit."""
 
     def note_search(self, search_id: str, found: Sequence[str]) -> bool:
-        """Remember a search; whether the one before it led to no call."""
+        """Remember a search; returns True if the one before it led to no call."""
         is_continued = self._is_searching
         self._is_searching = True
         self._searches.append(_Search(search_id, self.last_at, found))

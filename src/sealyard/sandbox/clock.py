@@ -19,11 +19,11 @@ class RunClock:
         self.end_by = math.inf
         """The latest end of the run by the loop's clock, if this one never pauses. Set before the start."""
         self.on_change: Callable[[bool], None] | None = None
-        """Told whether it stands still, whenever that changes."""
+        """Called with True when it pauses, and with False when it goes on."""
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Hold the clock. It goes on when everybody who held it has let go."""
+        """Hold the clock. It goes on when all holders have let go."""
         self._holds += 1
         if self._holds == 1:
             self._stand()

@@ -80,7 +80,7 @@ async def open_sandbox(
 
 
 async def examine(policy: IsolationPolicy = DEFAULT, *, environment: Path | None = None) -> Report:
-    """Build and attack every tier, and say which levels follow from that."""
+    """Build and attack every tier, and report the levels that follow."""
     tiers: list[TierReport] = []
     control = "none"
     for tier in TIERS:

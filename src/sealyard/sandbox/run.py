@@ -605,7 +605,7 @@ class Watch:
     def __init__(
         self, worker: Worker, policy: IsolationPolicy, *, tasks: bool, memory_base: int | None, cpu: bool
     ) -> None:
-        """Say what to look at: `tasks`, memory beyond `memory_base`, and `cpu` time of all processes together."""
+        """Choose what to measure: `tasks`, memory beyond `memory_base`, and `cpu` time of all processes together."""
         self._worker = worker
         self._policy = policy
         self._tasks = tasks

@@ -51,8 +51,9 @@ class _Session:
 class Sessions:
     """The workspaces of one sandbox. `pool` is set by it, since each needs the other.
 
-    What is before the first `:` of a session's name owns it. Whoever has the most open workspaces is the first whose
-    idle ones are put on the shelf; the owner with the most on the shelf is the first whose oldest are deleted there.
+    The part before the first `:` of a session's name is its owner. The owner with the most open workspaces is the
+    first whose idle ones are put on the shelf; the owner with the most on the shelf is the first whose oldest are
+    deleted there.
     """
 
     pool: Pool
@@ -254,7 +255,7 @@ class Sessions:
     async def _wait_for_room(self, owner: str) -> None:
         """Wait while there are far too many open workspaces, if this owner has its share of them already.
 
-        A disk may be slower than those who fill them. Whoever has fewer than its share does not wait for that.
+        A disk may be slower than the sessions that fill it. An owner with fewer than its share does not wait for that.
         Raises `SandboxBroken` if they cannot be put away at all.
         """
         most = self.pool.options.sessions + self.pool.options.running

@@ -59,7 +59,7 @@ class Shelf:
                 _remove_if_left(left)
 
     def put(self, number: int, root: int) -> Parcel | None:
-        """Pack the files below `root`, in which nobody runs; None if there are none. Raises `OSError`."""
+        """Pack the files below `root`, in which no process runs; None without files. Raises `OSError`."""
         path = self._open() / f"{number}"
         with contextlib.ExitStack() as stack:
             stack.callback(path.unlink, missing_ok=True)

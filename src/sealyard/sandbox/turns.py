@@ -70,7 +70,7 @@ class Place:
         self.is_light = False
         """True if this is the only run of its owner while several owners are known."""
         self.on_wait: Callable[[bool], None] = lambda is_waiting: None
-        """Told when it has to wait for its turn, and when that has come."""
+        """Called with True when it has to wait for its turn, and with False when that has come."""
 
     def turn(self, clock: RunClock) -> contextlib.AbstractAsyncContextManager[None]:
         """Wait for the turn and have it. While `clock` stands still, another run may have it."""

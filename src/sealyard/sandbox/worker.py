@@ -168,7 +168,7 @@ class Worker:
             self._queue([memoryview(data)[sent:]])
 
     async def conclude(self) -> End:
-        """Say how the run ended, once it has.
+        """The end of the run, once it has ended.
 
         Raises:
             SandboxBroken: The worker could not be made or sealed, or its zygote ended.
@@ -290,7 +290,7 @@ class Worker:
             raise wire.ProtocolError(f"a second {type(frame).__name__} frame")
 
     def _admits(self, frame: wire.Call | wire.LargeCall, size: int) -> bool:
-        """Count a call; whether it can be answered now. It waits in the backlog or is refused otherwise."""
+        """Count a call; returns True if it can be answered now. Otherwise it waits in the backlog or is refused."""
         assert self._policy is not None
         if size > self._call_bytes + _FRAME_OVERHEAD:
             raise wire.ProtocolError(f"a call of {size:,} bytes")
@@ -354,7 +354,7 @@ class Worker:
         """The arguments of a large call. Raises `InvalidRequest` for more than the gateway looks at."""
         what = f"What {frame.tool[:_SHOWN_CHARACTERS]!r} is called with"
         args = await decode(bytes(frame.args), self._offload, who=self._who, what=what)
-        await asyncio.sleep(0)  # others have a turn before the next thing is done with so much
+        await asyncio.sleep(0)  # others have a turn before the next step on this much data
         if not isinstance(args, dict):
             raise InvalidRequest(f"{what} is no object. Leave descriptor 3 alone.")
         return args

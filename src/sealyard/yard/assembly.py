@@ -253,12 +253,12 @@ class _Listing:
         self._sources = {name: _source(upstream) for name, upstream in config.upstreams.items()}
         self._kept: dict[str, str] = {}
         self.on_taken: Callable[[str], None] = lambda upstream: None
-        """Told of every upstream whose tools were taken in."""
+        """Called with every upstream whose tools were taken in."""
         self.on_listed: Callable[[], Awaitable[None]] | None = None
         """Awaited after that."""
 
     async def load(self, given: Iterable[str]) -> None:
-        """Remember what the upstreams of the config offered, if they are the same, and those that are `given`."""
+        """Load the remembered tools of the config's unchanged upstreams, and of those that are `given`."""
         self._kept = await self._store.fingerprints()
         same = [name for name, mark in self._prints.items() if self._kept.get(name) == mark]
         await self._catalog.load([*same, *given])

@@ -28,7 +28,7 @@ class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     timeout_seconds: float | None = None
     form: Literal["code", "analysis"] = "code"
-    """`analysis`: the code is ours, and its context is what was asked for."""
+    """`analysis`: the code is ours, and its context is the request."""
 
 
 class Execution:
@@ -140,7 +140,7 @@ class Executions:
         return self.state(execution_id, principal=principal)
 
     async def cancel(self, execution_id: str, *, principal: str) -> ExecutionState:
-        """Kill it and return its state then; one that is over stays as it is."""
+        """Kill it and return its state then; one that is over stays unchanged."""
         task = self._get(execution_id, principal).task
         assert task is not None
         task.cancel()

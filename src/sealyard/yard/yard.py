@@ -57,7 +57,7 @@ class Yard(Parts):
     ) -> Result:
         """Run the code and return what the agent may see of it. It is in the journal before this returns.
 
-        `handle` is what a background execution is known by.
+        `handle` identifies a background execution.
 
         Raises:
             InvalidRequest: The request is wrong; nothing was run.

@@ -197,7 +197,7 @@ class _Conversion:
         return found
 
     def is_plain(self, value: Any) -> bool:
-        """Return whether the open `value` can be left as it is, and if so spend what it takes."""
+        """Return True if the open `value` can stay unchanged, and then spend its cost."""
         cost = _plain_cost(value, self.left, min(_PLAIN_DEPTH, MAX_DEPTH + 1 - len(self.opened)))
         if cost is not None:
             self.spend(cost)

@@ -286,7 +286,7 @@ def _reserve(number: int, fd: int) -> int:
 
 
 def lock_zygote(setup: dict[str, Any]) -> dict[str, Any]:
-    """Give up for good what neither the zygote nor any worker needs; says which layers are there."""
+    """Give up for good what neither the zygote nor any worker needs; returns the layers in place."""
     if setup["bounding_set"]:
         kernel.drop_bounding_set()
     kernel.forbid_new_privileges()
@@ -323,7 +323,7 @@ def set_places(workspace: str, temp: str) -> None:
 
 
 def report_broken(error: BaseException) -> None:
-    """Tell the gateway that this worker could not be sealed. Only trusted code has run by then."""
+    """Report to the gateway that this worker could not be sealed. Only trusted code has run by then."""
     body = json.dumps({"t": "broken", "error": f"{type(error).__name__}: {error}"}).encode()
     try:
         os.write(_CONNECTION, struct.pack("<I", len(body)) + body)

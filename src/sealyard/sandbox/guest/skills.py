@@ -31,7 +31,7 @@ from words import cut
 
 ROOT = "skills"
 
-_NAME_CHARACTERS = 100  # a longer name is no skill's
+_NAME_CHARACTERS = 100  # no skill has a longer name
 _ERROR_CHARACTERS = 500  # of an error in the report of a use
 _REPORTS = 200  # of one run: two for each use
 _PIN = re.compile(r"\d{1,9}(\.\d{1,9}){0,2}")
@@ -48,7 +48,7 @@ _running: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("runni
 
 
 def connect(call_tool: Any, builtins: dict[str, Any]) -> None:
-    """Say what carries a call to the gateway, and the built-ins with the rule for imports."""
+    """Set the function that carries a call to the gateway, and the built-ins with the rule for imports."""
     global _call, _builtins, _uses
     _call, _builtins, _uses = call_tool, builtins, itertools.count()
     _answers.clear()

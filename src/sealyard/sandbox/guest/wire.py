@@ -188,7 +188,7 @@ def parsed(body: bytes) -> dict[str, Any]:
             return frame
     except StopIteration:
         pass
-    return json.loads(text)  # type: ignore[no-any-return]  # which says what is wrong
+    return json.loads(text)  # type: ignore[no-any-return]  # its error names the fault
 
 
 class _Waiter:

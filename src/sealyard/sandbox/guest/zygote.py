@@ -298,7 +298,7 @@ def _empty_environment() -> None:
 
 
 def _import_packages(setup: dict[str, Any]) -> dict[str, str]:
-    """Import the named packages from where only they can be seen; says which failed and why."""
+    """Import the named packages from where only they can be seen; returns the failures with their reasons."""
     sys.path.append(setup["package_path"])
     failed = {}
     for name in setup["package_imports"]:

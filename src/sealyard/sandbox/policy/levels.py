@@ -1,4 +1,4 @@
-"""Isolation levels and policies: the declarative data that says what a worker may do.
+"""Isolation levels and policies: the rights of a worker as declarative data.
 
 Marked for security review. Nothing here acts; `spawn.py`, `seccomp.py` and the guest enforce it.
 """

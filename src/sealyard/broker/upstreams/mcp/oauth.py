@@ -46,7 +46,7 @@ def build_auth(
 ) -> httpx2.Auth | None:
     """The signer of requests to an upstream, or `None` if its config names no OAuth.
 
-    `on_consent` is called with the address a person has to open; `open_url` opens it and says whether it could.
+    `on_consent` is called with the address a person has to open; `open_url` opens it and returns True on success.
     Without a `folder`, tokens are forgotten with the process.
     """
     oauth = config.oauth
@@ -70,7 +70,7 @@ def build_auth(
 
 
 def open_in_browser(url: str) -> bool:
-    """Open an address in the person's browser; whether there is one."""
+    """Open an address in the person's browser; returns False without one."""
     try:
         browser = webbrowser.get()
     except webbrowser.Error:

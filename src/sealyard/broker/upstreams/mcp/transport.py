@@ -56,7 +56,7 @@ _LAST_OUTPUT_SECONDS = 0.2  # for output that arrives after the child's end
 _UNREAD_BYTES = 1 << 20
 """With this many unread bytes, the child waits too."""
 _TURN = 100
-"""So many messages in a row, then everybody else on the loop has a turn."""
+"""Messages in a row before the other tasks on the loop have a turn."""
 WHOLE = "the whole message"
 """Stands in a result that is too large to be decoded on the event loop, with a key to its message."""
 _LARGE_BYTES = 64 << 10
@@ -238,7 +238,7 @@ async def _gone(group: int) -> None:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Signal a process group; whether there is such a group."""
+    """Signal a process group; returns False if it does not exist."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -337,7 +337,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
             self._near_its_end()
 
     def process_exited(self) -> None:
-        """Say how the child ended."""
+        """Record how the child ended."""
         self.exited.set()
         code = self._transport.get_returncode() if self._transport is not None else None
         if not self._ended and code is not None:
@@ -499,7 +499,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
                     self._on_fault(f"It sent a message of more than {self._answer_bytes} bytes that names no call.")
                     self.end()
         elif self._line:
-            # A large one is handed over as it is: a copy of 30 MB takes 20 ms.
+            # A large one is handed over without a copy: one of 30 MB takes 20 ms.
             line = self._line if len(self._line) > _LARGE_BYTES else bytes(self._line)
             self._lines.append(line)
             self._unread_bytes += len(line)
