@@ -20,7 +20,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy.levels import ANALYSIS, IsolationPolicy
 from sealyard.values import Outcome
 from sealyard.yard import open_yard
-from sealyard.yard.analyzing import AnalyzeRequest
+from sealyard.yard.analysis import AnalyzeRequest
 from sealyard.yard.yard import Yard
 
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")

@@ -22,7 +22,7 @@ from sealyard.sandbox.review import Review, review
 from sealyard.sandbox.spawn import Tier
 from sealyard.values import Failure, Limits, Outcome, Usage
 from sealyard.yard import ExecuteRequest, open_yard
-from sealyard.yard.opening import build_policy
+from sealyard.yard.assembly import build_policy
 
 
 class _Timing(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
 from sealyard.serve.stdio import serve_stdio
 from sealyard.yard import open_yard
-from sealyard.yard.opening import open_border
+from sealyard.yard.assembly import open_border
 
 
 @click.command()
