@@ -28,6 +28,7 @@ _PERSON_WORDS = 3  # words of a key up to which its last one is checked against 
 _REMEMBERED = 4_096  # verdicts cached by each test: a bound
 _VALUE_CHARACTERS = 80  # characters of a value that are compared: a bound
 _LARGEST_WRITTEN = 10**18  # larger numbers are not written out: one can have thousands of digits
+_LEAST_STEP = 1e-307  # step to which the smallest numbers are rounded: a power of ten below it becomes zero
 _BRANCHES = 8  # alternatives of a declared schema that are read: a bound
 _DEPTH = 4  # levels of a declared schema that are searched for a field: a bound
 _PLACES = 400  # places of one level that are searched: a bound
@@ -149,7 +150,7 @@ def outward(low: float, high: float) -> tuple[float, float]:
 def _rounded(value: float, to_whole: Callable[[float], int]) -> float:
     if not value:
         return 0.0
-    step = 10.0 ** math.floor(math.log10(abs(value)))
+    step = max(10.0 ** math.floor(math.log10(abs(value))), _LEAST_STEP)
     return float(f"{to_whole(value / step) * step:.1g}")
 
 
