@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 import msgspec
+import rich
 
 from sealyard.sandbox import spawn
 
@@ -137,7 +138,7 @@ def _install(interpreter: str, folder: Path) -> None:
     code = "import sys; print(sys.version_info[0], sys.version_info[1])"
     theirs = subprocess.run([interpreter, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.split()
     if tuple(map(int, theirs)) == sys.version_info[:2]:
-        for package in (msgspec, click):
+        for package in (msgspec, click, rich):
             origin = Path(str(package.__file__)).parent
             shutil.copytree(origin, folder / origin.name, ignore=shutil.ignore_patterns("__pycache__"))
         return
