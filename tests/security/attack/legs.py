@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 import msgspec
-import rich
 
 from sealyard.sandbox import spawn
 
@@ -138,7 +137,7 @@ def _install(interpreter: str, folder: Path) -> None:
     code = "import sys; print(sys.version_info[0], sys.version_info[1])"
     theirs = subprocess.run([interpreter, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.split()
     if tuple(map(int, theirs)) == sys.version_info[:2]:
-        for package in (msgspec, click, rich):
+        for package in (msgspec, click):
             origin = Path(str(package.__file__)).parent
             shutil.copytree(origin, folder / origin.name, ignore=shutil.ignore_patterns("__pycache__"))
         return
