@@ -1,8 +1,8 @@
 """The shapes of tools' answers: one bounded walk over an answer, one record of its places, one schema built from that.
 
-Two consumers stand on it: `drift` gives a tool a new version when its answers change, and `sealyard.learning.shapes`
-fills the stubs of tools that declare nothing. Answers are hostile: a copy that is bounded in every direction is made
-first. A place is written `rows[].amount`; `{}` stands for the values of an object whose keys are data.
+It has two users: `drift` gives a tool a new version when its answers change, and `sealyard.learning.shapes` fills the
+stubs of tools that declare nothing. Answers are hostile: the walk reads a copy that is bounded in every direction. A
+place is written `rows[].amount`; `{}` means the values of an object whose keys are data.
 """
 
 import math
@@ -16,7 +16,7 @@ import msgspec
 from sealyard.privacy import TOKEN
 
 # Tuned values. A bound limits memory or the cost of hostile input. All were chosen, not measured, unless a source is
-# named; `benchmarks learning --part shapes` shows what they leave of precision and recall.
+# named; `benchmarks learning --part shapes` measures the resulting precision and recall.
 
 ROWS = 50  # rows of a list that are read: a bound
 DEPTH = 8  # levels of an answer that are read: a bound
@@ -24,7 +24,7 @@ KEYS = 64  # keys of an object; one with more is a mapping, and its keys are dat
 CHARACTERS = 64  # longer keys are data, and longer texts are not copied
 PLACES = 200  # places kept of a tool's answers: a bound
 _ALIKE = 3  # objects with the very same keys side by side: the keys above them are data
-_VARIED = 8  # keys that are many
+_VARIED = 8  # number of keys from which they count as many
 _SELDOM = 0.25  # share of objects below which each of many keys is data
 _RECURRING = 3.0  # objects seen before keys of one kind, each in fewer than half of them, are taken for data
 _ALWAYS = 1 - 1e-9  # share of objects that have a field which is never missing, but for rounding
@@ -38,7 +38,7 @@ _ID_FLOOR = 100_000  # whole numbers that are all larger may be ids
 _YEARS = (1900, 2100)  # whole numbers within may be years of birth
 
 MARK = "\0"
-"""Begins a text that stands for something private, for a key that is data, or for a part that was not read."""
+"""Prefix of a text in place of a private value, of a key that is data, or of a part that was not read."""
 _CUT = f"{MARK}cut"
 _ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
 _FIELD = re.compile(r"[@$]?[^\W\d][\w$]*(?:[-.:][\w$]+)*")
@@ -50,14 +50,14 @@ _DATA = re.compile(
     r"|(?i:__PII_)"
 )
 _DOT = "\x1f"
-"""Stands in a place for a dot inside a key."""
+"""Replaces a dot inside a key in the text of a place."""
 
 
 class LearnedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The learned answers of one major version of a tool, reduced to what its audience may see."""
+    """The learned answers of one major version of a tool, reduced to the part that its audience may see."""
 
     schema: dict[str, Any]
-    """A JSON Schema of what code gets to see. `required` was always there; no name, value or bound in it is private."""
+    """A JSON Schema of the value that code gets. `required` fields were always present; nothing in it is private."""
     major: int
     answers: int
     """Answers that it was learned from. Old ones count less."""
@@ -65,7 +65,7 @@ class LearnedShape(msgspec.Struct, frozen=True, kw_only=True):
     """Principals that got them; at most sixteen are counted."""
     last_at: float
     conflicts: tuple[str, ...] = ()
-    """Sentences of ours: where the answers differ from what the tool declares."""
+    """Our sentences on differences between the answers and the tool's declaration."""
 
 
 # The walk
@@ -98,7 +98,7 @@ class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
 class Copying:
     """Makes a copy of an answer of any size, within `visits` values.
 
-    A key that was `given` to the tool is data, since it may be anybody's. A blank copy holds no text and no number.
+    A key that was `given` to the tool is data, since it may be private. A blank copy holds no text and no number.
     """
 
     def __init__(self, visits: int, *, given: frozenset[str] = frozenset(), is_blank: bool = False) -> None:
@@ -122,7 +122,7 @@ class Copying:
         return value if is_kept else ""
 
     def _rows(self, rows: list[Any] | tuple[Any, ...], depth: int) -> Iterator[Any]:
-        """The first rows; one only when much has been read, so that every kind of part is seen."""
+        """The first rows; only one after many values, so that the budget reaches every part."""
         for row in islice(rows, ROWS):
             yield self.copy(row, depth - 1)
             if self._left < self._much:
@@ -136,7 +136,7 @@ class Copying:
 
 
 class Reading:
-    """One walk through copies of answers. A subclass judges keys and values, beside what was found private in them."""
+    """One walk through copies of answers. A subclass judges the keys and values that are not private."""
 
     def __init__(self) -> None:
         self.places: dict[str, PlaceSeen] = {}
@@ -167,7 +167,7 @@ class Reading:
         return PlaceSeen()
 
     def is_data(self, key: str) -> bool:
-        """True if a key is a value, and its place that of all such values."""
+        """True if a key is data: all such keys share one place."""
         return not is_named(key)
 
     def is_field(self, key: str) -> bool:
@@ -175,7 +175,7 @@ class Reading:
         return True
 
     def note(self, place: PlaceSeen, value: str | float, verdict: Any) -> None:
-        """Keep something of a text or number. Nothing by default."""
+        """Record a text or number. Does nothing by default."""
 
 
 def kind_of(value: Any) -> str:
@@ -270,11 +270,11 @@ class Audience(msgspec.Struct, frozen=True, kw_only=True):
     """The audience of a shape: it may see its own answers, and those that two principals have seen."""
 
     own: int = 0
-    """Its bit; 0 if it has seen nothing, or if everybody is meant."""
+    """Its bit; 0 if it has seen nothing, or if the audience is everybody."""
     sees_all: bool = False
 
     def may_see(self, who: int) -> bool:
-        """True if it may know what these principals have seen."""
+        """True if it may see sightings of these principals."""
         return who.bit_count() > 1 or bool(who & self.own) or (self.sees_all and who > 0)
 
 
@@ -283,7 +283,7 @@ class Place(msgspec.Struct, array_like=True, gc=False):
 
     kinds: dict[str, Sighting] = {}
     choices: dict[str, Sighting] | None = None
-    """The texts seen; None for good once they must not be shown."""
+    """The texts seen; None, permanently, once they must not be shown."""
     is_spanned: bool = False
     spans: dict[str, tuple[float, float]] = {}
     """By principal's bit: bounds around the numbers that it has seen, rounded."""
@@ -318,14 +318,14 @@ class Place(msgspec.Struct, array_like=True, gc=False):
         self.spans[str(bit)] = (min(low, span[0]), max(high, span[1]))
 
     def forget(self, slot: int) -> None:
-        """Take out the principal that had this slot."""
+        """Remove the principal of this slot."""
         bit = 1 << slot
         for sighting in (*self.kinds.values(), *(self.choices or {}).values()):
             sighting.who &= ~bit
         self.spans.pop(str(bit), None)
 
     def fade(self, share: float, least: float) -> None:
-        """Let everything count less, and drop what counts less than `least`."""
+        """Reduce all weights, and drop entries below `least`."""
         for sightings in (self.kinds, self.choices or {}):
             for key, sighting in list(sightings.items()):
                 sighting.weight *= share
@@ -337,10 +337,9 @@ class Place(msgspec.Struct, array_like=True, gc=False):
 
 
 def build_schema(places: Mapping[str, Place], audience: Audience, *, is_exact: bool = False) -> dict[str, Any]:
-    """A JSON Schema of what an audience may know; empty if that is nothing.
+    """A JSON Schema of the part that an audience may see; empty if there is none.
 
-    An exact one fits every answer that was seen. Else a field that is seldom there beside keys that are data is taken
-    for one of them.
+    An exact schema fits every answer seen. Otherwise a rare field beside keys that are data counts as such a key.
     """
     return _Building(places, audience, is_exact=is_exact).of("", 0) if "" in places else {}
 
@@ -431,7 +430,7 @@ class _Building:
         return sorted(found) if is_shown else []
 
     def _bounds(self, place: Place) -> dict[str, Any]:
-        """Bounds around the numbers of a place, only as exact as two principals or the viewer itself have them."""
+        """Bounds around the numbers of a place, only as exact as two principals or the viewer itself have seen them."""
         spans = place.spans
         if not place.is_spanned or not spans or place.weight("integer") + place.weight("number") < _NUMBERS:
             return {}
@@ -458,6 +457,6 @@ def is_measure(low: float, high: float, *, is_whole: bool) -> bool:
 
 
 def coarser(low: float, high: float) -> tuple[float, float]:
-    """Bounds around these that show only the number of digits."""
+    """Bounds around these numbers that reveal only the number of digits."""
     bottom = 0.0 if low >= 0 else -(10.0 ** math.ceil(math.log10(-low)))
     return bottom, 0.0 if high <= 0 else 10.0 ** math.ceil(math.log10(high))

@@ -1,10 +1,10 @@
-"""Checks a call's arguments against the tool's input schema before they leave, and says what is wrong with them.
+"""Checks a call's arguments against the tool's input schema before they leave, and describes each mistake.
 
 A schema that cannot be used, or not safely, does not make its tool unusable: then only the names are checked, and the
 upstream judges the rest.
 
-What is checked is what code wrote. A token in it fits wherever it stands: to hold a private value against `enum`,
-`pattern` or `maxLength` would answer questions about it, and no policy has been asked yet.
+The check sees the arguments as code wrote them. A token fits everywhere: comparing its private value with `enum`,
+`pattern` or `maxLength` would reveal facts about it before any policy has decided.
 """
 
 import difflib
@@ -30,17 +30,17 @@ _EXPECTED_CHARACTERS = 300
 _CHOICES = 12
 _KEYS = 50
 _CONDITIONAL = frozenset("anyOf oneOf not if then else contains dependentSchemas dependentRequired".split())
-"""What is below these in a schema may hold for one value and not for another."""
+"""Keywords whose parts may apply to one value and not to another."""
 
 _shortened = reprlib.Repr()
 _shortened.maxlevel, _shortened.maxstring, _shortened.maxother = 3, 60, 60
 
 
 def check_arguments(spec: ToolSpec, arguments: Any) -> dict[str, Any]:
-    """Return `arguments`, as code wrote them, if they fit the input schema of `spec` or only the upstream can tell.
+    """Return `arguments`, as code wrote them, if they fit the input schema of `spec` or only the upstream can judge.
 
     Raises:
-        InvalidArguments: They do not; the message names the parameters and what they should be.
+        InvalidArguments: They do not fit; the message names the parameters and the expected values.
     """
     if not isinstance(arguments, dict):
         raise InvalidArguments(f"The arguments of {spec.function} must be an object, not {_given(arguments)}.")
@@ -61,7 +61,7 @@ def check_arguments(spec: ToolSpec, arguments: Any) -> dict[str, Any]:
 
 
 class _Complaint:
-    """What is wrong with one call, in sentences."""
+    """The mistakes in one call, in sentences."""
 
     def __init__(self, spec: ToolSpec, arguments: dict[str, Any]) -> None:
         self._spec = spec
@@ -70,15 +70,15 @@ class _Complaint:
         self._free = [key for key in self._known if key not in arguments]
 
     def message(self, problems: Sequence[str]) -> str:
-        """All of it, with what to write instead."""
+        """The whole message, with the correct form."""
         distinct = list(dict.fromkeys(problems))
         listed = "; ".join(distinct[:_ERRORS]) or "they do not fit its schema"
         more = f"; and {len(distinct) - _ERRORS} more" if len(distinct) > _ERRORS else ""
         return f"Wrong arguments for {self._spec.function}: {listed}{more}. Call it as {signature(self._spec)}."
 
     def names(self, *, judged: bool) -> list[str]:
-        """What the names alone tell. One that may be allowed is worth a word only if something is wrong."""
-        is_named = not any(map(_is_token, self._arguments))  # else what is missing may be there
+        """The mistakes in names. A name that may be allowed is mentioned only beside another mistake."""
+        is_named = not any(map(_is_token, self._arguments))  # otherwise a token may be the missing name
         problems = [self._missing(key) for key in self._free if self._known[key].required and is_named]
         schema = self._spec.input_schema
         closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
@@ -88,7 +88,7 @@ class _Complaint:
         return problems + [self._unknown(key) for key in others if closed or (judged and self._nearest(key))]
 
     def values(self, check: Check, schema: dict[str, Any], value: Any, path: list[str | int]) -> list[str]:
-        """What is wrong with `value`; in a big one, with its first parts that are wrong."""
+        """The mistakes in `value`; in a big one, those of its first wrong parts."""
         validator = check.choose(value)
         if validator is None or validator.is_valid(value):
             return []
@@ -128,7 +128,7 @@ class _Complaint:
                 expected = self._expected(error, schema, path)
             case _:
                 expected = "Any"
-        if expected == "Any":  # the shape does not tell; the validator does, in its own words
+        if expected == "Any":  # the shape does not show it; the validator's own words do
             return [f"{place} is {given}; {plain(error.message, limit=_EXPECTED_CHARACTERS)}"]
         return [f"{place} is {given}; it must be {expected}"]
 
@@ -163,9 +163,9 @@ class _Complaint:
 
 
 def _is_certain(error: jsonschema_rs.ValidationError, value: Any) -> bool:
-    """Whether it is wrong whatever the tokens in `value` stand for."""
+    """True if it is a mistake regardless of the values behind the tokens in `value`."""
     if _CONDITIONAL.intersection(map(str, error.schema_path)):
-        return False  # the condition may have looked at a token
+        return False  # the condition may depend on a token
     part = _at(value, error.instance_path)
     if not _holds_token(part):
         return True
@@ -182,12 +182,12 @@ def _is_certain(error: jsonschema_rs.ValidationError, value: Any) -> bool:
 
 
 def _is_token(text: object) -> bool:
-    """Whether a token is in it."""
+    """True if the text contains a token."""
     return isinstance(text, str) and "__" in text and TOKEN.search(text) is not None
 
 
 def _holds_token(value: object) -> bool:
-    """Whether a token is anywhere in it."""
+    """True if the value contains a token at any depth."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -202,7 +202,7 @@ def _holds_token(value: object) -> bool:
 
 
 def _inside(schema: dict[str, Any], value: Any) -> Iterator[tuple[str | int, Check, dict[str, Any], Any]]:
-    """The parts of `value` that may be wrong, with the schema for each: named ones, or the first item that is."""
+    """The parts of `value` that may be wrong, with the schema of each: named parts, or the first wrong item."""
     named, items = schema.get("properties"), schema.get("items")
     if isinstance(value, dict) and isinstance(named, dict):
         for key in itertools.islice((key for key in value if key in named), _KEYS):
@@ -219,13 +219,13 @@ def _inside(schema: dict[str, Any], value: Any) -> Iterator[tuple[str | int, Che
 
 
 def _document(part: object, whole: dict[str, Any]) -> dict[str, Any]:
-    """A part of a schema as one of its own, with the definitions it may refer to."""
+    """A part of a schema as a separate schema, with the definitions that it may refer to."""
     shared: dict[str, Any] = {key: whole[key] for key in ("$schema", "$defs", "definitions") if key in whole}
     return {**shared, **part} if isinstance(part, dict) else shared
 
 
 def _at(schema: object, path: Sequence[str | int]) -> object:
-    """What is at `path` in a schema, if it leads anywhere."""
+    """The part at `path` in a schema, or None."""
     for step in path:
         if isinstance(schema, dict):
             schema = schema.get(step)
@@ -237,7 +237,7 @@ def _at(schema: object, path: Sequence[str | int]) -> object:
 
 
 def _called(parameter: Parameter | None, text: str) -> str:
-    """A parameter in a message, with the name that code has for it if that is another."""
+    """A parameter in a message, with its Python name if that differs."""
     name = repr(plain(text, limit=_GIVEN_CHARACTERS))
     return f"{name} ({parameter.name} in Python)" if parameter and parameter.name != parameter.key else name
 
@@ -251,7 +251,7 @@ def _choices(options: list[Any]) -> str:
 
 
 def _given(value: object) -> str:
-    """What was given, in at most some 80 characters."""
+    """The given value in at most about 80 characters."""
     try:
         return plain(_shortened.repr(value), limit=_GIVEN_CHARACTERS)
     except ValueError:  # a number of thousands of digits

@@ -1,6 +1,6 @@
-"""Which tools exist, under which names, at which versions, and whether each is still defined as it was.
+"""The tools of all upstreams with their names and versions, and warnings of changed definitions.
 
-A listing becomes visible when it is on disk, as a new `Snapshot`; who holds an older one keeps it unchanged.
+A listing becomes visible when it is on disk, as a new `Snapshot`; older snapshots never change.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from sealyard.values import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 
 _DEFINITION_BYTES = 256 << 10
-_DEFINITION_LEVELS = 200  # how deep JSON may be to be written depends on who writes it; this is safe for all
+_DEFINITION_LEVELS = 200  # the depth that JSON writers accept differs; this is safe for all
 _WARNINGS = 100
 _RECALLED_SECONDS = 30 * 86_400
 _GONE = 1_000
@@ -35,13 +35,13 @@ _DEFINED = ("title", "description", "input_schema", "output_schema", "annotation
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What a listing changed, by full names. It is false if nothing did."""
+    """The changes by a listing, by full names. It is false if there are none."""
 
     upstream: str
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    """Tools that exist as before and are defined otherwise, or are seen to answer otherwise."""
+    """Tools with another definition than before, or with other observed answers."""
     digests: dict[str, tuple[str | None, str | None]] = {}
     """Before and after, for each of them."""
 
@@ -53,7 +53,7 @@ Subscriber = Callable[[Snapshot, Change], None]
 
 
 class Catalog:
-    """The tools of all upstreams. Without a store nothing outlives the process."""
+    """The tools of all upstreams. Without a store they are lost with the process."""
 
     def __init__(self, store: Store | None = None) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class Catalog:
         self._modules: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self._warnings: dict[str, deque[str]] = {}
-        self._gone: Recent[tuple[str, str], LastRelease] = Recent(_GONE)  # a store knows this and more
+        self._gone: Recent[tuple[str, str], LastRelease] = Recent(_GONE)  # a store has this and more
         self._subscribers: list[Subscriber] = []
         self._updating = asyncio.Lock()
 
@@ -72,25 +72,25 @@ class Catalog:
         return self._snapshot
 
     def use_shapes(self, shapes: Mapping[str, LearnedShape]) -> Snapshot:
-        """Let stubs say what was learned of answers, by full name: the tools are the same in a new snapshot.
+        """Use learned shapes of answers in stubs, by full name: a new snapshot of the same tools.
 
-        Its `version` is the same too, so nothing is indexed again; its stubs are to be published.
+        Its `version` stays, so nothing is indexed again; its stubs have to be published.
         """
         self._shapes = dict(shapes)
         self._snapshot = Snapshot(self._snapshot.by_upstream, self._shapes)
         return self._snapshot
 
     def changes_of(self, upstream: str) -> tuple[str, ...]:
-        """What happened to the definitions of an upstream that somebody should look at, newest last."""
+        """Warnings about the definitions of an upstream for an operator, the newest last."""
         return tuple(self._warnings.get(upstream, ()))
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
-        """Call `callback` with each new snapshot and what changed, right after; the return value ends that."""
+        """Call `callback` with each new snapshot and its changes; the returned function ends that."""
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback)
 
     async def load(self, upstreams: Iterable[str] | None = None) -> Snapshot:
-        """Take over what the store knows of `upstreams`, and forget all others; `None` keeps every one."""
+        """Load the stored tools of `upstreams`, and forget all others; `None` keeps every one."""
         async with self._updating:
             await self._rebuild_histories()
             known = await self._store.load_tools() if self._store else dict(self._snapshot.by_upstream)
@@ -108,7 +108,7 @@ class Catalog:
             return self._snapshot
 
     async def _rebuild_histories(self) -> None:
-        """Give a history to tools from before there were any."""
+        """Write a history for tools that were stored without one."""
         if self._store is None:
             return
         names = await self._store.releases.without_history()
@@ -119,7 +119,7 @@ class Catalog:
             await self._store.releases.backfill(upstream, *await asyncio.to_thread(made))
 
     async def _recall_changes(self) -> None:
-        """Warn again of what changed lately: whoever looks need not be the one who was there."""
+        """Repeat the warnings of recent changes, for operators who missed them."""
         if self._store is None:
             return
         known = {(spec.upstream, spec.name, spec.digest): spec.full_name for spec in self._snapshot.tools.values()}
@@ -139,11 +139,11 @@ class Catalog:
         declared_tools: Mapping[str, str] | None = None,
         source: str = "",
     ) -> Change:
-        """Take over a whole listing of `upstream`. It is stored before it can be seen; one like the last costs little.
+        """Replace the tools of `upstream` by a listing, stored before it is visible. An unchanged one costs little.
 
         A definition that cannot be stored, is too deep or over 256 KiB, is left out with a warning; of two tools with
-        the same name the first counts. `declared` is the version that the upstream gives itself, `declared_tools` what
-        it gives single tools, and `source` a digest of how it is reached: they are written down beside each change.
+        the same name the first counts. `declared` is the version that the upstream states for itself, `declared_tools`
+        the versions of its tools, and `source` a digest of the connection: each change records them.
 
         Raises:
             StoreError: It could not be stored; the catalog is as before.
@@ -156,7 +156,7 @@ class Catalog:
                 self._warn(upstream, warnings)
                 return Change(upstream=upstream)
             self._name_upstreams({upstream})
-            # There may be thousands of them: whatever takes long is left to a thread.
+            # There may be thousands of them, so slow work runs in a thread.
             fresh = await asyncio.to_thread(self._specs, upstream, before, listed, digests)
             fresh = [same.get(spec.name, spec) for spec in fresh]
             said = {**dict.fromkeys(digests, declared or ""), **(declared_tools or {})}
@@ -175,9 +175,9 @@ class Catalog:
         return change
 
     async def observe(self, spec: ToolSpec, comparison: Comparison) -> ToolSpec | None:
-        """Give a tool the version that a change of its answers makes it. It is stored before it can be seen.
+        """Give a tool the version for a change of its answers. It is stored before it is visible.
 
-        None if it is not the tool that it was when `spec` was taken from the catalog.
+        None if the tool has changed since `spec` was taken from the catalog.
 
         Raises:
             StoreError: It could not be stored; the catalog is as before.
@@ -217,7 +217,7 @@ class Catalog:
         digests: Mapping[str, str],
         make: Callable[[dict[str, LastRelease]], tuple[list[ToolSpec], list[Release]]],
     ) -> tuple[list[ToolSpec], dict[str, LastRelease]]:
-        """Store what `make` makes of the history so far; again, if another gateway adds to that meanwhile."""
+        """Store the releases that `make` derives from the history; repeat it if another gateway adds to the history."""
         if self._store is None:
             last = self._remembered(upstream, digests)
             specs, releases = await asyncio.to_thread(make, last)
@@ -284,7 +284,7 @@ class Catalog:
 
 
 def _snapshot(by_upstream: Mapping[str, Sequence[ToolSpec]], shapes: Mapping[str, LearnedShape]) -> Snapshot:
-    """A snapshot whose version is known already: that of ten thousand tools takes a while."""
+    """A snapshot with a known version: computing that of ten thousand tools is slow."""
     made = Snapshot(by_upstream, shapes)
     _ = made.version, made.stubs_version
     return made
@@ -318,7 +318,7 @@ def _read(definitions: Sequence[Definition]) -> tuple[dict[str, str], dict[str, 
 def _suspicions(
     before: Mapping[str, ToolSpec], specs: list[ToolSpec], last: Mapping[str, LastRelease], source: str
 ) -> list[str]:
-    """A word about each tool whose definition is not the one it had."""
+    """A warning for each tool with a changed definition."""
     found = []
     for spec in specs:
         known = before.get(spec.name)

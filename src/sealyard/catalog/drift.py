@@ -1,8 +1,8 @@
-"""Watches the answers of tools that declare no output, and gives a tool a new version when they change for good.
+"""Watches the answers of tools that declare no output, and gives a tool a new version when they change permanently.
 
 The request path hands over an outline of some answers and goes on; a thread compares them. Only types and the names of
-fields are kept, never a value. One odd answer changes nothing: a field has to be in each of ten answers, and then in
-none of ten others, before it counts as gone.
+fields are kept, never a value. One odd answer changes nothing: a field counts as gone when each of ten answers had it,
+and then none of ten others.
 """
 
 import asyncio
@@ -65,20 +65,20 @@ class DriftWatch:
         self._store = store
         self._clock = clock
         self._counts: dict[tuple[str, str], int] = {}
-        """Answers of each tool, by its full name and definition; the one counted last at the end."""
+        """The number of answers by full name and definition, the most recent last."""
         self._odd: set[_Key] = set()
         self._waiting: list[tuple[ToolSpec, _Noted]] = []
         self._records: OrderedDict[_Key, AnswerRecord] = OrderedDict()
-        """The one used last at the end."""
+        """The most recently used last."""
         self._unwritten: dict[_Key, int] = {}
         self._working: asyncio.Task[None] | None = None
 
     def note(self, spec: ToolSpec, answer: Any, *, execution_id: str | None = None) -> None:
-        """Take in the answer to a call that succeeded, if it is one of the sample.
+        """Note the answer to a successful call, if it belongs to the sample.
 
-        The sample is the first answers to a definition, then one in twenty, and each one while they are odd. It never
-        waits, keeps only the outline of the answer, and drops answers that come faster than they can be compared. A
-        change that shows in one execution only does not count, as far as `execution_id` says so.
+        The sample is the first answers to a definition, then one in twenty, and all while answers are odd. It never
+        waits, keeps only the outline of the answer, and drops answers that arrive faster than they can be compared. A
+        change within one execution does not count, if `execution_id` is known.
         """
         if spec.output_schema is not None or len(self._waiting) >= _WAITING:
             return
@@ -106,7 +106,7 @@ class DriftWatch:
         return None if seen is None else seen.schema
 
     async def load(self) -> None:
-        """Take over the stored shapes of the tools that exist."""
+        """Load the stored shapes of the listed tools."""
         if self._store is None:
             return
         current = {_key(spec) for spec in self._catalog.snapshot.tools.values()}
@@ -121,7 +121,7 @@ class DriftWatch:
             await asyncio.shield(self._working)
 
     async def close(self) -> None:
-        """Compare the answers that wait, and store what is not stored yet."""
+        """Compare the waiting answers, and store unsaved records."""
         await self.settled()
         for key in list(self._unwritten):
             self._write(key)
@@ -134,7 +134,7 @@ class DriftWatch:
             noted: dict[str, tuple[ToolSpec, list[_Noted]]] = {}
             for spec, seen in batch:
                 current = self._catalog.snapshot.tools.get(spec.full_name)
-                # A call that began before its tool was defined anew says nothing about either definition.
+                # A call that began before its tool was redefined is no evidence for either definition.
                 if current is not None and current.digest == spec.digest:
                     noted.setdefault(current.full_name, (current, []))[1].append(seen)
             for spec, answers in noted.values():
@@ -233,7 +233,7 @@ class _Field(msgspec.Struct, omit_defaults=True):
 
     kinds: set[str]
     place: str | None
-    """The object that it is a key of. None if it is the answer itself, or the items of a list."""
+    """The object that has it as a key; None for the answer itself and for the items of a list."""
     seen: int = 1
     """Answers that had it."""
     is_optional: bool = False
@@ -269,7 +269,7 @@ class _Field(msgspec.Struct, omit_defaults=True):
         self.seen += 1
 
     def settle(self) -> None:
-        """Accept what was odd about it as one of its forms."""
+        """Accept its odd form as a regular one."""
         self.is_optional |= self.missing > 0
         self.kinds |= self.other_kinds
         self.missing = self.other = 0
@@ -285,7 +285,7 @@ class _State(msgspec.Struct):
     """The objects that had any keys."""
     fields: dict[str, _Field] = {}
     lost: set[str] = set()
-    """Fields that earlier versions answered: if one comes back, answers vary, and nothing changes for good."""
+    """Fields of earlier versions: if one returns, answers vary, and no change is permanent."""
     observed_at: float = 0.0
     shape: dict[str, Any] | None = None
     """Earlier versions kept a tree of counts here instead of `seen`."""
@@ -295,12 +295,12 @@ _STATES = msgspec.json.Decoder(_State)
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of answers for good."""
+    """A permanent change of answers."""
 
     before: _Schema
     after: _Schema
     record: "AnswerRecord"
-    """For the answers from here on."""
+    """The record for the answers after the change."""
 
 
 class AnswerRecord:
@@ -309,7 +309,7 @@ class AnswerRecord:
     def __init__(self, state: _State | None = None) -> None:
         self.state = state or _State()
         self.schema: _Schema = {}
-        """Of the answers so far, without those that are odd."""
+        """The schema of the answers so far, without odd ones."""
         self._odd: list[tuple[_Places, str | None]] = []
         for field in self.state.fields.values():
             field.missing = field.other = 0  # the answers that would show it are gone
@@ -322,7 +322,7 @@ class AnswerRecord:
 
     @property
     def is_odd(self) -> bool:
-        """True if the last answer was unlike those before, so that each of the next ones matters."""
+        """True if the last answer was odd: then the next ones are all read."""
         return bool(self._odd)
 
     def write(self) -> str:
@@ -343,8 +343,7 @@ class AnswerRecord:
     def add(self, places: _Places, occasion: str | None = None) -> None:
         """Count the places of an answer.
 
-        `occasion` is the execution that it belongs to, if that is known: all calls of one loop may be of another sort
-        than the calls before.
+        `occasion` is its execution, if known: all calls of one loop may concern things of another sort than before.
         """
         state = self.state
         found = dict(_fields_of(places))
@@ -363,7 +362,7 @@ class AnswerRecord:
             self._settle()
 
     def drift(self, now: float) -> Drift | None:
-        """The change for good, if there is one: at most one in an hour, and none that is only a change back."""
+        """The permanent change, if there is one: at most one in an hour, and none that only reverts an earlier one."""
         state = self.state
         odd = {path: field for path, field in state.fields.items() if field.is_odd}
         gone = {path for path, field in odd.items() if field.missing >= STEADY}
@@ -388,7 +387,7 @@ class AnswerRecord:
         return Drift(before=self.schema, after=after, record=record)
 
     def _is_back(self, record: "AnswerRecord") -> bool:
-        """True if the odd answers, which `record` has seen, have something new that earlier versions had."""
+        """True if the odd answers in `record` have a new field that earlier versions had."""
         for path, field in record.state.fields.items():
             known = self.state.fields.get(path)
             kinds = field.kinds if known is None or known.seen <= STEADY else field.kinds - known.kinds
@@ -423,7 +422,7 @@ def _fields_of(places: _Places) -> Iterator[tuple[str, _Field]]:
 
 
 def _patched(before: _Schema, after: _Schema, gone: set[str], retyped: set[str], path: str = "") -> _Schema:
-    """`before` with only those parts changed that changed for good: ten answers do not show all that there may be."""
+    """`before` with only the permanent changes applied: ten answers do not show every possible part."""
     if path in retyped:
         return after
     result = dict(before)

@@ -1,6 +1,6 @@
-"""What a listing adds to the history of its tools: each that is new, changed, gone, back or renamed, and its version.
+"""The releases that a listing adds to the history of its tools (new, changed, gone, back or renamed), with versions.
 
-Nothing here waits or keeps anything; a listing of thousands of changed tools is for a thread.
+Pure functions; use a thread for a listing of thousands of changed tools.
 """
 
 import time
@@ -24,7 +24,7 @@ _COMPARING_SECONDS = 5.0
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """Where a listing takes one tool. Without a kind it stays where it was."""
+    """The step that a listing means for one tool. Without a kind the tool is unchanged."""
 
     version: str
     kind: ReleaseKind | None = None
@@ -32,7 +32,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class _Judge:
-    """Compares definitions for as long as there is time; what comes later counts as changed."""
+    """Compares definitions within a time budget; later ones count as changed without a comparison."""
 
     def __init__(self) -> None:
         self._until = time.thread_time() + _COMPARING_SECONDS
@@ -48,7 +48,7 @@ class _Judge:
 class _Rename(msgspec.Struct, frozen=True):
     old: ToolSpec
     answers: dict[str, Any] | None
-    """What the old one was seen to answer."""
+    """The observed output schema of the old definition."""
     replacement: Replacement
 
 
@@ -61,10 +61,10 @@ def read_listing(
     at: float,
     judge: _Judge | None = None,
 ) -> tuple[list[ToolSpec], list[Release]]:
-    """The listed tools with their versions, and the releases that this makes.
+    """The listed tools with their versions, and the resulting releases.
 
-    `last` is the end of each tool's history, by the upstream's name for it, and `source` how the upstream is reached.
-    A tool that comes back continues its numbers, and one that got another name continues with the next major.
+    `last` is the end of each tool's history, by the upstream's name for it, and `source` a digest of the connection.
+    A tool that returns continues its numbers, and a renamed one continues with the next major version.
     """
     judge = judge or _Judge()
     names = {spec.name for spec in listed}
@@ -123,10 +123,10 @@ def observe(spec: ToolSpec, was: LastRelease, comparison: Comparison, *, at: flo
 def rebuild(
     definitions: Mapping[str, Sequence[SeenDefinition]], current: Sequence[ToolSpec], *, at: float
 ) -> tuple[list[ToolSpec], list[Release]]:
-    """The versions and the history of tools that have none, from the definitions they were seen with.
+    """The versions and the history of tools that have none, from their recorded definitions.
 
-    When a definition came for the first time is known, but not whether it came back later. A tool that had one and is
-    not among the `current` ones was taken away, unless nothing is known to be current.
+    The first time of each definition is known, but not later returns to it. A tool that is not among the `current`
+    ones was removed, unless `current` is empty.
     """
     judge = _Judge()
     now = {spec.name: spec for spec in current}
@@ -149,7 +149,7 @@ def rebuild(
 
 
 def last_of(release: Release) -> LastRelease:
-    """A release as the next one of the same tool sees it."""
+    """The part of a release that the next one of the same tool is compared with."""
     return LastRelease(
         number=release.number,
         version=release.version,
@@ -164,7 +164,7 @@ def last_of(release: Release) -> LastRelease:
 def _find_renamed(
     gone: Mapping[str, ToolSpec], listed: Sequence[ToolSpec], last: Mapping[str, LastRelease]
 ) -> dict[str, _Rename]:
-    """By the new name. A name that was given up for another one may be taken again."""
+    """Renames by the new name. A name that a renamed tool had may be taken again."""
     new = [spec for spec in listed if spec.name not in last or last[spec.name].renamed_to is not None]
     if not gone or not new:
         return {}
@@ -229,7 +229,7 @@ def _release(
     )
 
 
-# What happened to a tool as a whole
+# Changes of a tool as a whole
 
 
 def _added(spec: ToolSpec, reason: str) -> Comparison:
@@ -255,7 +255,7 @@ def _removed(spec: ToolSpec) -> Comparison:
 
 
 def _moved(was: LastRelease, source: str) -> Comparison:
-    """What it means that the upstream is reached in another way than at the release before: that must not go unseen."""
+    """The effect of another connection to the upstream than at the release before, which must not go unnoticed."""
     if not was.source or not source or was.source == source:
         return Comparison(bump="none")
     reason = "Its server is started or reached in another way than before: it may be another one."

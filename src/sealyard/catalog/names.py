@@ -1,7 +1,7 @@
-"""The names tools have here: valid as MCP names and as Python identifiers, and stable.
+"""The names of tools: valid as MCP names and as Python identifiers, and stable.
 
-A name that was given once is kept: what comes later goes around it. Among names that come together the exact spelling
-wins and the others get a suffix made from their own text, so that the order of a list does not matter.
+An assigned name is kept; later tools get other names. Among names of one listing the exact spelling wins and the others
+get a suffix made from their own text, so that the order of a list does not matter.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _RESERVED = frozenset({"print", "tool", "Any", "Literal"})
 def assign(
     names: Iterable[str], clean: Callable[[str], str], *, kept: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Give each of `names` its cleaned form, all different; those in `kept` stay as they are there."""
+    """Map each of `names` to its cleaned form, all different; those in `kept` keep their form."""
     every = sorted(set(names))
     given = {name: kept[name] for name in every if name in kept} if kept else {}
     taken = set(given.values())
@@ -49,13 +49,13 @@ def assign(
 
 
 def identifier(name: str, *, fallback: str = "tool") -> str:
-    """A Python identifier as close to `name` as can be; the same for every gateway."""
+    """A Python identifier as close to `name` as possible; equal in every gateway."""
     text = name if name.isascii() else unicodedata.normalize("NFKC", name)
     if not text.isidentifier():
         text = _NOT_WORD.sub(" ", text).strip().replace(" ", "_")
         if text[:1].isdigit() or (text and not text.isidentifier()):
             text = "_" + text
-        if not text.isidentifier():  # a word to a pattern, but not to Python
+        if not text.isidentifier():  # a word character for patterns, but not for Python
             text = "".join(character for character in text if ("_" + character).isidentifier()).strip("_")
             text = unicodedata.normalize("NFKC", text)
             text = text if text.isidentifier() else f"{fallback}_{_mark(name)}"
@@ -73,7 +73,7 @@ def function_name(name: str) -> str:
 
 
 def upstream_part(name: str) -> str:
-    """An upstream in a full name. It has no `__` in it and no `_` at its ends, so that a full name splits one way."""
+    """An upstream in a full name. It has no `__` inside and no `_` at its ends: a full name splits in one way."""
     text = _UNDERSCORES.sub("_", _ILLEGAL.sub("_", name)).strip("_")
     if not text:
         text = f"server-{_mark(name)}"
@@ -83,7 +83,7 @@ def upstream_part(name: str) -> str:
 
 
 def tool_part(name: str, *, upstream: str) -> str:
-    """A tool in a full name, short enough for what `upstream` leaves."""
+    """A tool in a full name, short enough for the room that `upstream` leaves."""
     text = _ILLEGAL.sub(" ", name).strip(" ").replace(" ", "_") or f"tool-{_mark(name)}"
     room = _FULL_CHARACTERS - _SUFFIX_CHARACTERS - len(full_name(upstream, ""))
     return text if len(text) <= room else text[: room - _SUFFIX_CHARACTERS] + "-" + _mark(name)
@@ -95,7 +95,7 @@ def full_name(upstream: str, tool: str) -> str:
 
 
 def _apart(name: str, wanted: str, taken: set[str]) -> str:
-    """`wanted` with a suffix from the text of `name` that makes it unlike everything in `taken`."""
+    """`wanted` with a suffix from the text of `name` that makes it different from everything in `taken`."""
     candidates = (f"{wanted}_{_mark(name + '!' * again)}" for again in itertools.count())
     return next(candidate for candidate in candidates if candidate not in taken)
 

@@ -1,4 +1,4 @@
-"""A bounded memory of what was computed: what was not used for longest goes first."""
+"""A bounded cache of computed values; the least recently used is dropped first."""
 
 import threading
 from collections import OrderedDict
@@ -9,7 +9,7 @@ _Value = TypeVar("_Value")
 
 
 class Recent(Generic[_Key, _Value]):
-    """At most `capacity` values by key. Stubs are made in a thread while the loop checks arguments, so both may ask."""
+    """At most `capacity` values by key. Safe for threads: stubs are made in one while the loop checks arguments."""
 
     def __init__(self, capacity: int) -> None:
         self._lock = threading.Lock()
@@ -20,7 +20,7 @@ class Recent(Generic[_Key, _Value]):
         return len(self._values)
 
     def find(self, key: _Key) -> _Value | None:
-        """The value of `key`, if it is still known."""
+        """The value of `key`, if it is still cached."""
         with self._lock:
             value = self._values.get(key)
             if value is not None:
@@ -28,7 +28,7 @@ class Recent(Generic[_Key, _Value]):
             return value
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Remember `value`."""
+        """Cache `value`."""
         with self._lock:
             self._values[key] = value
             if len(self._values) > self._capacity:

@@ -22,7 +22,7 @@ _SEPARATORS = re.compile(r"[\W_]+")
 
 
 class Snapshot:
-    """The tools of every upstream; it never changes, so whoever works with it may keep it."""
+    """The tools of every upstream. It never changes, so callers may keep it."""
 
     def __init__(
         self, by_upstream: Mapping[str, Iterable[ToolSpec]], shapes: Mapping[str, LearnedShape] = MappingProxyType({})
@@ -38,34 +38,34 @@ class Snapshot:
         self.shapes: Mapping[str, LearnedShape] = MappingProxyType(
             {name: shape for name, shape in shapes.items() if _is_of(shape, self.tools.get(name))}
         )
-        """What was learned of the answers of its tools, at the versions that they have."""
+        """The learned shapes of its tools' answers, at their present versions."""
 
     @cached_property
     def version(self) -> str:
-        """A digest of every tool's names and definition: what is made from equal versions is equal.
+        """A digest of every tool's names and definition: equal versions give equal derived data.
 
-        The semantic versions of tools are not in it: they come from history, and nothing is made from them.
+        The semantic versions of tools are not in it: they come from history, and nothing is derived from them.
         """
         lines = sorted(f"{spec.full_name} {spec.module}.{spec.function} {spec.digest}" for spec in self.tools.values())
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     @cached_property
     def stubs_version(self) -> str:
-        """The same for what was learned of answers too, as far as stubs tell it; `version` while that is nothing."""
+        """A digest that also covers the learned shapes shown in stubs; equal to `version` without any."""
         if not self.shapes:
             return self.version
         learned = msgspec.json.encode({name: shape.schema for name, shape in self.shapes.items()}, order="sorted")
         return hashlib.sha256(self.version.encode() + learned).hexdigest()
 
     def find(self, name: str) -> ToolSpec | None:
-        """The tool that `name` means: its full name, or `server.tool`, `server/tool`, `servers.module.function`.
+        """The tool with this name: its full name, or `server.tool`, `server/tool`, `servers.module.function`.
 
-        The upstream's own name will do if no other tool has it. What could mean two tools means none.
+        The upstream's own name works if no other tool has it. An ambiguous name finds no tool.
         """
         return self.tools.get(name) or self._aliases.get(name)
 
     def nearest(self, name: str, n: int = 3) -> list[str]:
-        """The full names of the tools whose names are most like `name`, best first; those unlike it are left out."""
+        """The full names of the tools with names similar to `name`, best first."""
         wanted = _squeezed(name[:_NEAREST_CHARACTERS])
         shared = Counter(chain.from_iterable(self._grams.get(gram, ()) for gram in _grams(wanted)))
         scored = []
@@ -82,7 +82,7 @@ class Snapshot:
 
     @cached_property
     def _grams(self) -> dict[str, list[int]]:
-        """Three letters in a row -> which tools have them in their names."""
+        """Three letters in a row -> the tools that have them in their names."""
         found: defaultdict[str, list[int]] = defaultdict(list)
         for number, spec in enumerate(self._specs):
             for gram in _grams(_squeezed(spec.upstream + spec.name)):
@@ -91,7 +91,7 @@ class Snapshot:
 
     @cached_property
     def _aliases(self) -> dict[str, ToolSpec | None]:
-        """The other spellings. Those with a server in them go first: a tool cannot take one by being called like it."""
+        """The other spellings. Those with a server come first, so that no tool can take one by its own name."""
         own = _unambiguous((alias, spec) for spec in self._specs for alias in {spec.name, spec.function})
         return own | _unambiguous((alias, spec) for spec in self._specs for alias in _qualified(spec))
 

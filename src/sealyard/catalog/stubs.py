@@ -1,7 +1,7 @@
 """Tools as Python source: a function per tool, a package per upstream.
 
-Text from an upstream gets into these files only as literals, docstrings and names that were made here, so that it is
-never executed. One file costs microseconds and is kept: an unchanged tool is not written again.
+Text from an upstream enters these files only as literals, docstrings and names that are made here, so that it is never
+executed. One file costs microseconds and is cached: an unchanged tool is not written again.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ _BOUNDS = {
 _SEEN = "As its answers were so far; the server does not declare it. A key with ? was not always there."
 
 _written: Recent[tuple[str, ...], str] = Recent(_KEPT)
-"""Files by the names and digests that they are made of."""
+"""Files by the names and digests that they are made from."""
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """As Python code writes it."""
     key: str
-    """As the upstream calls it."""
+    """The upstream's name for it."""
     schema: Any
     required: bool
     annotation: str
@@ -75,7 +75,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """As it stands in the signature."""
+        """Its text in the signature."""
         return f"{self.name}: {self.annotation}" + (f" = {self.default}" if self.default is not None else "")
 
 
@@ -85,7 +85,7 @@ def stub_files(snapshot: Snapshot) -> dict[str, str]:
 
 
 def tool_stubs(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Relative path and text of each tool's file, made as it is asked for."""
+    """Relative path and text of each tool's file, made lazily."""
     for name, spec in snapshot.tools.items():
         yield f"{spec.module}/{spec.function}.py", stub_file(spec, snapshot.shapes.get(name))
 
@@ -127,7 +127,7 @@ def signature(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
 
 
 def parameter_notes(spec: ToolSpec) -> dict[str, str]:
-    """What each parameter means, by its Python name; those of which nothing is said are left out."""
+    """The description of each parameter, by its Python name; those without one are left out."""
     notes: dict[str, str] = {}
     room = _NOTES_CHARACTERS
     for parameter in parameters(spec):
@@ -144,7 +144,7 @@ def returns(spec: ToolSpec) -> str:
 
 
 def returns_text(spec: ToolSpec, learned: LearnedShape | None) -> str:
-    """The shape of a tool's answer as it is declared, else as it was learned, with how many answers say so."""
+    """The declared shape of a tool's answer, or the learned one with the number of answers behind it."""
     told = _told(spec, learned)
     if told is None:
         return returns(spec)
@@ -152,7 +152,7 @@ def returns_text(spec: ToolSpec, learned: LearnedShape | None) -> str:
 
 
 def _told(spec: ToolSpec, learned: LearnedShape | None) -> LearnedShape | None:
-    """What was learned, if it says more than what is declared."""
+    """The learned shape, if it is more precise than the declared one."""
     is_more = learned is not None and is_vague(returns(spec)) and not is_vague(learned_text(learned.schema))
     return learned if is_more else None
 
@@ -218,7 +218,7 @@ def _entry(name: str, said: str) -> list[str]:
 
 
 def _within(lines: list[str], spec: ToolSpec) -> list[str]:
-    """As many of `lines` as a docstring should hold."""
+    """The first of `lines`, within the length of a docstring."""
     room = _NOTES_CHARACTERS
     for number, line in enumerate(lines):
         room -= len(line)
@@ -235,7 +235,7 @@ def _package(title: str, lines: list[str], names: list[str]) -> str:
 
 
 def _key_literal(key: str) -> str:
-    """A parameter's own name, of whatever length: it is sent as it is."""
+    """A parameter's own name at full length: it is sent unchanged."""
     return literal(key) or repr(key)
 
 
@@ -243,7 +243,7 @@ def _key_literal(key: str) -> str:
 
 
 def parameters(spec: ToolSpec) -> tuple[Parameter, ...]:
-    """The parameters of a tool: required ones first, else in the order of its schema."""
+    """The parameters of a tool: required ones first, then in the order of its schema."""
     root = spec.input_schema
     properties, required = _all(root)
     names = assign(properties, _parameter_name)
@@ -258,7 +258,7 @@ def parameter_names(spec: ToolSpec) -> dict[str, str]:
 
 
 def rest(spec: ToolSpec) -> str | None:
-    """The annotation of further keywords if the tool takes any: it says so, or it says nothing at all."""
+    """The annotation of further keywords if the tool takes any: it declares so, or declares no parameters."""
     schema = resolve(spec.input_schema, spec.input_schema)
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
@@ -270,7 +270,7 @@ def rest(spec: ToolSpec) -> str | None:
 
 
 def note(parameter: Parameter, spec: ToolSpec) -> str:
-    """What a parameter means and what it must be like, on one line; empty if the schema says nothing of it."""
+    """The description and the limits of a parameter on one line; empty if the schema has none."""
     schema = resolve(parameter.schema, spec.input_schema)
     said = schema.get("description")
     parts = [" ".join(plain(said, limit=_NOTE_CHARACTERS).split())] if isinstance(said, str) and said.strip() else []
@@ -289,13 +289,13 @@ def note(parameter: Parameter, spec: ToolSpec) -> str:
 
 
 def _all(root: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Every parameter's schema by its key, and the keys of those that are demanded."""
+    """Every parameter's schema by its key, and the keys of the required ones."""
     properties, required = _declared(root, root)
     return {**properties, **dict.fromkeys(sorted(required - properties.keys()), True)}, required
 
 
 def _declared(schema: object, root: dict[str, Any], *, depth: int = 2) -> tuple[dict[str, Any], set[str]]:
-    """The properties of an object schema and those it demands, with what its parts and alternatives add."""
+    """The properties of an object schema and the required ones, including those of its parts and alternatives."""
     whole = resolve(schema, root)
     own = whole.get("properties")
     properties = {key: value for key, value in own.items() if isinstance(key, str)} if isinstance(own, dict) else {}
@@ -332,7 +332,7 @@ def _parameter_name(key: str) -> str:
 
 
 def _bounds(schema: dict[str, Any]) -> list[str]:
-    """The limits of a value, as words."""
+    """The limits of a value in words."""
     found = []
     for key in schema.keys() & _BOUNDS.keys():
         value = schema[key]

@@ -1,6 +1,6 @@
 """Text that upstreams wrote, made safe to show: plain prose, Python literals, and JSON Schema as Python types.
 
-The input is hostile: everything is bounded in depth, in steps and in length, and a schema that is odd becomes `Any`.
+The input is hostile: everything is bounded in depth, in steps and in length, and an odd schema becomes `Any`.
 """
 
 import re
@@ -33,7 +33,7 @@ _NOT_PLAIN = frozenset({"$ref", "const", "enum", "nullable"})
 
 
 def plain(text: str, *, limit: int | None = None) -> str:
-    """`text` without characters that cannot be seen, such as those that reorder or hide what is around them.
+    """`text` without invisible characters, such as those that reorder or hide the text around them.
 
     Over `limit` characters it is cut, and the cut is marked with `…`.
     """
@@ -47,13 +47,13 @@ def plain(text: str, *, limit: int | None = None) -> str:
 
 
 def one_line(text: str, *, limit: int) -> str:
-    """The first line of `text` that says anything."""
+    """The first line of `text` that is not empty."""
     head = plain(text[: 4 * limit]).partition("\n")[0]
     return plain(" ".join(head.split()), limit=limit)
 
 
 def wrap(text: str, *, width: int, indent: str = "", hanging: str = "") -> list[str]:
-    """`text` as lines of at most `width` characters where spaces allow it; lines it has already stay apart."""
+    """`text` as lines of at most `width` characters where spaces allow it; existing line breaks stay."""
     lines: list[str] = []
     for line in text.split("\n"):
         line = line.rstrip()
@@ -73,12 +73,12 @@ def wrap(text: str, *, width: int, indent: str = "", hanging: str = "") -> list[
 
 
 def docstring_text(text: str) -> str:
-    """`text` as it may stand between triple double quotes, whatever is in it."""
+    """`text` made safe between triple double quotes."""
     return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
 def literal(value: object, *, depth: int = 4) -> str | None:
-    """JSON data as a Python literal on one line; `None` if it is none, or too long to be of use."""
+    """JSON data as a Python literal on one line; `None` if it is not JSON, or too long."""
     match value:
         case None | bool():
             return repr(value)
@@ -112,7 +112,7 @@ def _joined(left: str, parts: list[str | None], right: str) -> str | None:
 
 
 def annotation(schema: object, root: dict[str, Any]) -> str:
-    """The Python type of what fits `schema`, as an annotation; references are looked up in `root`."""
+    """The Python type of values that fit `schema`, as an annotation; references are looked up in `root`."""
     kind = schema.get("type") if isinstance(schema, dict) and _NOT_PLAIN.isdisjoint(schema) else None
     if isinstance(kind, str) and kind in _PLAIN:  # nearly all are of this sort
         return _PLAIN[kind]
@@ -121,22 +121,22 @@ def annotation(schema: object, root: dict[str, Any]) -> str:
 
 
 def shape(schema: object, root: dict[str, Any]) -> str:
-    """What fits `schema`, with its keys: `[{"id": int, "note": str | None}]`. Cut with `…` where it gets long."""
+    """The shape of values that fit `schema`: `[{"id": int, "note": str | None}]`. Long ones are cut with `…`."""
     text = _Shapes(root).of(schema)
     return text if len(text) <= _SHAPE_CHARACTERS else text[:_SHAPE_CHARACTERS] + "…"
 
 
 def learned_text(schema: dict[str, Any]) -> str:
-    """The same for what was learned: `{"id": int, "note"?: str, "price": float (0…500)}`, `?` where it may be missing.
+    """A learned shape: `{"id": int, "note"?: str, "price": float (0…500)}`, with `?` for a field that may be missing.
 
-    Only there: what a schema that somebody wrote does not call required is mostly there all the same.
+    Declared shapes have no `?`: fields that a declared schema does not call required are mostly present.
     """
     text = _LearnedShapes(schema).of(schema)
     return text if len(text) <= _SHAPE_CHARACTERS else text[:_SHAPE_CHARACTERS] + "…"
 
 
 def is_vague(text: str) -> bool:
-    """Whether a shape names no field and no type that anybody could use."""
+    """True if a shape names no field and no useful type."""
     return text in ("Any", "dict", "list", "[Any]", "[dict]", "{str: Any}", "[list]")
 
 
@@ -146,7 +146,7 @@ def optional(text: str) -> str:
 
 
 def is_wrapped(output_schema: dict[str, Any] | None) -> bool:
-    """Whether an answer is an object with the one key `result`, as SDKs wrap what is no object."""
+    """True if an answer is an object with the one key `result`, in which SDKs wrap values that are not objects."""
     if output_schema is None:
         return False
     properties = resolve(output_schema, output_schema).get("properties")
@@ -154,14 +154,14 @@ def is_wrapped(output_schema: dict[str, Any] | None) -> bool:
 
 
 def unwrapped(output_schema: dict[str, Any] | None) -> object:
-    """The schema of what code gets to see: that of `result` if the answer is wrapped."""
+    """The schema of the value that code gets: that of `result` if the answer is wrapped."""
     if output_schema is None or not is_wrapped(output_schema):
         return True if output_schema is None else output_schema
     return resolve(output_schema, output_schema)["properties"]["result"]
 
 
 def resolve(schema: object, root: dict[str, Any]) -> dict[str, Any]:
-    """`schema` without the `$ref` it may consist of; an empty schema if the reference leads nowhere, or in a circle."""
+    """`schema` with its `$ref` resolved; an empty schema if the reference leads nowhere, or in a circle."""
     for _ in range(_HOPS):
         if not isinstance(schema, dict):
             return {}
@@ -169,7 +169,7 @@ def resolve(schema: object, root: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(reference, str):
             return schema
         target = lookup(reference, root)
-        # What stands beside a reference, such as a description, counts for this place.
+        # Keywords beside a reference, such as a description, apply to this place.
         beside = {key: value for key, value in schema.items() if key not in ("$ref", "$defs", "definitions")}
         schema = {**target, **beside} if isinstance(target, dict) else beside
     return {}
@@ -259,7 +259,7 @@ class _Reading(ABC):
         return _PLAIN.get(kind, "Any") if isinstance(kind, str) else "Any"
 
     def _merged(self, parts: list[Any], depth: int) -> str:
-        """What all `parts` together are: an object with the keys of all, else the first that says anything."""
+        """The text for all `parts` together: an object with the keys of all, or the first part with content."""
         whole = _with_parts({"allOf": parts}, self.root)
         if whole.get("properties"):
             return self.mapping(whole, depth)
@@ -312,12 +312,12 @@ class _Shapes(_Reading):
             name = self.key(str(key), schema)
             self._written += len(name)
             text = self.of(value, depth - 1)
-            self._written += len(text) if len(text) < 20 else 0  # what is longer was counted as it was written
+            self._written += len(text) if len(text) < 20 else 0  # longer texts were counted when they were written
             parts.append(f"{name}: {text}")
         return "{" + ", ".join(parts) + "}"
 
     def key(self, key: str, schema: dict[str, Any]) -> str:
-        """A key as it stands in the text."""
+        """A key in the form of the text."""
         return literal(plain(key, limit=60)) or ""
 
     def choices(self, values: list[Any]) -> list[str]:

@@ -1,10 +1,9 @@
-"""Compiled input schemas, and the strictest check of a value that is sure to end soon.
+"""Compiled input schemas, and the strictest check of a value that is certain to end soon.
 
 The validator follows every path: alternatives that refer to alternatives double its work at each step, and a circle
 through them doubles it at each level of the value. An upstream writes the schema and an agent the value, so both are
-hostile. `survey` bounds the work by reading the schema first, and refuses one that is not safe; such a schema, and one
-that cannot be compiled, has no validator. No reference is fetched, formats are not enforced, patterns run in linear
-time.
+hostile. `survey` bounds the work by reading the schema first, and refuses an unsafe one; such a schema, and one that
+cannot be compiled, has no validator. No reference is fetched, formats are not enforced, patterns run in linear time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,11 +48,11 @@ _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "depe
 _DATA = frozenset({"const", "default", "enum", "examples", "example"})
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _TURNING = frozenset({"not", "if", "oneOf", "maxContains", "patternProperties"})
-"""Keywords where a part that allows more makes the whole allow less."""
+"""Keywords with which a more permissive part makes the whole schema stricter."""
 
 
 class Check:
-    """One schema: what to validate with, and how far that may be trusted to end."""
+    """One schema: its validators, and the bounds within which each ends soon."""
 
     __slots__ = ("_full", "_lax", "_survey")
 
@@ -71,7 +70,7 @@ class Check:
             self._lax = None if looser is None else _compile(looser)
 
     def choose(self, value: object) -> jsonschema_rs.Validator | None:
-        """The strictest validator that is sure to be done with `value` soon."""
+        """The strictest validator that is certain to end soon for `value`."""
         parts, characters, depth = _extent(value)
         if depth > _DEPTH or self._survey.steps(parts, depth) > _STEPS:
             return None
@@ -80,7 +79,7 @@ class Check:
         return self._full or self._lax
 
     def is_explicable(self, value: object) -> bool:
-        """Whether all that is wrong with `value` can be listed in short time."""
+        """True if all errors of `value` can be listed quickly."""
         parts, _, depth = _extent(value)
         return self._survey.steps(parts, depth) <= _EXPLAINED_STEPS
 
@@ -98,7 +97,7 @@ def check_of(spec: ToolSpec) -> Check:
 
 
 def _compile(schema: dict[str, Any]) -> jsonschema_rs.Validator | None:
-    """A validator, or `None` if the schema is none, refers elsewhere or has a pattern that is not supported."""
+    """A validator, or `None` if the schema is invalid, refers elsewhere or has an unsupported pattern."""
     try:
         return jsonschema_rs.validator_for(
             schema, offline=True, validate_formats=False, pattern_options=_REGEX, mask="it"
@@ -108,7 +107,7 @@ def _compile(schema: dict[str, Any]) -> jsonschema_rs.Validator | None:
 
 
 def _extent(value: object) -> tuple[int, int, int]:
-    """How many parts `value` has, how many characters are in them, and how deep it is; no more than matters."""
+    """The number of parts of `value`, their characters, and its depth; counting stops at the bounds."""
     parts = characters = depth = 0
     level = [value]
     while level and depth <= _DEPTH and parts <= _STEPS:
@@ -131,18 +130,18 @@ def _extent(value: object) -> tuple[int, int, int]:
 
 
 class TooHazardous(ValueError):
-    """The schema cannot be used safely; the message says why."""
+    """The schema cannot be used safely; the message gives the reason."""
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """How the work of validating grows: `spread` steps per part of the value, times `branching` per level of it."""
+    """The growth of the work of validating: `spread` steps per part of the value, times `branching` per level of it."""
 
     spread: int
     branching: int
     patterns: int
 
     def steps(self, parts: int, depth: int) -> int:
-        """A bound on the steps for a value of so many parts, nested so deep."""
+        """A bound on the steps for a value with this number of parts and levels."""
         levels: int = max(1, self.branching) ** min(depth, 64)
         return parts * self.spread * levels
 
@@ -156,10 +155,10 @@ class _Work(msgspec.Struct, frozen=True):
 
 
 def survey(schema: dict[str, Any]) -> Survey:
-    """Bound the work that validating with `schema` can be.
+    """Bound the work of validating with `schema`.
 
     Raises:
-        TooHazardous: It is too big, too deep, applies itself to the same value, or refers to what is not in it.
+        TooHazardous: It is too big, too deep, applies itself to the same value, or refers outside of itself.
     """
     try:
         length = len(msgspec.json.encode(schema))
@@ -173,9 +172,9 @@ def survey(schema: dict[str, Any]) -> Survey:
 
 
 def loosened(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """`schema` without regular expressions and without what is no schema, such as `"required": null`.
+    """`schema` without regular expressions and without invalid parts, such as `"required": null`.
 
-    It allows all that `schema` allows; `None` if that cannot be had.
+    It allows everything that `schema` allows; `None` if that is impossible.
     """
     copied = _loosened(schema, names=False)
     return copied if isinstance(copied, dict) else None
@@ -191,7 +190,7 @@ class _Surveyor:
         old = "draft-04" in str(root.get("$schema"))
         references = 0
         for place in _places(root, _DEPTH):
-            # A part with an identifier of its own has other rules for what is inside it.
+            # A part with its own identifier resolves the references inside it differently.
             if place is not root and isinstance(place.get("id" if old else "$id"), str):
                 raise TooHazardous("a part of it has an identifier of its own")
             for key in ("$anchor", "$dynamicAnchor"):
@@ -203,7 +202,7 @@ class _Surveyor:
             raise TooHazardous("it has too many references or patterns")
 
     def visit(self, schema: object, path: dict[int, int], level: int) -> _Work:
-        """Bounds for `schema`, which is applied `level` steps down into the value; `path` says what led here."""
+        """Bounds for `schema`, which is applied `level` steps down into the value; `path` has the schemas above it."""
         if not isinstance(schema, dict):
             return _Work()
         known = self._known.get(id(schema))
@@ -270,13 +269,13 @@ class _Surveyor:
 
 
 def _own_steps(schema: dict[str, Any]) -> int:
-    """The steps of the keywords that go through a list of their own."""
+    """The steps of the keywords that iterate over their own list."""
     steps = 0
     for key, share in (("required", 4), ("dependentRequired", 1)):
         listed = schema.get(key)
         steps += len(listed) // share if isinstance(listed, list | dict) else 0
     values = schema.get("enum")
-    if isinstance(values, list):  # texts are looked up, all else is compared one by one
+    if isinstance(values, list):  # texts are looked up, other values are compared one by one
         simple = all(isinstance(value, str) for value in values)
         steps += len(values) // 100 if simple else len(msgspec.json.encode(values)) // 16
     return steps

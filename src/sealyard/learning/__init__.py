@@ -1,13 +1,13 @@
 """Learns from the journal: tools found and used, failures and their repairs, so that the next run is better.
 
 Readers turn hostile code and answers into facts without values (`code`, `causes`, `flows`, `disclosure`). `part` is the
-skeleton: a lesson in, evidence that fades, insights out. Seven parts stand on it, one file each, two for failures
-(`repairs`) and for risk (`precedents`). `learner` feeds them in the background; `guidance` asks them.
+skeleton: a lesson in, evidence that fades, insights out. Seven parts build on it, one file each, two for failures
+(`repairs`) and for risk (`precedents`). `learner` feeds them in the background; `guidance` queries them.
 
-Nothing here is on the request path but lookups in memory. Agents are shown our own words, filled with names and numbers
-that were checked; never text that a tool or an agent wrote.
+The request path has only lookups in memory. Agents see our own words, filled with checked names and numbers; never text
+that a tool or an agent wrote.
 
-The names of this door are imported on first use: a command that shows what was learned needs no sandbox.
+Exported names are imported on first use: a command that shows the learned facts needs no sandbox.
 """
 
 from importlib import import_module

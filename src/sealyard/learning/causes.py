@@ -1,8 +1,8 @@
 """The cause of a failed run in words of a closed set: the kind of mistake, the tool, and the name it is about.
 
 Messages are matched against known forms and thrown away. The error text of a tool is kept as a class of its words and a
-digest, so a cause holds nothing readable that a tool or an agent wrote but identifiers. Hashes of values, names and
-fields tell another attempt at a failed job from the next job of the same visit.
+digest, so the only readable text of a tool or an agent in a cause is identifiers. Hashes of values, names and fields
+distinguish another attempt at a failed job from the next job of the same visit.
 """
 
 import ast
@@ -59,7 +59,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def is_again(failed: Attempt, then: Attempt, *, spares: bool) -> bool | None:
     """True if `then` attempts the job that failed in `failed`; None if there is nothing to compare.
 
-    `spares` says that another value may be the repair: one that is not there again says nothing then.
+    `spares`: another value may be the repair, so one missing value does not count against `then`.
     """
     there = {*then.values, *then.names}
     whole = _kept(failed.values, failed.names, there, spares=spares)
@@ -71,7 +71,7 @@ def is_again(failed: Attempt, then: Attempt, *, spares: bool) -> bool | None:
 
 
 def _kept(values: Iterable[int], names: Iterable[int], there: Collection[int], *, spares: bool) -> float | None:
-    """The share that is there again; None if there is nothing that should be."""
+    """The weighted share of values and names that are in `there`; None if nothing is compared."""
     kept_values = [each in there for each in values]
     kept_names = [each in there for each in names]
     total = len(kept_values) + len(kept_names) / 2 - (spares and not all(kept_values))
@@ -79,7 +79,7 @@ def _kept(values: Iterable[int], names: Iterable[int], there: Collection[int], *
 
 
 def attempt_of_code(reading: Reading, failed: Iterable[ast.AST], name: str) -> Attempt:
-    """The content of code and of its failed nodes. `name` is the name that it failed about, which may change."""
+    """The content of code and of its failed nodes. `name`, which the failure is about, is left out: it may change."""
     places = set(map(id, failed))
     inside: dict[_Atom, bool] = {}
     outside: dict[_Atom, bool] = {}
@@ -87,13 +87,13 @@ def attempt_of_code(reading: Reading, failed: Iterable[ast.AST], name: str) -> A
         atom = _atom(node, reading)
         if atom is not None and atom[1] != name:
             (inside if id(node) in places else outside)[atom] = False
-    # What is nowhere else is gone if the statement is left out. If it has nothing of its own, all of it counts.
+    # Atoms only in the failed statement disappear if it is left out. If all are elsewhere too, all of them count.
     own = [atom for atom in inside if atom not in outside] or inside
     return _hashed(outside | inside | dict.fromkeys(own, True))
 
 
 def attempt_of_calls(calls: Iterable[CallEvidence], name: str) -> Attempt:
-    """The content of single calls without code: all of it failed, if they did."""
+    """The content of single calls without code; all of it counts as failed."""
     found: list[_Atom | None] = []
     for call in calls:
         if isinstance(call.arguments, dict):
@@ -121,7 +121,7 @@ def _hashed(found: dict[_Atom, bool]) -> Attempt:
 
 
 def _atom(node: ast.AST, reading: Reading) -> _Atom | None:
-    """The value or name by which one node describes the job; None for those that any code has."""
+    """The value or name by which a node describes the job; None for common ones such as builtins."""
     match node:
         case ast.Constant(value=value):
             return _constant(value)
@@ -137,7 +137,7 @@ def _atom(node: ast.AST, reading: Reading) -> _Atom | None:
 
 
 def _constant(value: object) -> _Atom | None:
-    """A value as it is the same however it is written; a digit weighs no more than a name."""
+    """A value in a normal form; a single digit weighs only as much as a name."""
     if isinstance(value, bool) or value in (0, 1) or not (text := plain(value)):
         return None
     return "value" if len(text) > 1 else "digit", text
@@ -203,7 +203,7 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
     ("recursion", "RecursionError", r""),
     ("syntax", "Refused", r"^(?:Syntax|Indentation|Tab)Error"),
 )
-"""Family, the exceptions it can be, and the form of the message, with a name that it is about."""
+"""Family, its exceptions, and a pattern for the message; the group captures the name that the failure is about."""
 
 _WORDS: tuple[tuple[str, str], ...] = (
     ("rate", r"rate.?limit|too many requests|429|throttl|quota|slow down"),
@@ -223,9 +223,9 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("state", r"status|state|first|before|must be \w+ed|not (?:yet )?\w+ed\b"),
     ("invalid", r"invalid|bad request|illegal|unsupported|not supported|not one of|400"),
 )
-"""Classes of a tool's error by its words; the first that fits."""
+"""Classes of a tool's error by its words; the first match counts."""
 _ANY_TOOL = ("rate", "busy")
-"""The classes in which one tool's way out is another's too."""
+"""The classes in which a repair for one tool can help with another."""
 
 
 _ABOUT_VALUES = frozenset("tool argument file permission decode time number json".split())
@@ -241,46 +241,46 @@ _TYPES = (
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a run failed, and what its code was like. A run that went well has one without a family."""
+    """The cause of a failure and a description of the code. A run that succeeded has a cause without a family."""
 
     family: str = ""
     exception: str = ""
     template: str = ""
-    """Tells apart what is of one family: a class of words, and for a tool's error a digest of its text."""
+    """Distinguishes causes of one family: a class of words, and for a tool's error a digest of its text."""
     tool: str = ""
-    """`module.function`, or nothing."""
+    """`module.function`, or empty."""
     name: str = ""
-    """The field, parameter, variable or module that it is about."""
+    """The field, parameter, variable or module that the failure is about."""
     pattern: str = ""
     """The structure of the failed statement."""
     features: dict[str, int] = {}
     """The sketch of the run."""
     names: tuple[str, ...] = ()
-    """Identifiers in the code, sorted: what may be said to its author anyway."""
+    """Identifiers in the code, sorted. Its author may see them in any case."""
     fields: dict[str, tuple[str, ...]] = {}
-    """Names of fields in what tools answered to this run."""
+    """Names of fields in the answers of this run, by tool."""
     forms: dict[str, str] = {}
     """The form of each tool's answer: `list`, `dict` or `text`, or the one field of a dict that is a list."""
     majors: dict[str, int] = {}
-    """The major versions of the tools that it called."""
+    """The major versions of the called tools."""
     attempt: Attempt = Attempt()
     """Distinguishes another attempt at the same job from the next job."""
 
     @property
     def is_failure(self) -> bool:
-        """True if there is anything to repair."""
+        """True if the run failed."""
         return bool(self.family)
 
     @property
     def is_about_value(self) -> bool:
-        """True if another value may repair it."""
+        """True if another value may repair the failure."""
         return self.family in _ABOUT_VALUES and self.template not in ("unknown", "missing")
 
     def groups(self) -> tuple[str, ...]:
-        """The keys under which it is remembered, narrowest first: this name at this tool, the tool, the structure, all.
+        """The keys of its repairs, narrowest first: this name at this tool, the tool, the structure, all.
 
-        The first two are of no use for another tool; under the last two only what helps with any tool is remembered.
-        Empty for the error of a tool that is not known, unless another tool's way out may serve.
+        The first two serve one tool only; repairs under the last two help with any tool. Empty for an error of an
+        unknown tool, unless a repair for another tool can help.
         """
         words = self.template.partition(":")[0]
         general = [f"*|{self.family}|{words}"]
@@ -338,7 +338,7 @@ def _attempt(run: RunEvidence, reading: Reading | None, failed: Iterable[ast.AST
 
 
 def _features(run: RunEvidence, reading: Reading | None, *, is_failed: bool) -> dict[str, int]:
-    """The code's, and what was sent in the call that failed, or in the first call of each tool that did not."""
+    """The features of the code, and of the arguments of the failed call or of each tool's first successful call."""
     found = dict(reading.features) if reading is not None else {}
     seen: set[str] = set()
     for call in reversed(run.calls) if is_failed else run.calls:
@@ -347,7 +347,7 @@ def _features(run: RunEvidence, reading: Reading | None, *, is_failed: bool) -> 
             found.update(sent(call))
             if not run.code:
                 found[f"call|{tool_name(call.tool)}"] = 1
-    if not is_failed and len(seen) > 1:  # told from values, where the code does not show it
+    if not is_failed and len(seen) > 1:  # read from values, where the code does not show it
         for flow in prepare_flows(run):
             name = flow.parameter.removesuffix("[]")
             if is_name(name) and flow.source != flow.target:
@@ -382,7 +382,7 @@ def _classify(run: RunEvidence) -> tuple[str, str, str, str]:
 
 
 def _detail(family: str, exception: str, name: str, message: str) -> str:
-    """The detail that must be the same for a fix to apply again: types in the message, the exception, or the name."""
+    """The detail that must match for a fix to apply: types in the message, the exception, or the name."""
     if family in _NAMED:
         return _mark(name)
     if family in _TYPED:
@@ -391,26 +391,26 @@ def _detail(family: str, exception: str, name: str, message: str) -> str:
 
 
 def _words_of(message: str) -> str:
-    """The class of a tool's complaint, a colon, and a digest of its words without what changes from call to call."""
+    """The class of a tool's error, a colon, and a digest of its words without the parts that change between calls."""
     lowered = message.lower()
     group = next((name for name, form in _WORDS if re.search(form, lowered)), "other")
     return f"{group}:{_digest(lowered)}"
 
 
 def _digest(message: str) -> str:
-    """Of the words of a message, without what is quoted in it, numbers and the like."""
+    """A digest of a message's words, without quoted parts and numbers."""
     plain = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", " ", message.lower())
     kept = (word for word in plain.split() if not re.search(r"[\d@/_]", word))
     return _mark(" ".join(itertools.islice(re.findall(r"[a-z]{2,}", " ".join(kept)), 24)))
 
 
 def _mark(text: str) -> str:
-    """A digest that stands for a private text; empty for none."""
+    """A digest in place of a private text; empty for an empty text."""
     return mark_of(text) if text else ""
 
 
 def _complaint(message: str) -> tuple[str, str]:
-    """The first complaint of our own check of arguments, and the parameter."""
+    """The first error that our own check of arguments reports, and its parameter."""
     found = re.search(r": '(\w+)'(?: \(\w+ in Python\))? (is missing|is not one of its parameters|is )", message)
     if found is None:
         return "value", ""
@@ -423,7 +423,7 @@ def _failed_tool(run: RunEvidence) -> str:
 
 
 def _busiest(features: dict[str, int]) -> str:
-    """The tool that is called in a loop, or else any."""
+    """The tool that is called in a loop, otherwise any called tool."""
     for mark in ("looped|", "call|"):
         found = [key.removeprefix(mark) for key in features if key.startswith(mark)]
         if found:
@@ -486,7 +486,7 @@ class _Place:
         self._nodes: list[ast.AST] = [*own, *(node for node in inside if id(node) not in first)]
 
     def tool(self, family: str, name: str) -> str:
-        """The tool whose answer or call it is about."""
+        """The tool whose answer or call the failure is about."""
         calls = [node for node in self._nodes if isinstance(node, ast.Call)]
         if family in ("keyword", "missing", "positional"):
             return next(filter(None, (self._reading.tool_of(node) for node in calls)), "")

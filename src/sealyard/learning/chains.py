@@ -1,8 +1,8 @@
 """Tool chains: the tool that usually follows another, the sources of its parameters, and the parameters usually given.
 
-Learned from runs that ended well, as shares: a run that called the first tool and not the second counts against it. One
-principal counts as much as five runs, and cannot push out evidence of others. No value of any call is kept. Tips are
-sentences of ours, filled with names that were checked and with numbers.
+Learned from successful runs, as shares: a run that called the first tool and not the second counts against the chain.
+One principal counts for at most five runs, and cannot displace evidence of others. No value of any call is kept. Tips
+are our own sentences, filled with checked names and numbers.
 """
 
 import re
@@ -31,7 +31,7 @@ from sealyard.values import Hinted, HintKind, RunEvidence, ToolSpec
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 
-# Evidence kept of one tool. When there is more, an entry goes that only one principal backs, of the one with most.
+# Evidence kept of one tool. A full table drops an entry with a single backer, from the principal with the most of them.
 FOLLOWERS = 8  # tools that follow it: a bound
 PARAMETERS = 24  # its parameters: a bound
 SOURCES = 24  # sources of its parameters: a bound
@@ -61,7 +61,7 @@ _Held = TypeVar("_Held")
 
 
 class Link(msgspec.Struct, array_like=True, gc=False):
-    """That one tool follows another: yes for each run in which it did, no for each in which it did not."""
+    """Evidence that one tool follows another: yes for each run in which it did, no for each in which it did not."""
 
     votes: Evidence = msgspec.field(default_factory=Evidence)
     told: int = 0
@@ -103,12 +103,12 @@ class Source(NamedTuple):
 
     @property
     def name(self) -> tuple[str, str, int, str]:
-        """The same wherever in the answer the field is."""
+        """A key that does not depend on the field's place in the answer."""
         return (*self[:3], last_key(self.field))
 
 
 def source_of(key: str) -> Source:
-    """The source that a key stands for."""
+    """The source with this key."""
     parameter, tool, major, field = key.split(" ", 3)
     return Source(parameter, tool, int(major), field)
 
@@ -117,15 +117,15 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
     """The habits of one tool's callers."""
 
     major: int = 0
-    """The version that `asked`, `given` and `sources` are about."""
+    """The version that `asked`, `given` and `sources` describe."""
     runs: Evidence = msgspec.field(default_factory=Evidence)
     followers: dict[str, Link] = {}
     asked: Evidence = msgspec.field(default_factory=Evidence)
-    """The runs of which the arguments are known."""
+    """The runs with known arguments."""
     given: dict[str, Evidence] = {}
     """By parameter: yes for each run that gave it in every call."""
     sources: dict[str, Evidence] = {}
-    """By `Source.key`: yes for each run in which the parameter was made of that."""
+    """By `Source.key`: yes for each run in which the parameter came from that source."""
 
     def begin(self, major: int) -> bool:
         """True if a call of this version counts for arguments. A new major version drops the evidence on older ones."""
@@ -146,7 +146,7 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
         _make_room(self.followers, FOLLOWERS, lambda link: link.votes, viewer)
 
     def go_on(self, called: list[str], viewer: Viewer) -> None:
-        """Count what the next run called. It was counted as missing when the run before it was over, and is not."""
+        """Count the calls of the next run, which were counted as missing at the end of the run before it."""
         if called[0] not in self.followers:
             self.followers[called[0]] = Link(votes=_without(self.runs))
         for name in called:
@@ -168,7 +168,7 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
         _make_room(self.given, PARAMETERS, lambda votes: votes, viewer)
 
     def feed(self, name: str, called: dict[str, Called], flows: Iterable[Flow], viewer: Viewer) -> None:
-        """Count what the parameters of the tool `name` were made of, and what they could have been made of."""
+        """Count the actual and the possible sources of the parameters of the tool `name`."""
         found = [
             Source(flow.parameter, flow.source, flow.source_major, flow.field)
             for flow in flows
@@ -190,7 +190,7 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
 
 
 def _without(runs: Evidence) -> Evidence:
-    """All runs so far, as ones in which something did not happen."""
+    """All runs so far, as evidence against something that is new."""
     return Evidence(by={principal: (0.0, yes, at) for principal, (yes, _, at) in runs.by.items()})
 
 
@@ -224,13 +224,13 @@ class Said(NamedTuple):
     evidence: float
     principals: int
     is_backed: bool
-    """True if the viewer itself or two principals found it. The word of one other is a suggestion."""
+    """True if the viewer itself or two principals found it. Evidence of one other is only a suggestion."""
 
 
 def judge(votes: Evidence, viewer: Viewer) -> Said | None:
     """The evidence as it counts for a viewer; None if there is too little.
 
-    Where one other principal stands against the viewer's own experience, the experience counts.
+    The viewer's own experience outweighs that of one other principal.
     """
     own, total = votes.tally(viewer, is_own=True), votes.tally(viewer)
     backers = len(_backers(votes, viewer))
@@ -248,7 +248,7 @@ def _backers(votes: Evidence, viewer: Viewer) -> list[str]:
 
 
 def _make_room(held: dict[str, _Held], most: int, votes_of: Callable[[_Held], Evidence], viewer: Viewer) -> None:
-    """Let go of what is too much. Nobody can push out what others found by finding many things alone."""
+    """Drop entries over the limit. A principal with many entries of its own cannot displace those of others."""
     while len(held) > most:
         backers = {name: _backers(votes_of(each), viewer) for name, each in held.items()}
         alone = Counter(names[0] for names in backers.values() if len(names) == 1)
@@ -267,12 +267,12 @@ class Follower(msgspec.Struct, frozen=True, kw_only=True):
 
     tool: str
     share: float
-    """Of the runs that called the first one."""
+    """The share of the runs that called the first one."""
     evidence: float
-    """The number of runs, as they count now."""
+    """The faded number of runs."""
     principals: int
     is_backed: bool
-    """True if the viewer itself or two principals did it. The word of one other is a suggestion."""
+    """True if the viewer itself or two principals did it. Evidence of one other is only a suggestion."""
     flow: tuple[tuple[str, str], ...] = ()
     """Fields of the first one's answer, and the parameters they became."""
 
@@ -281,7 +281,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """A parameter that a tool is usually given."""
 
     parameter: str
-    """The schema's own name; with `[]` if what comes from elsewhere is an item of it."""
+    """The name in the schema; with `[]` if the value from elsewhere is an item of it."""
     share: float
     evidence: float
     is_backed: bool
@@ -297,7 +297,7 @@ class Tip(msgspec.Struct, frozen=True, kw_only=True):
     mark: str
     text: str
     code: str | None = None
-    """A fragment of code, if it was asked for."""
+    """A fragment of code, if requested."""
 
 
 def tip_mark(kind: str, name: str) -> str:
@@ -346,7 +346,7 @@ def _tip(kind: HintKind, subject: str, named: str, text: str, code: str | None) 
 
 
 def _code(first: ToolSpec, second: ToolSpec, flow: tuple[tuple[str, str], ...]) -> str | None:
-    """The fragment. Where a field lies in an answer that the journal never had, the declared schema may say."""
+    """The code fragment. If the journal lacks the answer, the declared schema may give the field's place."""
     placed = [
         (place_of(first, shown(field)) if field.startswith(UNPLACED) else field, parameter) for field, parameter in flow
     ]
@@ -369,27 +369,27 @@ _parameters: Recent[tuple[str, str], dict[str, tuple[str, bool]]] = Recent(4_000
 
 
 class Visited(msgspec.Struct, array_like=True):
-    """The memory of a visit until its next run."""
+    """The state of a visit until its next run."""
 
     last: str = ""
     """The tool that its last run called last."""
     tips: dict[str, bool] = {}
-    """Told and not scored: by kind, tool and mark, whether a run has called the tool since."""
+    """Tips given and not rated yet, by kind, tool and mark; True if a run has called the tool since."""
 
 
 class Chains(msgspec.Struct, kw_only=True):
-    """All that is known of chains."""
+    """The learned chains."""
 
     tools: dict[str, Habit] = {}
     visits: dict[str, Visited] = {}
     runs: int = 0
     scores: dict[str, list[int]] = {}
-    """By kind of hint: how often something came of it that can be scored, and how often it was right."""
+    """By kind of hint: the number of hints that could be rated, and of those that were right."""
 
     # Learning
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Learn from a run that ended well, rate the tips given before any run, and remember the tips given."""
+        """Learn from a successful run, rate the tips given before any run, or remember a tip."""
         match lesson.event:
             case Hinted() as event:
                 self._remember(event)
@@ -442,7 +442,7 @@ class Chains(msgspec.Struct, kw_only=True):
         return visit
 
     def _rate(self, visit: Visited, called: dict[str, Called], *, is_ok: bool) -> None:
-        """Rate the tips of a visit. A run that failed says nothing about calls that it did not reach."""
+        """Rate the tips of a visit. A failed run is no evidence about calls that it did not reach."""
         order = list(called)
         for key, was_called in list(visit.tips.items()):
             kind, subject, mark = key.split(" ")
@@ -488,7 +488,7 @@ class Chains(msgspec.Struct, kw_only=True):
             if said is None or said.share < _OFTEN:
                 continue
             if not said.is_backed and not _is_safe(view[tool], view[name]):
-                continue  # one other principal is not enough to speak of it
+                continue  # evidence of one other principal is not enough
             ranked.append(((not said.is_backed, -said.share, -said.evidence, name), said))
         ranked.sort()
         return [
@@ -627,7 +627,7 @@ class Chains(msgspec.Struct, kw_only=True):
 
 
 def _is_safe(spec: ToolSpec, other: ToolSpec) -> bool:
-    """True if one principal's word is enough to bring two tools together: no data goes from server to server."""
+    """True if evidence of one principal is enough to connect two tools: no data moves between servers."""
     return spec.upstream == other.upstream and other.annotations.destructive is not True
 
 
@@ -638,7 +638,7 @@ def _is_public(spec: ToolSpec, source: Source) -> bool:
 
 
 def _parameters_of(spec: ToolSpec) -> dict[str, tuple[str, bool]]:
-    """By its own name: what Python calls a parameter, and whether it is demanded."""
+    """By name in the schema: the Python name of a parameter, and True if it is required."""
     key = (spec.full_name, spec.digest)
     known = _parameters.find(key)
     if known is None:

@@ -1,7 +1,7 @@
 """The tests that a name, a text or a number must pass before it is shown to anyone.
 
-Every test errs on the side of silence. A key that could be a person's name or an order to a model, a text that could be
-a value of one record, a number that could be an id: its type may still be shown, and nothing else of it.
+Every test errs on the side of silence. Of a key that could be a person's name or an order to a model, a text that could
+be a value of one record, or a number that could be an id, only the type may be shown.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from sealyard.values import ToolSpec
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 
-NAME_CHARACTERS = 40  # longer identifiers are not shown: nobody needs them, and they could be sentences
+NAME_CHARACTERS = 40  # longer identifiers are not shown: they could be sentences
 _NAME_WORDS = 6  # words of a name; more could be a sentence
 _FIELD_WORDS = 6  # words of a field's name; more could be a sentence
 _CHOICE_WORDS = 4  # words of a choice; more could be a sentence
@@ -28,6 +28,7 @@ _PERSON_WORDS = 3  # words of a key up to which its last one is checked against 
 _REMEMBERED = 4_096  # verdicts cached by each test: a bound
 _VALUE_CHARACTERS = 80  # characters of a value that are compared: a bound
 _LARGEST_WRITTEN = 10**18  # larger numbers are not written out: one can have thousands of digits
+_LEAST_STEP = 1e-307  # step to which the smallest numbers are rounded: a power of ten below it becomes zero
 _BRANCHES = 8  # alternatives of a declared schema that are read: a bound
 _DEPTH = 4  # levels of a declared schema that are searched for a field: a bound
 _PLACES = 400  # places of one level that are searched: a bound
@@ -39,13 +40,13 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _CHOICE = re.compile(r"(?=.{2,24}$)[A-Za-z]+[0-9]{0,2}(?:[_-][A-Za-z]+[0-9]{0,2})*")
 _NOT_ONLY_NAMES = frozenset("bill dean gene iris jack mark max may miles penny roman will".split())
-"""Given names that fields are called by more often than people are keys."""
+"""Given names that are more often names of fields than of people."""
 _ORDERS = frozenset("ignore disregard forget bypass override obey pretend reveal print send run call delete".split())
 _ORDERED = frozenset(
     """instruction instructions prompt prompts rule rules guideline guidelines previous prior above earlier
     everything system secret secrets password passwords credentials tool tools""".split()
 )
-"""A name with a word of either says what a model is to do."""
+"""A name with a word of either may be an instruction to a model."""
 _UNTOLD = frozenset(
     """id ids uid uuid guid key keys code codes token hash digest ref reference slug name names title label labels
     handle login nick alias user users owner author assignee reviewer creator member members contact person
@@ -62,13 +63,13 @@ _UNMEASURED = frozenset(
     latitude longitude hash seed salary wage wages income pay balance debt weight height ssn ref reference
     cursor offset""".split()
 )
-"""The same for its numbers."""
+"""Last words of a field's name that keep its numbers from being shown."""
 _TRAITS = frozenset("hair eye eyes skin blood body health medical marital ethnic ethnicity religious".split())
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_field(key: object) -> bool:
-    """True if a key may be named: it looks like a field's name, is short, and gives no order."""
+    """True if a key may be named: it looks like a field's name, is short, and is not an order."""
     if not isinstance(key, str) or IDENTIFIER.fullmatch(key) is None or not is_named(key):
         return False
     words = split_name(key)
@@ -96,7 +97,7 @@ def _is_plain(name: str) -> bool:
 
 
 def mark_of(text: str, size: int = 6) -> str:
-    """A digest of `size` bytes that stands for a text which must not be kept or shown."""
+    """A digest of `size` bytes in place of a text that must not be kept or shown."""
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=size).hexdigest()
 
 
@@ -113,7 +114,7 @@ def is_data(key: object) -> bool:
 
 @lru_cache(maxsize=_REMEMBERED)
 def tells_choices(name: str) -> bool:
-    """True if the texts of a field with this name may be shown at all, judged by the name."""
+    """True if the name of a field permits showing its texts."""
     words, meaning = split_name(name), read_name(name)
     is_place = meaning.kind in ("", "region?", "org?")
     return bool(words) and is_place and not meaning.is_role and words[-1] not in _UNTOLD
@@ -121,7 +122,7 @@ def tells_choices(name: str) -> bool:
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_trait(name: str) -> bool:
-    """True if a field describes a person: then nothing inside it may be shown, however deep."""
+    """True if a field describes a person: then nothing inside it may be shown at any depth."""
     return read_name(name).kind == "trait" or not _TRAITS.isdisjoint(split_name(name))
 
 
@@ -136,20 +137,20 @@ def is_choice(text: str) -> bool:
 
 @lru_cache(maxsize=_REMEMBERED)
 def tells_span(name: str) -> bool:
-    """True if the bounds of a field's numbers may be shown at all."""
+    """True if the name of a field permits showing the bounds of its numbers."""
     words, meaning = split_name(name), read_name(name)
     return bool(words) and not meaning.kind and not meaning.is_role and words[-1] not in _UNMEASURED
 
 
 def outward(low: float, high: float) -> tuple[float, float]:
-    """Bounds around these with one significant digit."""
+    """Bounds around these numbers, rounded outwards to one significant digit."""
     return _rounded(low, math.floor), _rounded(high, math.ceil)
 
 
 def _rounded(value: float, to_whole: Callable[[float], int]) -> float:
     if not value:
         return 0.0
-    step = 10.0 ** math.floor(math.log10(abs(value)))
+    step = max(10.0 ** math.floor(math.log10(abs(value))), _LEAST_STEP)
     return float(f"{to_whole(value / step) * step:.1g}")
 
 
@@ -158,7 +159,7 @@ def _is_order(words: list[str]) -> bool:
 
 
 def _is_person(words: list[str]) -> bool:
-    """True if it begins with a given name that is not mostly another word, or is short and ends with one."""
+    """True if a key begins with a given name that is rarely another word, or is short and ends with one."""
     ends = (*words[:1], *(words[-1:] if len(words) <= _PERSON_WORDS else ()))
     return any(word in GIVEN_NAMES and word not in _NOT_ONLY_NAMES for word in ends)
 
@@ -205,7 +206,7 @@ def kind_of(value: Any) -> str:
 
 
 def plain(value: object) -> str:
-    """The same for `'10/01/2024'` and `'2024-10-01'`, and for `12` and `'12'`; empty unless it is a text or number."""
+    """A normal form, equal for `'10/01/2024'` and `'2024-10-01'`, and for `12` and `'12'`; empty for other types."""
     if not isinstance(value, str | float) and not (isinstance(value, int) and abs(value) < _LARGEST_WRITTEN):
         return ""
     pieces = (piece.lstrip("0") for piece in _WRITTEN.findall(str(value)[:_VALUE_CHARACTERS].lower()))
@@ -215,7 +216,7 @@ def plain(value: object) -> str:
 # Fields of answers
 
 UNPLACED = "?."
-"""Before the name of a field of which only the name is known: the answer was too large for the journal."""
+"""Prefix of a field whose place is unknown, because the answer was too large for the journal."""
 
 _STEP = re.compile(r"\[\]|[A-Za-z0-9_]+")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -223,22 +224,22 @@ _NOTHING: tuple[str, ...] = ()
 
 
 def joined(field: str, key: str) -> str:
-    """The field `key` of what is at `field`."""
+    """The field `key` inside `field`."""
     return f"{field}.{key}" if field else key
 
 
 def steps(field: str) -> list[str]:
-    """The keys on the way to a field, and `[]` for each item of a list."""
+    """The keys on the path to a field, with `[]` for the items of a list."""
     return _STEP.findall(field)
 
 
 def last_key(field: str) -> str:
-    """The name of a field; nothing for the answer itself."""
+    """The name of a field; empty for the answer itself."""
     return next((step for step in reversed(steps(field)) if step != "[]"), "")
 
 
 def shown(field: str) -> str:
-    """A field as a sentence has it: its name alone if the whole way to it could be a sentence itself."""
+    """A field for use in a sentence: only its name if the whole path could be a sentence itself."""
     keys = [step for step in steps(field) if step != "[]"]
     return ".".join(keys) if is_field("_".join(keys)) else last_key(field)
 
@@ -265,7 +266,7 @@ def is_declared(spec: ToolSpec, field: str) -> bool:
 
 
 def place_of(spec: ToolSpec, key: str) -> str | None:
-    """The place of the field `key` in a tool's declared answer; None if it has none, or two that are equally near."""
+    """The place of the field `key` in a tool's declared answer; None if there is none, or two at the same depth."""
     root = spec.output_schema or {}
     level: list[tuple[object, str]] = [(unwrapped(spec.output_schema), "")]
     for _ in range(_DEPTH):
@@ -296,7 +297,7 @@ def _inside(schema: object, root: dict[str, Any], step: str) -> Iterator[object]
 
 
 def _branches(schema: object, root: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A schema without its reference, and its alternatives: what may be null has two."""
+    """A schema with its reference resolved, as a list of alternatives: a nullable one has two."""
     whole = resolve(schema, root)
     yield whole
     for key in ("anyOf", "oneOf", "allOf"):

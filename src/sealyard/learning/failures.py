@@ -1,8 +1,8 @@
 """Failures by cause: the repairs that helped with each, their record, and advice on a failure that is new.
 
-A run that failed waits for the next of the same visit that is about the same job. If that goes well, the difference is
-a fix; a later success or failure of an agent that was given the fix rates it. Advice says only things that the failure
-itself does not, and every name in it is one of the viewer's own catalog, answers or code.
+A failed run waits for the next run of the same visit and job. If that one succeeds, the difference is a fix; the later
+success or failure of an agent that received the fix rates it. Advice adds only facts that the failure text lacks, and
+every name in it comes from the viewer's own catalog, answers or code.
 """
 
 import difflib
@@ -33,7 +33,7 @@ VISITS = 128  # visits with failed runs that wait for a repair: a bound
 WAITING = 3  # failed runs of a visit that wait: a bound
 HINTS = 256  # runs with a hint that was recorded before the run itself: a bound
 _SECONDS = 1_800.0  # time in which a repair must follow; `ranking` keeps a search open as long
-_INSIDE = 0.5  # least common share of two prints of one job, where attempts tell nothing
+_INSIDE = 0.5  # least common share of two prints of one job, where attempts cannot be compared
 _LEAST = 0.2  # least evidence for a fix to be shown: one success a little over two half-lives ago
 _RATE = 0.5  # least share of successes of a fix
 _TOLD = 8  # names listed in one sentence
@@ -55,14 +55,14 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     mark: str
     subject: str
-    """The full name of the tool that it is about; empty if it is about none."""
+    """The full name of the tool that it concerns, or empty."""
     success_rate: float
     times: int
-    """The number of times it was made or suggested."""
+    """The number of times that the fix was made or suggested."""
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """A fix, and how it did."""
+    """A fix and its record."""
 
     edit: Edit
     votes: Evidence = msgspec.field(default_factory=Evidence)
@@ -87,14 +87,14 @@ class Waiting(msgspec.Struct, kw_only=True):
     cause: Cause
     code: CodePrint | None
     hints: list[str] = []
-    """Marks of the fixes that the agent was given."""
+    """Marks of the fixes that the agent received."""
 
 
 class Failures(msgspec.Struct, kw_only=True):
-    """The lessons of runs that failed."""
+    """Failed runs, their causes and their fixes."""
 
     groups: dict[str, Group] = {}
-    """By cause; what was met last is at the end."""
+    """By cause, the most recent last."""
     visits: dict[str, list[Waiting]] = {}
     hints: dict[str, list[str]] = {}
     """By execution: marks of fixes."""
@@ -103,12 +103,12 @@ class Failures(msgspec.Struct, kw_only=True):
     majors: dict[str, int] = {}
     """The newest major versions of tools."""
     runs: int = 0
-    """That failed, or repaired one that had."""
+    """Runs that failed, or that repaired a failed one."""
     told: int = 0
     right: int = 0
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Take in a run, or note that an agent was given a fix: its next run rates it."""
+        """Learn from a run, or note that an agent received a fix: its next run rates it."""
         match lesson.event:
             case Hinted() as event:
                 self._remember(event)
@@ -153,9 +153,9 @@ class Failures(msgspec.Struct, kw_only=True):
     def tell(
         self, cause: Cause, viewer: Viewer, *, view: Snapshot, shapes: Shapes | None = None, said: str = ""
     ) -> Fix | None:
-        """The fix that helped with such a failure, in words for this viewer; None if none is known that fits.
+        """A fix for this failure in words for this viewer; None if no known fix applies.
 
-        `said` is the text that the viewer gets anyway: a fix that adds nothing to it is left out.
+        `said` is the text that the viewer gets in any case: a fix that adds nothing to it is left out.
         """
         wording = Wording(view, cause, shapes)
         for key in cause.groups():
@@ -167,7 +167,7 @@ class Failures(msgspec.Struct, kw_only=True):
                     continue
                 is_vouched = own.yes > own.no or others > 1
                 if said and key.startswith("*") and not is_vouched:
-                    continue  # the failure itself knows better than one other agent whose code was another
+                    continue  # the failure text is a better guide than one other agent with other code
                 sentence = wording.sentence(record.edit, is_vouched=is_vouched)
                 if sentence is None or _is_said(sentence, said):
                     continue
@@ -181,16 +181,16 @@ class Failures(msgspec.Struct, kw_only=True):
         return None
 
     def score(self) -> tuple[int, int]:
-        """Fixes given to agents, and those after which the next run went well."""
+        """The number of fixes given to agents, and of those after which the next run succeeded."""
         return self.told, self.right
 
     def insights(self, viewer: Viewer) -> PartInsights:
-        """The fixes that were learned, for an operator."""
+        """The learned fixes, for an operator."""
         items = []
         learned = 0
         for key, group in self.groups.items():
             tool, family, *rest = key.split("|")
-            if (tool == "*") != (len(rest) == 1):  # each cause once: the narrowest of a tool, the widest of none
+            if (tool == "*") != (len(rest) == 1):  # each cause once: the narrowest with a tool, the widest without
                 continue
             learned += bool(group.fixes)
             for record in group.fixes.values():
@@ -213,7 +213,7 @@ class Failures(msgspec.Struct, kw_only=True):
     # Learning
 
     def _repaired(self, failed: Waiting, code: CodePrint | None, cause: Cause, viewer: Viewer) -> bool:
-        """Learn what changed, and say whether anything did: if not, it was a look, and the repair is yet to come."""
+        """Learn the changes; False if nothing changed: then the run only looked, and the repair may still follow."""
         is_same = failed.code is not None and code is not None and failed.code.exact == code.exact
         found = edits(failed.cause, cause, is_same=is_same)
         if not found and not failed.hints:
@@ -225,7 +225,7 @@ class Failures(msgspec.Struct, kw_only=True):
             if record is not None:
                 record.right += 1
                 self.right += 1
-                if record.edit not in found:  # it may have helped in another way than we can see
+                if record.edit not in found:  # it may have helped in a way that we cannot detect
                     record.votes.add(viewer, yes=0.5)
         self.runs += 1
         return True
@@ -234,7 +234,7 @@ class Failures(msgspec.Struct, kw_only=True):
         """The runs that still wait after another run on the same job has failed."""
         for each in same:
             if not _is_same_cause(each.cause, cause):
-                continue  # it got further: what comes next repairs both
+                continue  # it got further: the next success repairs both
             for mark in dict.fromkeys(each.hints):
                 record = self._told(mark)
                 if record is not None:
@@ -294,14 +294,14 @@ class Failures(msgspec.Struct, kw_only=True):
         for tool, major in cause.majors.items():
             known = self.majors.pop(tool, 0)
             self.majors[tool] = max(known, major)
-            if known and major > known:  # its parameters and answers are others now
+            if known and major > known:  # its parameters and answers have changed
                 for key in [key for key in self.groups if key.startswith(f"{tool}|")]:
                     self._drop(key)
         trim(self.majors, GROUPS)
 
 
 def _change(edit: Edit) -> str:
-    """An edit for people, with the names of tools, parameters, fields and functions in it. Variables are not named."""
+    """An edit in words for an operator. It names tools, parameters, fields and functions, but no variables."""
     names = [each for each in (edit.name, edit.to) if each]
     is_told = not is_portable(edit) and all(is_field(part) for each in names for part in each.split("."))
     if is_told or _TELLING.issuperset(names):
@@ -310,7 +310,7 @@ def _change(edit: Edit) -> str:
 
 
 def _ranked(group: Group, viewer: Viewer) -> list[tuple[Record, Tally, Tally, int]]:
-    """The fixes of a group that may be shown: the viewer's own experience first, then those most others found."""
+    """The fixes of a group that may be shown: the viewer's own first, then those with the most other principals."""
     found = []
     for record in group.fixes.values():
         own = record.votes.tally(viewer, is_own=True)
@@ -322,7 +322,7 @@ def _ranked(group: Group, viewer: Viewer) -> list[tuple[Record, Tally, Tally, in
 
 
 def _lead(own: Tally, all_of: Tally, others: int) -> str:
-    """The introduction of a fix by its certainty, which is less if only one other agent vouches for it."""
+    """The introduction of a fix by its certainty, which is lower if only one other agent confirms it."""
     times = max(1, round(all_of.total))
     helped = min(times, max(1, round(all_of.yes)))
     if own.yes > own.no:
@@ -344,7 +344,7 @@ def _is_same_job(one: CodePrint | None, other: CodePrint | None, failed: Cause, 
 
 
 def _is_same_cause(one: Cause, other: Cause) -> bool:
-    """True if two failures are remembered by the same name. A tool's error without a tool has none."""
+    """True if two failures share their narrowest key. An error of an unknown tool has no key."""
     return bool(one.groups()) and one.groups()[:1] == other.groups()[:1]
 
 
@@ -375,11 +375,11 @@ _FORMATS = {
 }
 
 _AT_HAND = frozenset("field attribute list_not_dict dict_not_list not_iterable text_not_data".split())
-"""Families for which the guest, which has the value at hand, says everything if it says anything."""
+"""Families on which the guest, which has the value, already gives complete advice."""
 
 
 def advice(cause: Cause, code: str, view: Snapshot, shapes: Shapes | None, *, said: str = "") -> str | None:
-    """One or two sentences on what to change, or None if there is nothing to add to what is `said` already."""
+    """One or two sentences on the change to make, or None if `said` already covers it."""
     if said and cause.family in _AT_HAND:
         return None
     wording = Wording(view, cause, shapes)
@@ -419,10 +419,10 @@ def _unknown_field(cause: Cause, known: Collection[str], spec: ToolSpec) -> str 
 
 
 def _shape(cause: Cause, spec: ToolSpec) -> str | None:
-    """The form of a tool's answer, a list or an object that holds one: as it was, or as it is declared."""
+    """The form of a tool's answer, a list or an object that holds one: observed, otherwise declared."""
     form = cause.forms.get(cause.tool) or _declared(spec)
     if f"field|{cause.tool}|{form}|sub" in cause.features:
-        return None  # it goes into that already
+        return None  # the code already reads that field
     match form:
         case "list":
             return f"{spec.function} answers with a list: loop over it, or take one with [0]."
@@ -445,7 +445,7 @@ def _declared(spec: ToolSpec) -> str:
 
 
 def _tool_for(name: str, view: Snapshot) -> str | None:
-    """The tool whose function was meant."""
+    """The tool that the code probably meant."""
     for full_name in view.nearest(name, 1) if name else ():
         spec = view.tools[full_name]
         if is_name(spec.function) and difflib.SequenceMatcher(None, name, spec.function).ratio() >= 0.75:
@@ -454,7 +454,7 @@ def _tool_for(name: str, view: Snapshot) -> str | None:
 
 
 def _parameters(cause: Cause, spec: ToolSpec) -> str | None:
-    """The parameters that were meant by those that the tool does not have, and those that it needs."""
+    """Suggestions for parameters that the tool does not have, and for required ones that are missing."""
     known, given = parameters(spec), _given(cause)
     free = dict.fromkeys(each.name for each in known if each.name not in given and is_name(each.name))
     wrong = sorted(given - {each.name for each in known})[:_WRONG]
@@ -529,7 +529,7 @@ def _branches(schema: object) -> Iterator[object]:
 
 
 def _source(given: frozenset[str], view: Snapshot, spec: ToolSpec) -> str | None:
-    """The source of a parameter's values: another tool of the server that answers with a field of its name."""
+    """The source of a parameter's values: another tool of the server whose answers have a field of that name."""
     for other in view.by_upstream.get(spec.upstream, ())[:_SOURCES]:
         if other is spec or other.annotations.destructive is True or not is_name(other.function):
             continue
@@ -545,7 +545,7 @@ def _nearest(name: str, known: Collection[str]) -> str | None:
     wanted = _squeezed(name)
     pairs = set(itertools.pairwise(wanted))
     squeezed = {_squeezed(each): each for each in itertools.islice(known, _NAMES)}
-    # Comparing two names takes its time: only those are compared that have most pairs of letters in common.
+    # Comparing two names is slow: only those with the most letter pairs in common are compared.
     alike = heapq.nlargest(_COMPARED, squeezed, key=lambda each: len(pairs.intersection(itertools.pairwise(each))))
     close = difflib.get_close_matches(wanted, alike, n=1)
     if close:
@@ -555,7 +555,7 @@ def _nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def _sorted(names: Collection[str]) -> list[str]:
-    """The first names in the order of letters, so that theirs says nothing; then the others."""
+    """The first names in alphabetical order, which reveals nothing about their use; then the others."""
     found = list(names)
     return sorted(found[:_TOLD]) + found[_TOLD:]
 

@@ -1,7 +1,7 @@
 """Adds experience to runs and searches: an assessment and limits before a run, advice after it, hints at hits.
 
-Every lookup passes the barrier: what was learned may be missing, broken or slow, and the run goes on without it. What
-was told is recorded, so that it can be scored against what then happened.
+Every lookup passes the barrier: a model may be missing, broken or slow, and the run goes on without it. Each hint to an
+agent is recorded, so that the outcome can rate it.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ _LOW = Assessment(risk="low", chance=0.0)
 class Barrier:
     """Switches a part off for five minutes when it raises, or is slow three times in a row or every other time.
 
-    It is off for the principal `who` alone: hostile code and answers must not take it from everybody.
+    It is off only for the principal `who`: hostile code and answers must not switch it off for others.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Barrier:
         spent: Callable[[], float] = time.thread_time,
         beside_seconds: float = _BESIDE_SECONDS,
     ) -> None:
-        """`beside_seconds` is the longest that a request waits for a thread.
+        """`beside_seconds` is the longest wait of a request for a thread.
 
-        `spent` is the cost of a lookup: processor time, so that a busy machine does not count against a part.
+        `spent` measures the cost of a lookup in processor time, so that a busy machine does not count against a part.
         """
         self._clock = clock
         self._spent = spent
@@ -125,9 +125,9 @@ class Barrier:
         return self.watch(who).ask(part, look, otherwise)
 
     async def ask_beside(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
-        """The same for work that takes its time, in a thread. `look` must not touch what was learned.
+        """As `ask`, for slow work in a thread. `look` must not use the model.
 
-        After a second the request goes on without it.
+        After `beside_seconds` the request goes on without the result.
         """
         if self.is_off(part, who):
             return otherwise
@@ -138,7 +138,7 @@ class Barrier:
         except TimeoutError:
             if limit.expired():
                 self.note_time(part, who, is_slow=True)
-            else:  # it is its own
+            else:  # `look` raised it
                 self.fail(part, who)
             return otherwise
         except Exception:  # noqa: BLE001 - as above
@@ -148,14 +148,14 @@ class Barrier:
         return found
 
     def is_off(self, part: str, who: str = "") -> bool:
-        """True if it is left out now."""
+        """True if the part is switched off."""
         return bool(self._off_until) and self._clock() < self._off_until.get((part, who), 0.0)
 
     def note_time(self, part: str, who: str, *, is_slow: bool) -> None:
         """Count a lookup that has ended."""
         if not is_slow and not self._slow:
             return
-        # One request may ask a part several times: a quick answer makes up for a tenth of a slow one, not for all.
+        # One request may query a part several times: a quick lookup offsets a tenth of a slow one, not all of it.
         score = self._slow.pop((part, who), 0.0) + (1.0 if is_slow else -_FORGIVEN)
         if score > 0:
             self._slow[part, who] = score
@@ -165,7 +165,7 @@ class Barrier:
             self._switch_off(part, who)
 
     def fail(self, part: str, who: str = "") -> None:
-        """Leave a part out that has just raised what is being handled."""
+        """Switch off a part that raised the exception being handled."""
         _log.exception("What was learned is of no use: %s is left out for five minutes.", part)
         self._switch_off(part, who)
 
@@ -178,7 +178,7 @@ class Barrier:
 
 
 class Watch:
-    """Lookups of one request in a row: the end of each is the beginning of the next, so that the clock is read once."""
+    """Consecutive lookups of one request: each begins at the end of the last, so the clock is read once for each."""
 
     def __init__(self, barrier: Barrier, who: str, spent: Callable[[], float]) -> None:
         self._barrier = barrier
@@ -186,7 +186,7 @@ class Watch:
         self._spent = spent
         self._at = spent()
         self.is_clean = True
-        """True if every part that was asked has answered in time."""
+        """True if every lookup succeeded in time."""
 
     def ask(self, part: str, look: Callable[[], _T], otherwise: _T) -> _T:
         """As `Barrier.ask`."""
@@ -215,14 +215,14 @@ def _keep_last(some: dict[tuple[str, str], Any]) -> None:
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at code before it runs came to."""
+    """The result of a look at code before it runs."""
 
     limits: Limits
     assessment: Assessment = _LOW
     assessed: Assessed | None = None
-    """The same for the journal; None if nobody looked."""
+    """The assessment for the journal; None if there is none."""
     refusal: Failure | None = None
-    """Why it is not run."""
+    """The reason not to run it."""
     code: CodePrint | None = None
 
 
@@ -230,7 +230,7 @@ _Predicted = tuple[Prediction | None, Fitted | None]
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """What the text of code alone says."""
+    """Facts from the text of code alone."""
 
     code: CodePrint | None
     specs: dict[str, ToolSpec]
@@ -239,7 +239,7 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 class _Known:
-    """Code that was read, and what the last look at it came to."""
+    """Code that was read, and the result of the last look at it."""
 
     __slots__ = ("key", "look", "seen")
 
@@ -251,7 +251,7 @@ class _Known:
 
 
 class Guidance:
-    """What one gateway makes of experience."""
+    """The use of experience by one gateway."""
 
     def __init__(
         self,
@@ -278,31 +278,31 @@ class Guidance:
         self._pool = PoolFollowing(runner.opening, lambda: self.learner.models) if settings.pool else None
         self._steady = SteadyShapes()
         self._known: Recent[tuple[str, str], _Known] = Recent(_CODES_KEPT)
-        """By the catalog and the code: agents run the same again and again."""
+        """By the catalog and the code: agents often run the same code again."""
         self._curves: Recent[str, tuple[tuple[int, int], Curve]] = Recent(_CURVES_KEPT)
-        """By principal, with when it was worked out."""
+        """By principal, with the time and revision at which it was computed."""
         self._principals: set[str] = set()
-        """Two of those who asked for anything here: whether there is more than one is all that matters."""
+        """The first two principals with a request: enough to know if there is more than one."""
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is learned and told."""
+        """True if learning is enabled."""
         return self._settings.enabled
 
     @property
     def is_alone(self) -> bool:
-        """Whether this gateway and its journal have one principal: who has seen everything there is to see."""
+        """True if this gateway and its journal have only one principal."""
         known = set(self._principals)
         for model in self.learner.models.values():
             known.update(itertools.islice(model.domains.principals, 2))
         return not self._runner.scopes and len(known) < 2
 
     def domain_of(self, principal: str) -> str:
-        """What somebody said that a principal works on."""
+        """The configured domain of a principal."""
         return domain_of(principal, self._runner.scopes, self._settings)
 
     def model(self, principal: str) -> Model:
-        """What a principal is told from."""
+        """The model for a principal; an empty one if it fails."""
         if len(self._principals) < 2:
             self._principals.add(principal)
         if self.barrier.is_off("model", principal):
@@ -325,9 +325,9 @@ class Guidance:
         limits: Limits,
         is_memory_exact: bool,
     ) -> Look:
-        """What is to be expected of code, and the limits that fit it. `record` is of what is about to run.
+        """Assess the code of `record`, which is about to run, and choose its limits.
 
-        The same code again in the same second, before anything else was learned, gets the same look.
+        The same code in the same second gets the same result, unless something was learned in between.
         """
         if not self.is_on:
             return Look(limits=limits)
@@ -384,7 +384,7 @@ class Guidance:
     async def assess(
         self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
     ) -> Assessment:
-        """What is to be expected of code that is not run. `code` is concealed."""
+        """Assess code that is not run. `code` is concealed."""
         known = await self._read(code, snapshot, principal)
         model, now = self.model(principal), time.time()
         watch, policy = self.barrier.watch(principal), self._runner.policy_of(principal)
@@ -393,7 +393,7 @@ class Guidance:
         return self._assess(model, known.seen, record, review, predicted, policy, now, watch)
 
     async def ask(self, look: Look, grant: Grant, record: ExecutionRecord) -> Failure | None:
-        """Ask a person about code that is as good as certain to fail, if that is the policy; why not to run it."""
+        """Ask a person about code that is almost certain to fail, if configured; returns the reason not to run it."""
         if look.assessment.risk != "critical" or self._settings.critical != "ask" or not self.is_on:
             return None
         try:
@@ -414,7 +414,7 @@ class Guidance:
         return known
 
     async def _work(self, part: str, work: Callable[[], _T], otherwise: _T, *, who: str, is_short: bool) -> _T:
-        """What reading code comes to: if that is short, here, when its turn has come; else in a thread."""
+        """Do short work here, in its turn on the event loop, and long work in a thread."""
         if not is_short:
             return await self.barrier.ask_beside(part, work, otherwise, who=who)
         await turn()
@@ -434,7 +434,7 @@ class Guidance:
         watch: Watch,
         is_memory_exact: bool,
     ) -> _Predicted:
-        """What code will need, and the limits that fit it; None where nothing is known or followed."""
+        """The predicted needs of code and its limits; None without experience or if it is not followed."""
         code, viewer = seen.code, Viewer(principal, now, self.half_life)
         if code is None:
             return _UNKNOWN
@@ -479,7 +479,7 @@ class Guidance:
         )
 
     def _curve(self, model: Model, viewer: Viewer) -> Curve:
-        """How estimates for a principal are corrected, worked out once a second and for each lesson."""
+        """The correction of estimates for a principal, computed at most once a second and after each lesson."""
         moment = (self.learner.revision, int(viewer.now))
         known = self._curves.find(viewer.principal)
         if known is None or known[0] != moment:
@@ -490,7 +490,7 @@ class Guidance:
     # After a run
 
     async def explain(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run, view: Snapshot) -> Outcome:
-        """The outcome of a failed run with what helped before, or what the failure itself tells."""
+        """The outcome of a failed run, with an earlier fix or advice from the failure itself."""
         failure = outcome.failure
         if not self.is_on or failure is None:
             return outcome
@@ -517,7 +517,7 @@ class Guidance:
         return outcome if text is None else _with_hint(outcome, failure, text)
 
     def shape_of(self, model: Model, spec: ToolSpec, viewer: Viewer) -> LearnedShape | None:
-        """The shape of a tool's answers, as far as the viewer may see it."""
+        """The part of the shape of a tool's answers that the viewer may see."""
         return self.barrier.ask(
             "shapes",
             lambda: model.shapes.tell(spec, viewer, is_alone=self.is_alone),
@@ -530,8 +530,8 @@ class Guidance:
         return None if found is None else found.schema
 
     async def notes(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run) -> list[str]:
-        """What else the agent should know: how likely the code was to fail, a skill that does it, code worth saving."""
-        if not self.is_on or not outcome.tier:  # what was not run says why already
+        """Hints for the agent: the risk of the code, a skill that does the job, or code worth saving."""
+        if not self.is_on or not outcome.tier:  # the failure already gives the reason
             return []
         told = []
         assessment = look.assessment
@@ -580,7 +580,7 @@ class Guidance:
     # Beside requests
 
     async def follow(self) -> None:
-        """Have the pool follow demand, and stubs what was learned of answers: every few seconds."""
+        """Adapt the pool to demand and the stubs to learned shapes, every few seconds."""
         if not self.is_on or self.barrier.is_off("follow"):
             return
         try:
@@ -592,7 +592,7 @@ class Guidance:
         if self._pool is not None:
             await self._pool.follow()
         catalog = self._tools.catalog
-        # Stubs are shared by those who see the same tools: only what all of them may know goes in.
+        # Principals with the same tools share stubs, so stubs hold only facts that all of them may see.
         learned = self.learner.models.get("", _EMPTY).shapes
         is_changed = await self._steady.look(
             learned,
@@ -603,10 +603,10 @@ class Guidance:
         if is_changed:
             await self._tools.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
 
-    # Telling
+    # Recording hints
 
     def _tell_once(self, visit: Visit, hint: HintKind, subject: str, mark: str, execution_id: str) -> bool:
-        """Record a hint that is given once in a visit; whether it is the first time."""
+        """Record a hint that is given once in a visit; True the first time."""
         key = f"{hint} {subject} {mark}"
         if key in visit.told or len(visit.told) >= _TOLD_ONCE:
             return False
@@ -615,7 +615,7 @@ class Guidance:
         return True
 
     def tell(self, visit: Visit, hint: HintKind, subject: str, mark: str = "", execution_id: str = "") -> None:
-        """Record what an agent was told."""
+        """Record a hint to an agent."""
         self._record(
             Hinted(
                 at=time.time(),
@@ -631,19 +631,19 @@ class Guidance:
     # For people
 
     async def insights(self, principal: str | None = None) -> Insights:
-        """What was learned. Raises `StoreError`."""
+        """The insights for people. Raises `StoreError`."""
         return await insights(
             self._store, self.learner, self._settings, principal=principal, faults=self.barrier.faults
         )
 
     async def forget(self, subject: str, *, principal: str) -> Forgotten:
-        """Forget, in stubs too. Raises `InvalidRequest` and `StoreError`."""
+        """Forget a subject, in stubs too. Raises `InvalidRequest` and `StoreError`."""
         forgotten = await forget(self._store, self.learner, subject, principal=principal)
         await self.follow()
         return forgotten
 
     async def close(self) -> None:
-        """Keep what was learned for the next start."""
+        """Save the models for the next start."""
         await self.skills.close()
         if self.is_on:
             await self.learner.close()
@@ -663,7 +663,7 @@ def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Seen
 
 
 def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:
-    """What is asked for, and what there is otherwise where it is not."""
+    """The requested limits, with those of the policy where none is requested."""
     return Fitted(
         wall_seconds=otherwise.wall_seconds if limits.wall_seconds is None else limits.wall_seconds,
         memory_mib=otherwise.memory_mib if limits.memory_mib is None else limits.memory_mib,
@@ -689,7 +689,7 @@ def _with_hint(outcome: Outcome, failure: Failure, text: str) -> Outcome:
 
 
 def _evidence(outcome: Outcome, failure: Failure, record: ExecutionRecord, run: Run) -> RunEvidence:
-    """A run that has just failed, as the journal will say it."""
+    """A run that has just failed, as the journal will hold it."""
     fact = Executed(
         at=time.time(),
         principal=record.principal,
@@ -720,7 +720,7 @@ def _evidence(outcome: Outcome, failure: Failure, record: ExecutionRecord, run: 
 
 
 class SearchGuide:
-    """The experience of one principal, for one search. `query` is concealed, as those are that it learned from."""
+    """The experience of one principal, for one search. `query` is concealed, like the queries in the journal."""
 
     def __init__(self, guidance: Guidance, visit: Visit, view: Snapshot, query: str) -> None:
         self._guidance = guidance
@@ -734,7 +734,7 @@ class SearchGuide:
         self._shown: list[str] = []
 
     def recall(self, query: str) -> Learned | None:
-        """The words of the query that tools were used by."""
+        """The evidence on the words of the query."""
         return self._barrier.ask(
             "ranking",
             lambda: self._model.ranking.tell(self._query, self._viewer, used=tuple(self._visit.tools)),
@@ -743,7 +743,7 @@ class SearchGuide:
         )
 
     def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
-        """A hit with what is known of its tool; `place` is 0 for the best."""
+        """A hit with hints about its tool; `place` is 0 for the best."""
         if level == "name_only":
             return hit
         is_full = level == "full"
@@ -770,7 +770,7 @@ class SearchGuide:
         )
 
     async def told(self, answer: SearchAnswer) -> SearchAnswer:
-        """The answer with saved skills that may do the job. What was told is recorded."""
+        """The answer with saved skills that may do the job. The hints are recorded."""
         for tip in self._told:
             self._guidance.tell(self._visit, tip.kind, tip.subject, tip.mark)
         for name in self._shown:
@@ -799,7 +799,7 @@ class SearchGuide:
 
 
 class PoolFollowing:
-    """Tells the sandbox, once it is there, what `models` say; by partition, as `Learner.models` holds them."""
+    """Adapts the pool of the sandbox, once that is open, to `models`, the models of `Learner.models` by partition."""
 
     def __init__(
         self,
@@ -813,13 +813,13 @@ class PoolFollowing:
         self._clock = clock
 
     async def follow(self) -> None:
-        """Have another look; every few seconds will do. It takes well under a millisecond."""
+        """Update the pool; call it every few seconds. Takes well under a millisecond."""
         opening = self._sandbox
         if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
             return
         sandbox = opening.result()
         models = self._models()
-        # What is shared by all holds what the other partitions hold.
+        # The shared partition includes all others.
         asked = [models[""]] if "" in models else list(models.values())
         found = wanted([model.resources.demand for model in asked], now=self._clock(), offered=sandbox.packages.imports)
         sandbox.follow(found.size, found.packages)

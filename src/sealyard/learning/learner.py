@@ -1,8 +1,8 @@
-"""Learns from the journal in the background, and holds the model that requests ask.
+"""Learns from the journal in the background, and holds the model that requests query.
 
-Pages are read and prepared in threads; the event loop takes lessons in for a few milliseconds at a time. Each part of
-the model learns by itself, and no failure of one reaches another part or a request: there is always a model to ask, if
-need be an empty one. The same lessons in the same order make the same bytes.
+Pages are read and prepared in threads; the event loop learns for a few milliseconds at a time. Each part of the model
+learns separately, and a failure of one reaches neither another part nor a request: there is always a model, possibly an
+empty one. The same lessons in the same order make the same bytes.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from sealyard.values import Executed, Forgotten, Hinted, LearningEvent, RunEvide
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 
-_REST_SECONDS = 0.25  # longest pause after a run was prepared, so that one slow run does not stop learning
+_REST_SECONDS = 0.25  # longest pause after preparing a run, so that one slow run does not stop learning
 SLICE_SECONDS = 0.004  # time on the event loop before other tasks get a turn
 _ENTRIES = 32  # entries of a table encoded at once, to keep within the slice
 _PACKING = 1  # zlib's fastest level
 _UNPACKED_BYTES = 512 << 20  # largest saved model: a bound against a stored zip bomb
-_PRINCIPALS = 1_000  # principals whose domain is remembered, the last heard: a bound
-PARTITIONS = 64  # principals or domains that learn apart, the last that learned: a bound
+_PRINCIPALS = 1_000  # principals whose domain is remembered, the most recent: a bound
+PARTITIONS = 64  # principals or domains that learn separately, the most recent: a bound
 REBUILD_FACTS = 200_000  # newest facts from which everything is learned anew: a bound on the time of a start
 _EVERY_SECONDS = 2.0  # pause between two readings of the journal
-_SAVE_SECONDS = 300.0  # pause between two saves; a crash costs that much learning, which is then made up for
+_SAVE_SECONDS = 300.0  # pause between two saves; after a crash that much is learned again
 _PAGE_FACTS = 500  # facts read at once: a bound on memory
 
 _log = logging.getLogger(__name__)
@@ -61,8 +61,7 @@ def prepare_all(
 ) -> list[Lesson]:
     """The lessons of a page, for a thread.
 
-    It rests after each run, `rest` times as long as that took: the interpreter is for requests first, however much
-    there is to learn.
+    It pauses after each run for `rest` times the time spent on it, so that requests come first.
     """
     lessons = []
     for number, event in events:
@@ -122,7 +121,7 @@ def _try(part: str, faults: list[str], work: Callable[[], _T], otherwise: _T) ->
 
 
 def without_forgotten(lesson: Lesson, forgotten: Sequence[Forgotten]) -> Lesson | None:
-    """The rest of a lesson without forgotten content; None if nothing is left."""
+    """A lesson without its forgotten content; None if nothing is left."""
     if _is_forgotten(lesson.number, lesson.event, forgotten):
         return None
     for each in forgotten:
@@ -136,7 +135,7 @@ def without_forgotten(lesson: Lesson, forgotten: Sequence[Forgotten]) -> Lesson 
 
 
 def _is_forgotten(number: int, event: LearningEvent, forgotten: Sequence[Forgotten]) -> bool:
-    """True if the whole event is forgotten, whatever it is about."""
+    """True if the whole event is forgotten, regardless of its tools."""
     return any(
         _is_before(number, event, each)
         and (each.what == "all" or (each.what == "principal" and each.subject == principal_of(event)))
@@ -145,7 +144,7 @@ def _is_forgotten(number: int, event: LearningEvent, forgotten: Sequence[Forgott
 
 
 def _is_before(number: int, event: LearningEvent, forgotten: Forgotten) -> bool:
-    """True if the event came first: by its number, or by its time where another gateway wrote it a moment later."""
+    """True if the event precedes the forgetting, by number, or by time if another gateway wrote it a moment later."""
     at = event.fact.at if isinstance(event, RunEvidence) else event.at
     return number <= forgotten.number or at < forgotten.at
 
@@ -176,7 +175,7 @@ def _without_hit(search: Searched, tool: str) -> Searched:
 
 
 def _letters(name: str) -> str:
-    """A name as it is the same for a tool and for the function and module that are made of it."""
+    """A normal form, equal for the name of a tool and for the function and module made from it."""
     return "".join(filter(str.isalnum, name)).lower()
 
 
@@ -194,10 +193,10 @@ PARTS: dict[str, type[Part]] = {
 
 
 class Domains(msgspec.Struct):
-    """The domains that principals are configured to work in."""
+    """The configured domains of principals."""
 
     principals: dict[str, str] = {}
-    """The principals that were heard last, and the domain of each; empty for one without."""
+    """The most recent principals with their domains; empty for one without."""
 
     def note(self, lesson: Lesson) -> None:
         """Remember the principal of a search or run, with its domain."""
@@ -207,7 +206,7 @@ class Domains(msgspec.Struct):
 
 
 class Model(msgspec.Struct, kw_only=True):
-    """Everything that was learned. Only the event loop's thread touches it."""
+    """Everything learned. Only the event loop's thread uses it."""
 
     ranking: Ranking = msgspec.field(default_factory=Ranking)
     chains: Chains = msgspec.field(default_factory=Chains)
@@ -221,7 +220,7 @@ class Model(msgspec.Struct, kw_only=True):
     """The number of lessons that each part failed to learn."""
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Take in one lesson. A part that fails is counted; the others learn it."""
+        """Learn one lesson. A part that fails is counted; the others still learn it."""
         self.domains.note(lesson)
         for part in lesson.faults:
             self._note_fault(part)
@@ -256,7 +255,7 @@ class Model(msgspec.Struct, kw_only=True):
         return found
 
     def encode(self) -> bytes:
-        """All of it."""
+        """The whole model as bytes."""
         return msgspec.msgpack.encode(self)
 
     @classmethod
@@ -269,7 +268,7 @@ class Model(msgspec.Struct, kw_only=True):
 
 
 def layout() -> str:
-    """The same for models that can be read, and that were learned in the same way."""
+    """The key of a saved model's form: the version of sealyard and a digest of the structure."""
     described = msgspec.json.encode(msgspec.json.schema(Model), order="sorted")
     return f"{__version__}-{hashlib.blake2b(described, digest_size=8).hexdigest()}"
 
@@ -359,7 +358,7 @@ class _State(msgspec.Struct):
     """The models, and the last fact that they were learned from."""
 
     models: dict[str, Model] = {}
-    """By partition; the one that learned last is at the end."""
+    """By partition, the most recent last."""
     number: int = 0
     """The last fact."""
 
@@ -369,10 +368,10 @@ class _State(msgspec.Struct):
 
 
 class Learner:
-    """Learns from one store. `half_life` is in seconds; `scope` says who shares what was learned."""
+    """Learns from one store. `half_life` is in seconds; `scope` decides which principals share a model."""
 
     def __init__(self, store: Store, *, half_life: float, scope: Scope = "shared", rest: float = 0.0) -> None:
-        """`rest` is for how many times as long as it prepared a run it leaves the interpreter to others."""
+        """`rest` is the length of the pause after preparing a run, as a multiple of the time spent."""
         self._tables = store.learning
         self._half_life = half_life
         self._scope: Scope = scope
@@ -381,16 +380,16 @@ class Learner:
         self._busy = asyncio.Lock()
         self._state = _State()
         self._is_current = False
-        """True if the state can be continued: it need neither be loaded nor be learned anew."""
+        """True if the state is current: it need be neither loaded nor rebuilt."""
         self._is_loaded = False
         self._forgotten: tuple[Forgotten, ...] = ()
         self._generation = -1
-        """Of what was forgotten: as far as it is known."""
+        """The number of the last known act of forgetting."""
         self._revision = 0
         self._saved_number = 0
         self._saved_at = time.monotonic()
         self.is_ready = False
-        """True once everything is learned that the journal held at the start, or when something was forgotten."""
+        """True once everything is learned that the journal held at the start, or at the last act of forgetting."""
 
     @property
     def models(self) -> Mapping[str, Model]:
@@ -399,18 +398,18 @@ class Learner:
 
     @property
     def revision(self) -> int:
-        """Another number whenever `model_for` may answer something else."""
+        """A number that changes whenever `model_for` may return something else."""
         return self._revision
 
     @property
     def number(self) -> int:
-        """The last fact that was learned."""
+        """The number of the last learned fact."""
         return self._state.number
 
-    # What requests ask
+    # Queries by requests
 
     def model_for(self, principal: str, domain: str = "") -> Model:
-        """The model for a principal who works in `domain`, if that is known. Never fails; it may be empty."""
+        """The model for a principal that works in `domain`, if known. Never fails; the model may be empty."""
         models = self._state.models
         if self._scope == "domain":
             everything = models.get("")
@@ -425,7 +424,7 @@ class Learner:
         operator = Viewer("", time.time(), self._half_life)
         if principal is not None:
             return self.model_for(principal).insights(operator)
-        # With domains the first partition knows what all the others know.
+        # With domains, the first partition has learned everything that the others have.
         models = [*self._state.models.values()] if self._scope == "principal" else [self._state.models.get("", Model())]
         found = [each for model in models for each in model.insights(operator)]
         return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
@@ -433,7 +432,7 @@ class Learner:
     # Learning
 
     async def watch(self) -> None:
-        """Learn for as long as the gateway lives. Whatever goes wrong in a round, there is a next one."""
+        """Learn for as long as the gateway lives. An error ends only its own round."""
         while True:
             try:
                 await self.once()
@@ -446,7 +445,7 @@ class Learner:
             await asyncio.sleep(_EVERY_SECONDS)
 
     async def once(self) -> int:
-        """Learn what is new; how many lessons. Raises `StoreError`."""
+        """Learn the new facts and return the number of lessons. Raises `StoreError`."""
         await self._catch_up()
         async with self._busy:
             if not self._is_loaded:
@@ -455,14 +454,14 @@ class Learner:
             return await self._start_anew() if count is None else count
 
     async def rebuild(self) -> None:
-        """Learn everything anew from the newest facts. What is known serves meanwhile. Raises `StoreError`."""
+        """Learn everything again from the newest facts. The present models serve meanwhile. Raises `StoreError`."""
         async with self._busy:
             self._is_loaded = True
             await self._start_anew()
             await self._save()
 
     async def forget(self, what: Literal["tool", "principal", "all"], subject: str = "") -> Forgotten:
-        """Forget a tool, a principal or everything: durably, and here at once. `once` learns the rest anew.
+        """Forget a tool, a principal or everything: durably, and here at once. `once` learns the rest again.
 
         Raises:
             InvalidRequest: There is no such kind of thing, or no subject.
@@ -479,7 +478,7 @@ class Learner:
         await self._tables.flush()
 
     async def save(self) -> None:
-        """Keep what was learned, so that the next start need not learn it anew. Raises `StoreError`."""
+        """Save the models, so that the next start need not learn them again. Raises `StoreError`."""
         async with self._busy:
             await self._save()
 
@@ -491,7 +490,7 @@ class Learner:
             _log.error("What was learned could not be saved, and is learned anew at the next start: %s", error)
 
     async def _start_anew(self) -> int:
-        """Learn everything again, without what was forgotten; how many lessons."""
+        """Learn everything again, without forgotten content, and return the number of lessons."""
         while True:
             generation, forgotten = await self._tables.forgotten_until()
             if generation != self._generation:
@@ -509,7 +508,7 @@ class Learner:
                 return count
 
     async def _follow(self, state: _State) -> int | None:
-        """Learn up to the newest fact; how many lessons. None if something was forgotten meanwhile."""
+        """Learn up to the newest fact and return the number of lessons; None if something was forgotten meanwhile."""
         count = 0
         while True:
             page = await self._tables.events(state.number, _PAGE_FACTS)
@@ -527,7 +526,7 @@ class Learner:
         until = time.perf_counter() + SLICE_SECONDS
         for lesson in lessons:
             self._revision += 1
-            state.number = lesson.number  # whoever is stopped between two of them learns none twice
+            state.number = lesson.number  # a stop between two lessons repeats none of them
             for partition in self._partitions(state, lesson):
                 state.model_of(partition).learn(lesson, self._half_life)
             if time.perf_counter() > until:
@@ -540,13 +539,14 @@ class Learner:
             return ("",)
         if self._scope == "principal":
             return (lesson.principal,)
-        domains = state.model_of("").domains  # of all principals; an event that has no domain is of its principal's
+        # Of all principals: an event without a domain belongs to the domain of its principal.
+        domains = state.model_of("").domains
         domains.note(lesson)
         domain = domains.principals.get(lesson.principal, "")
         return ("", domain) if domain else ("",)
 
     def _drop(self, forgotten: Sequence[Forgotten]) -> None:
-        """Serve nothing any more that may hold what was forgotten. What is being learned into is nobody's then."""
+        """Stop serving models that may hold forgotten content. A model that is still learning is dropped too."""
         kept: dict[str, Model] = {}
         if self._scope == "principal" and all(each.what == "principal" for each in forgotten):
             gone = {each.subject for each in forgotten}
@@ -555,10 +555,10 @@ class Learner:
         self._revision += 1
         self._is_current = self.is_ready = False
 
-    # What is kept for the next start
+    # The saved state for the next start
 
     async def _load(self) -> None:
-        """Take what was saved, if it can be used."""
+        """Load the saved models, if they can be used."""
         before = self._state
         generation, forgotten = await self._tables.forgotten_until()
         newest = await self._tables.newest()
@@ -584,7 +584,7 @@ class Learner:
         self._saved_at = time.monotonic()
         if not self._is_current or state.number == self._saved_number:
             return
-        content = await pack(state.models)  # they do not change: who learns holds the lock
-        # Refused there if something was forgotten meanwhile.
+        content = await pack(state.models)  # they do not change: learning needs the lock
+        # The store refuses it if something was forgotten meanwhile.
         self._tables.save(self._form, state.number, self._generation, content)
         self._saved_number = state.number

@@ -1,4 +1,4 @@
-"""Shows people what was learned and forgets it on request, from a gateway or from the command line."""
+"""Insights for people, and forgetting on request, from a gateway or from the command line."""
 
 import asyncio
 import time
@@ -20,70 +20,70 @@ from sealyard.values import AuditEntry, Forgotten, PrincipalScope, Risk, Skill, 
 from sealyard.wording import suggest
 
 DAY = 86_400.0
-_UNUSED_SECONDS = 30 * DAY
-_SHOWN = MAX_ITEMS
-_SUBJECT_CHARACTERS = 200
-_MEANT = 3
+_UNUSED_SECONDS = 30 * DAY  # a skill without a use for this long could be removed; the default of `skills --cleanup`
+_SHOWN = MAX_ITEMS  # entries of each list
+_SUBJECT_CHARACTERS = 200  # of a subject to forget, as it is logged and quoted: a bound
+_MEANT = 3  # similar names that an error suggests
 
 _What = Literal["tool", "principal", "all"]
 
 
 class RiskRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the runs that were told one level of risk and were run."""
+    """The outcomes of runs that were assessed at one level of risk."""
 
     risk: Risk
     told: int
     failed: int
     share: float | None
-    """Of them that failed; None if none was told so."""
+    """The share that failed; None without such a run."""
     expected: float | None
     """The share that was predicted."""
 
 
 class Migrations(msgspec.Struct, frozen=True, kw_only=True):
-    """How migrations of skills ended, and how often their difficulty was predicted as it turned out."""
+    """The outcomes of migrations of skills, and the accuracy of their predicted difficulty."""
 
     done: int
     tried: int
     right: int
     accuracy: float | None
     changes: tuple[KindRecord, ...] = ()
-    """The same by the kind of change that they were for."""
+    """The same by kind of change."""
 
 
 class Insights(msgspec.Struct, frozen=True, kw_only=True):
-    """What was learned, from how much, and how often it was right. Each list has at most fifty items."""
+    """The learned facts, the evidence behind them, and their accuracy. Each list has at most fifty items."""
 
     enabled: bool
     scope: str
     half_life_days: float
     is_ready: bool
-    """Whether all of the journal has been learned from."""
+    """True if the whole journal has been learned."""
     facts: int
-    """The number of the last fact of the journal that was."""
+    """The number of the last learned fact of the journal."""
     partitions: list[str]
-    """Who learns apart: principals or domains; an empty one for what all share. At most 64."""
+    """Principals or domains with a model of their own; an empty one for the shared model. At most 64."""
     parts: list[PartInsights]
     risk: list[RiskRecord]
-    """Whether what was told before runs came true, by level."""
+    """The accuracy of assessments before runs, by level."""
     skills: list[Insight]
-    """Skills to learn from, and those that could go."""
+    """Exemplary skills, and those that could be removed."""
     migrations: Migrations
     conflicts: list[Insight] = []
-    """Tools that answer something else than they declare, as far as it was looked for: see `with_conflicts`."""
+    """Tools whose answers differ from their declaration; empty unless `with_conflicts` searched for them."""
     faults: dict[str, int] = {}
-    """How often each part failed: lessons that it could not learn, and times that requests went on without it."""
+    """The failures of each part: lessons that it could not learn, and times that it was switched off for requests."""
     forgotten: list[Forgotten] = []
     """The newest first."""
 
 
 def learner_of(store: Store, settings: LearningConfig, *, rest: float = 0.0) -> Learner:
-    """Who learns, as the configuration says; `rest` as in `Learner`."""
+    """The learner of the configuration; `rest` as in `Learner`."""
     return Learner(store, half_life=settings.half_life_days * DAY, scope=settings.scope, rest=rest)
 
 
 def domain_of(principal: str, scopes: Mapping[str, PrincipalScope], settings: LearningConfig) -> str:
-    """The domain that the configuration says a principal works on; empty if it says none."""
+    """The configured domain of a principal; empty if there is none."""
     scope = scopes.get(principal)
     return (scope.domain if scope is not None else None) or settings.domain or ""
 
@@ -97,7 +97,7 @@ async def insights(
     domain: str = "",
     faults: Mapping[str, int] | None = None,
 ) -> Insights:
-    """What was learned: all of it, or what one principal is told from, who works on `domain` if somebody said so.
+    """The insights of all models, or of the model of one principal, which works in `domain` if that is known.
 
     Raises:
         StoreError: The store cannot be read.
@@ -124,9 +124,9 @@ async def insights(
 
 
 async def with_conflicts(found: Insights, learner: Learner, specs: Iterable[ToolSpec], *, is_alone: bool) -> Insights:
-    """The same, with the tools of `specs` that do not answer what they declare.
+    """The insights with those tools of `specs` whose answers differ from their declaration.
 
-    `is_alone` says that one principal has seen everything there is to see.
+    `is_alone`: all evidence comes from one principal.
     """
     declared = [spec for spec in specs if spec.output_schema is not None]
     operator = Viewer("", time.time(), found.half_life_days * DAY)
@@ -140,12 +140,12 @@ async def with_conflicts(found: Insights, learner: Learner, specs: Iterable[Tool
 
 
 async def census_of(learner: Learner, *, half_life: float) -> list[PartInsights]:
-    """What each part says of itself, from all that was learned."""
+    """The record of each part, from all models."""
     return await _parts(_models(learner).values(), Viewer("", time.time(), half_life))
 
 
 async def _parts(models: Iterable[Model], operator: Viewer) -> list[PartInsights]:
-    """What each part says of itself, from all models together. Other requests are let through in between."""
+    """The record of each part, from all models together. Other requests run in between."""
     found: list[PartInsights] = []
     for model in models:
         found += model.insights(operator)
@@ -154,12 +154,12 @@ async def _parts(models: Iterable[Model], operator: Viewer) -> list[PartInsights
 
 
 def _models(learner: Learner, principal: str | None = None, domain: str = "") -> dict[str, Model]:
-    """What is told from, by partition, each thing once."""
+    """The models that apply, by partition, without duplicates."""
     models = dict(learner.models)
     if principal is not None:
         told_from = learner.model_for(principal, domain)
         return {name: model for name, model in models.items() if model is told_from}
-    return {"": models[""]} if "" in models else models  # what is shared knows what all domains know
+    return {"": models[""]} if "" in models else models  # the shared model includes those of all domains
 
 
 def _risk(models: Sequence[Model]) -> list[RiskRecord]:
@@ -193,7 +193,7 @@ def _faults(models: Sequence[Model], others: Mapping[str, int]) -> dict[str, int
 
 
 async def _skills(store: Store, principal: str | None, now: float) -> tuple[list[Insight], Migrations]:
-    """Those to learn from and those that could go, and how migrations went: of all, or of what a principal sees."""
+    """Exemplary and removable skills, and the outcomes of migrations: of all skills, or of those a principal sees."""
     seen = None if principal is None else set(namespaces_for(principal))
     names = dict.fromkeys(name for name, _ in await store.skills.names() if seen is None or name in seen)
     records = combined(await store.skills.uses())
@@ -243,9 +243,9 @@ def _migrations(past: Sequence[MigrationRecord]) -> Migrations:
 
 
 async def forget(store: Store, learner: Learner, subject: str, *, principal: str) -> Forgotten:
-    """Forget what was learned of a tool, of a principal, or all of it. `principal` asks for it; the audit log says so.
+    """Forget everything learned about a tool, a principal, or all of it. The audit log names `principal` as requester.
 
-    `subject` is `ALL`, the name of a tool, or that of a principal; `tool:NAME` and `principal:NAME` say which is meant.
+    `subject` is `ALL`, the name of a tool or of a principal; `tool:NAME` and `principal:NAME` state which.
 
     Raises:
         InvalidRequest: Nothing is known by this name, or it can mean several things.
@@ -281,7 +281,7 @@ async def _resolve(store: Store, subject: str) -> tuple[_What, str]:
 
 
 def _find_tools(name: str, tools: Sequence[str]) -> list[str]:
-    """The tool of this full name, or all that `server.function` or the name at the server alone can mean."""
+    """The tool with this full name, or all that match `server.function` or the upstream's name."""
     if name in tools:
         return [name]
     wanted = tuple(map(_letters, name.removeprefix("servers.").split(".")))
@@ -294,5 +294,5 @@ def _short_names(tool: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _letters(text: str) -> str:
-    """The same for all ways to write one name."""
+    """A normal form, equal for all spellings of one name."""
     return "".join(filter(str.isalnum, text)).lower()

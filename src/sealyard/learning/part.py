@@ -1,4 +1,4 @@
-"""The skeleton that every part of learning stands on: a lesson in, evidence that fades, insights out.
+"""The common skeleton of the parts of learning: a lesson in, evidence that fades, insights out.
 
 Evidence for and against a statement fades with time, and no principal can give more than a share of it.
 """
@@ -17,9 +17,9 @@ from sealyard.values import LearningEvent, RunEvidence
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 
-CAP = 5.0  # most that one principal adds to anything: a thousand repetitions weigh as much as five
+CAP = 5.0  # most weight of one principal: a thousand repetitions count as five
 OWN_CAP = 60.0  # the cap where a principal's own runs count in full for itself
-_LONE = 2.0  # runs that one other principal counts for at most where nobody else confirms it
+_LONE = 2.0  # most runs of one other principal that count without confirmation
 PRINCIPALS = 16  # principals in one piece of evidence, the last heard: a bound
 _HEARD = 0.05  # remaining weight that still counts as a voice: one observation for about four half-lives
 MAX_ITEMS = 50  # insights listed of one part
@@ -31,17 +31,17 @@ _Value = TypeVar("_Value")
 
 
 class Viewer(msgspec.Struct, frozen=True, gc=False):
-    """A principal at a time, and the rate at which evidence fades for it: it gives evidence, or it asks for it."""
+    """A principal at a time, with the rate at which evidence fades. It adds evidence or reads it."""
 
     principal: str
-    """Empty for an operator, who has no experience of its own."""
+    """Empty for an operator, which has no evidence."""
     now: float
     half_life: float
     """In seconds."""
 
     def faded(self, at: float) -> float:
-        """The weight of an observation made at `at`, at most 1: a clock that was set back makes nothing count more."""
-        age = self.now - at  # as `faded`, without the cost of a second call: a search asks this hundreds of times
+        """The weight of an observation made at `at`; at most 1, even if the clock was set back."""
+        age = self.now - at  # as `faded`, without the cost of a second call: a search calls this hundreds of times
         return 1.0 if age <= 0 else float(2.0 ** (-age / self.half_life))
 
 
@@ -56,7 +56,7 @@ class Tally(msgspec.Struct, frozen=True):
     yes: float = 0.0
     no: float = 0.0
     principals: int = 0
-    """Principals with more for than against, and recent enough to be heard."""
+    """Principals with more evidence for than against, and recent enough to count."""
 
     @property
     def total(self) -> float:
@@ -65,7 +65,7 @@ class Tally(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """The share in favour, drawn towards one half while there is little evidence; one half for none."""
+        """The share in favour, drawn towards one half while there is little evidence; one half without any."""
         return (self.yes + 1) / (self.total + 2)
 
 
@@ -89,7 +89,7 @@ class Evidence(msgspec.Struct, array_like=True, gc=False):
     """Observations of one statement by principal. Excluded from garbage collection: there are too many to visit."""
 
     by: dict[str, tuple[float, float, float]] = {}
-    """For, against, and the time to which both are faded. The principal that was heard last is at the end."""
+    """For, against, and the time to which both are faded; the most recent principal last."""
 
     def add(
         self, viewer: Viewer, *, yes: float = 0.0, no: float = 0.0, cap: float = CAP, most: int = PRINCIPALS
@@ -171,7 +171,7 @@ def trim(table: dict[str, Any], most: int) -> None:
 
 
 class Insight(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing learned. `subject` is a validated name and `text` a sentence of ours: neither holds foreign text."""
+    """One learned statement. `subject` is a validated name and `text` our own sentence: neither holds foreign text."""
 
     kind: str
     subject: str
@@ -184,7 +184,7 @@ class Insight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartInsights(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one part. `accuracy` is None while none of its statements was seen to be right or wrong."""
+    """The record of one part. `accuracy` is None until one of its statements has proved right or wrong."""
 
     part: str
     learned: int
@@ -227,7 +227,7 @@ def merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """An event, and all that the parts read in it."""
+    """An event with everything that the parts read from it."""
 
     number: int
     """The number of its fact in the journal."""
@@ -260,16 +260,16 @@ def principal_of(event: LearningEvent) -> str:
 
 
 class Part(Protocol):
-    """A part of the model: it learns, tells and rates itself on its own. Only the event loop's thread touches it."""
+    """A part of the model: it learns, answers and rates itself independently. Only the event loop's thread uses it."""
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Take in one lesson; one that does not concern the part changes nothing."""
+        """Learn from one lesson; one that does not concern the part changes nothing."""
 
     def tell(self, *question: Any, **context: Any) -> Any:
-        """Answer the part's own question for a viewer, in our words and checked names. It changes nothing."""
+        """Answer the part's question for a viewer, in our own words with checked names. Changes nothing."""
 
     def score(self) -> tuple[int, int]:
-        """The number of statements that were seen to be right or wrong, and of those that were right."""
+        """The number of statements that proved right or wrong, and of those that were right."""
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The record of the part for an operator."""

@@ -1,9 +1,9 @@
 """Precedents for a risk estimate: repeated failures, similar code, past estimates, and calls that cannot fit.
 
 Repeats are a principal's own, in one workspace with the same values; a success, other answers, another error or another
-version of a tool starts the count anew. Estimates are corrected by outcomes, never by what agents were told, so that a
-correction is not corrected again. Hostile code is parsed and walked once; a call is certain to fail only by the way
-stubs bind arguments.
+version of a tool restarts the count. Outcomes correct the raw estimates, never the corrected ones that agents saw, so
+that a correction is not corrected again. Hostile code is parsed and walked once; a call is certain to fail only by the
+way stubs bind arguments.
 """
 
 import ast
@@ -36,7 +36,7 @@ _PATTERNS = 2_048  # forms of code remembered, the last that ran: a bound
 _INDEXED = 8  # tools under which a form is found: a bound
 _CANDIDATES = 8  # forms compared with a new one: a bound
 _MAJORS = 40  # tools of a form whose major versions are kept: a bound
-_LIKE = 0.5  # similarity below which two forms say nothing about each other
+_LIKE = 0.5  # similarity below which two forms are unrelated
 EDGES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the steps in which estimates are corrected
 _WEIGHT = 6.0  # runs that a step needs to correct its estimate halfway
 _MEAN_OF = 200  # estimates in the running mean of a step
@@ -49,13 +49,13 @@ _CALLS = 100  # calls of a piece of code that are checked: a bound
 _OWN_KINDS = frozenset(("exception", "refused", "syntax", "import", "result"))
 _OWN_ERRORS = frozenset(("InvalidRequest", "InvalidArguments", "UnknownTool"))
 _OTHERS = frozenset(errors.__all__) - _OWN_ERRORS
-"""Errors of ours that tell of something else than the code: an upstream, a person, a limit, the gateway itself."""
+"""Our errors that have another cause than the code: an upstream, a person, a limit, the gateway itself."""
 _MISTAKES = frozenset(
     "AttributeError ImportError IndentationError IndexError InvalidArguments InvalidRequest KeyError"
     " ModuleNotFoundError NameError SyntaxError TypeError UnboundLocalError UnknownTool ValueError"
     " ZeroDivisionError".split()
 )
-"""Mistakes by which code fails that has had answers of tools. Errors that it raises itself, such as `RuntimeError`, may
+"""Mistakes in code that count even after tools answered. Errors that code raises itself, such as `RuntimeError`, may
 mean that it waits for an answer to change."""
 
 
@@ -69,17 +69,17 @@ class Repeat(msgspec.Struct, array_like=True):
     """The same failure of the same code."""
 
     mark: str
-    """The same as long as everything about it that was seen is the same."""
+    """A digest of everything observed about the failure."""
     times: list[float]
-    """When it happened, the last eight."""
+    """The times of the last eight occurrences."""
     error: str
-    """Its name if that is a known one, else nothing."""
+    """The name of the error if it is a known one, otherwise empty."""
     line: int | None
     versions: dict[str, str]
-    """Of the tools that it names or called, by full name; empty for one of which nothing is known."""
+    """The versions of the tools that it names or called, by full name; empty for an unknown one."""
 
     def recent(self, now: float) -> int:
-        """The number of times in the last hour."""
+        """The number of occurrences in the last hour."""
         return sum(now - HOUR < at <= now for at in self.times)
 
     def is_certain(self, specs: Mapping[str, ToolSpec], now: float) -> bool:
@@ -94,7 +94,7 @@ class Repeats(msgspec.Struct, array_like=True):
     """The last failures of each workspace."""
 
     sessions: dict[str, dict[str, Repeat]] = {}
-    """By what stands for the workspace, then by code and values; what failed last is at the end of each."""
+    """By digest of the workspace, then by code and values; in each the most recent last."""
 
     def note(self, run: RunEvidence, print_: CodePrint | None, versions: Mapping[str, str]) -> None:
         """Remember a failure, or forget those of its workspace when a run ends well.
@@ -126,7 +126,7 @@ class Repeats(msgspec.Struct, array_like=True):
         put_last(codes, key, repeat, _CODES)
 
     def find(self, principal: str, session: str, exact: str, context_digest: str) -> Repeat | None:
-        """The failure of this code with these values, if that was the last that was seen of it."""
+        """The failure of this code with these values, if its last run was that failure."""
         return self.sessions.get(_workspace(session), {}).get(_key(principal, exact, context_digest))
 
 
@@ -136,7 +136,7 @@ def is_known_error(name: str) -> bool:
 
 
 def _workspace(session: str) -> str:
-    """A digest that stands for a workspace, whose name is an agent's text."""
+    """A digest in place of a workspace's name, which an agent wrote."""
     return mark_of(session, 8)
 
 
@@ -145,7 +145,7 @@ def _key(principal: str, exact: str, context_digest: str) -> str:
 
 
 def _mark(run: RunEvidence) -> str:
-    # The size of an answer stands for the answer: reading all of them is no work for here.
+    # The size represents the answer: reading all answers here would take too long.
     seen = [(call.tool, call.version, call.answer_bytes, (call.error or "").partition(":")[0]) for call in run.calls]
     text = repr((run.fact.failure, run.fact.error_type, run.failure_line, seen))
     return mark_of(text, 8)
@@ -158,16 +158,16 @@ class Pattern(msgspec.Struct, array_like=True, gc=False):
     """Code of one form."""
 
     form: CodePrint
-    """Its digest and sample alone."""
+    """A print with only the digest and the sample."""
     places: list[str]
-    """Under which it is found."""
+    """The keys of the index under which it is found."""
     majors: dict[str, str]
     """Major versions of the tools it called, by full name."""
     record: Evidence = msgspec.field(default_factory=Evidence)
 
 
 class Like(msgspec.Struct, frozen=True):
-    """A form that is known, and how like the asked one it is: above 0, at most 1."""
+    """A known form and its similarity to the requested one: above 0, at most 1."""
 
     pattern: Pattern
     weight: float
@@ -187,7 +187,7 @@ class Patterns(msgspec.Struct, array_like=True):
         *,
         failed: bool,
     ) -> None:
-        """Count a run. A new major version of a tool that it called makes the form a new one."""
+        """Count a run. A new major version of a called tool starts a new form."""
         pattern = self._take(print_.digest)
         if pattern is None or _is_other(pattern.majors, majors):
             pattern = Pattern(
@@ -206,7 +206,7 @@ class Patterns(msgspec.Struct, array_like=True):
             self._take(next(iter(self.by_digest)))
 
     def find(self, print_: CodePrint, majors: Mapping[str, str]) -> tuple[Pattern | None, list[Like]]:
-        """The form itself and the nearest of those that are like it, as far as they ran with these tools."""
+        """The form itself and those similar to it, if they ran with these versions of the tools."""
         same = self.by_digest.get(print_.digest)
         if same is not None and _is_other(same.majors, majors):
             same = None
@@ -216,7 +216,7 @@ class Patterns(msgspec.Struct, array_like=True):
         for digest in [each for each in dict.fromkeys(digests) if each != print_.digest][:_CANDIDATES]:
             pattern = self.by_digest[digest]
             theirs = pattern.form.sample
-            # The most that the two can have in common is soon told, and most pairs have little.
+            # An upper bound of the similarity is cheap, and excludes most pairs.
             if len(mine.intersection(theirs)) > _LIKE * max(len(mine), len(theirs)) and not _is_other(
                 pattern.majors, majors
             ):
@@ -225,7 +225,7 @@ class Patterns(msgspec.Struct, array_like=True):
         return same, likes
 
     def _take(self, digest: str) -> Pattern | None:
-        """Take a form out, with the places where it is found."""
+        """Remove a form and its entries in the index."""
         pattern = self.by_digest.pop(digest, None)
         for place in () if pattern is None else pattern.places:
             found = [each for each in self.by_place.pop(place, ()) if each != digest]
@@ -283,7 +283,7 @@ class Calibration(msgspec.Struct, array_like=True):
         level.record.add_run(viewer, failed=failed)
 
     def add(self, estimate: float, viewer: Viewer, *, failed: bool) -> None:
-        """A run for which `estimate` was right before it is over."""
+        """Count the outcome of a run whose estimate, before correction, was `estimate`."""
         if not self.steps:
             self.steps = [Step() for _ in range(len(EDGES) + 1)]
         step = self.steps[bisect_right(EDGES, estimate)]
@@ -294,7 +294,7 @@ class Calibration(msgspec.Struct, array_like=True):
     def curve(self, viewer: Viewer) -> "Curve":
         """The correction of estimates for a principal.
 
-        What became of one other principal's runs alone is no reason to correct anything.
+        Outcomes of one other principal alone correct nothing.
         """
         points = [(step.mean, step.record.known(viewer, lone=0.0)) for step in self.steps if step.count]
         shares = [shrunk(mean, _WEIGHT, known) for mean, known in points]
@@ -309,7 +309,7 @@ class Curve(NamedTuple):
     shares: tuple[float, ...] = ()
 
     def corrected(self, estimate: float) -> float:
-        """The estimate as it should have been, going by those before it: a higher one never comes out lower."""
+        """The estimate corrected by earlier outcomes; the order of estimates stays."""
         means, shares = self.means, self.shares
         if not means:
             return min(max(estimate, _LEAST), _MOST)
@@ -324,7 +324,7 @@ class Curve(NamedTuple):
 
 
 def isotonic(shares: list[float], weights: list[float]) -> list[float]:
-    """The nearest row of numbers, by weighted squares, in which none is smaller than the one before."""
+    """The closest non-decreasing sequence by weighted least squares."""
     blocks: list[tuple[float, float, int]] = []
     for share, weight in zip(shares, weights, strict=True):
         blocks.append((share, weight, 1))
@@ -340,7 +340,7 @@ _CERTAIN_EXPRESSIONS = (
     *(ast.Attribute, ast.Await, ast.BinOp, ast.Call, ast.Dict, ast.FormattedValue, ast.JoinedStr, ast.List),
     *(ast.NamedExpr, ast.Set, ast.Slice, ast.Starred, ast.Subscript, ast.Tuple, ast.UnaryOp, ast.keyword),
 )
-"""Expressions that evaluate all of their parts, if they are evaluated."""
+"""Expressions that always evaluate all of their parts."""
 _UNCERTAIN_NAMES = frozenset(
     "SystemExit exit quit _exit abort kill exec eval globals locals vars setattr delattr getattr __dict__"
     " __builtins__ __import__ builtins import_module importlib reload modules patch mock settrace setprofile"
@@ -355,11 +355,11 @@ class WrongCall(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     tool: ToolSpec
     problem: Literal["unknown", "missing", "many"]
-    """It has no such parameter, one that it needs is not given, or more values are given than it takes."""
+    """The tool has no such parameter, a required one is missing, or there are too many positional values."""
     names: tuple[str, ...]
-    """The missing names, or else all that the tool takes, as the call has to write them."""
+    """The missing parameters, otherwise all parameters of the tool, as the call has to write them."""
     is_certain: bool
-    """True if the code reaches the call in any case, and fails there."""
+    """True if the code always reaches the call, and fails there."""
 
 
 def wrong_calls(code: str, specs: Mapping[str, ToolSpec]) -> tuple[WrongCall, ...]:
@@ -377,7 +377,7 @@ def wrong_calls(code: str, specs: Mapping[str, ToolSpec]) -> tuple[WrongCall, ..
 
 
 def _checked(names: Names, specs: Mapping[str, ToolSpec]) -> Iterator[tuple[ast.Call, WrongCall]]:
-    """The calls of known tools that do not fit, each with what is wrong about it."""
+    """The calls of known tools that do not fit, each with its mistake."""
     by_path = {f"servers.{spec.module}.{spec.function}": spec for spec in specs.values()}
     by_name = {spec.full_name: spec for spec in specs.values()}
     stubs: dict[str, _Stub] = {}
@@ -424,7 +424,7 @@ def _stub(spec: ToolSpec) -> _Stub:
 
 
 def _check_function(node: ast.Call, stub: _Stub) -> _Problem | None:
-    """As the stub binds them."""
+    """The mistake in the arguments, as the stub binds them."""
     names = stub.names
     named = {keyword.arg for keyword in node.keywords}
     if not stub.has_rest and any(name not in names for name in named if name is not None):
@@ -439,7 +439,7 @@ def _check_function(node: ast.Call, stub: _Stub) -> _Problem | None:
 
 
 def _check_by_name(node: ast.Call, spec: ToolSpec) -> _Problem | None:
-    """As the gateway checks them, which knows parameters by the upstream's own names."""
+    """The mistake in the arguments, as the gateway checks them: by the upstream's names of parameters."""
     match [*node.args[1:], *(keyword.value for keyword in node.keywords if keyword.arg == "arguments")]:
         case [ast.Dict(keys=keys)]:
             given = {key.value if isinstance(key, ast.Constant) else None for key in keys}
@@ -458,7 +458,7 @@ def _check_by_name(node: ast.Call, spec: ToolSpec) -> _Problem | None:
 
 
 def _is_uncertain(tree: ast.Module) -> bool:
-    """True if something in the code could make a call end otherwise than it looks."""
+    """True if other code could change the outcome of a call."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.alias(name=name) | ast.Attribute(attr=name):
@@ -470,7 +470,7 @@ def _is_uncertain(tree: ast.Module) -> bool:
 
 
 def _certain(tree: ast.Module) -> Iterator[ast.Call]:
-    """The calls that are made in any case, unless the code has failed before."""
+    """The calls that are always made, unless the code fails earlier."""
     for statement in tree.body:
         match statement:
             case ast.Expr(value=value) | ast.Assign(value=value) | ast.AugAssign(value=value):

@@ -1,9 +1,9 @@
 """Search ranking: tools that were used with success after searches for the same words.
 
-A search stays open for half an hour of its visit. A tool that it found and that then worked was found by the words of
-the query; a tool that it did not find and that then worked is what it should have found, and so is one that was found
-when the same was asked in other words. Text that was right already teaches little. Evidence is held by word, tool and
-principal; orders that did worse than text alone reduce the trust in it.
+A search stays open for half an hour of its visit. A found tool that then works is credited to the words of the query.
+A tool that works without being found is one that the search should have found; so is a tool that a rephrased search
+found. A use teaches little if text alone ranked the tool first. Evidence is held by word, tool and principal; orders
+that did worse than text alone reduce the trust in it.
 """
 
 import math
@@ -37,11 +37,11 @@ from sealyard.values import RunEvidence, Searched, Used
 # measured.
 
 _QUERY_CHARACTERS = 500  # the journal keeps as much of a query
-_TERMS = 32  # words of a query that are learned by: a bound
+_TERMS = 32  # words of a query that are learned: a bound
 _TERM_CHARACTERS = 24  # longer words are values
 # One setting for all development sets, picked by the worst of them: `benchmarks learning` measures it.
-_GAIN = 2.5  # most that a word counts: more than in a tool's name, since text lacks it
-EVIDENCE = 1.0  # good uses that make half of that
+_GAIN = 2.5  # most weight of a word: more than a word of a tool's name has, since text lacks it
+EVIDENCE = 1.0  # good uses at which a word has half of that weight
 _KNOWN_TOOLS = 12.0  # keeps a word from counting as rare while few tools have been used at all
 _TYPICAL_TERMS = 8.0  # words of a query of average length
 _BY_LENGTH = 0.5  # how much the length of a query matters
@@ -51,12 +51,12 @@ _CAP = 20.0  # most orders that count of the principal itself
 _CAP_OF_OTHERS = 5.0  # most orders that count of each other principal; as `CAP`
 _PRINCIPALS = 64  # principals whose orders are remembered: a bound
 _SLACK = 6.0  # orders added to the count, so that one or two bad ones do not decide
-_WORST = 0.3  # excess of worse orders at which experience is no longer followed
+_WORST = 0.3  # excess of worse orders at which experience is ignored
 TERMS = 10_000  # words remembered: a bound
 PAIRS = 60_000  # pairs of a word and a tool remembered, the last learned: a bound
 TOOLS = 5_000  # tools remembered: a bound
 VISITS = 500  # visits with open searches: a bound
-_TOOLS_OF_TERM = 32  # tools of one word; with more it says nothing about any of them
+_TOOLS_OF_TERM = 32  # tools of one word; a word with more distinguishes none of them
 _PAIRS_READ = 200  # pairs read for one query, rarest words first; lowered from 300 to cost less
 _RECALLED = 24  # tools recalled for one query
 _PARTNERS = 12  # tools remembered as used together with one: a bound
@@ -76,13 +76,13 @@ _CLEAR = 1.25  # lead in weight by which experience is held to have decided for 
 # Words
 
 _NAMED = re.compile(r"[^\W\d_]+\d{1,2}|[^\W\d_][^\W_]{0,3}")
-"""`oauth2` and `k8s` name a thing; a word with more digits in it is somebody's number."""
+"""`oauth2` and `k8s` name a thing; a word with more digits is probably a private number."""
 
 # One setting for all development sets, picked by the worst of them: `benchmarks learning` measures it.
 
 
 def learnable(query: str) -> list[str]:
-    """The stems of a query that say what was wanted, each once: no numbers, ids or other values."""
+    """The stems of a query that describe the wanted tool, each once, without numbers, ids and other values."""
     named = (word for word in spelled(query[:_QUERY_CHARACTERS]) if word.isalpha() or _NAMED.fullmatch(word))
     found = dict.fromkeys(chain.from_iterable(map(terms_of, named)))
     return [term for term in found if len(term) <= _TERM_CHARACTERS][:_TERMS]
@@ -90,25 +90,25 @@ def learnable(query: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 14)
 def term_mark(term: str) -> str:
-    """A digest that stands for a term, since queries are private. A weak word stands for itself."""
+    """A digest in place of a term, since queries are private. A weak word is kept as it is."""
     return term if term in WEAK else mark_of(term)
 
 
 def length_of(terms: list[str]) -> float:
-    """The divisor for a query: a long one says less with each of its words."""
+    """The divisor for a query: each word of a long one counts less."""
     return 1 - _BY_LENGTH + _BY_LENGTH * len(terms) / _TYPICAL_TERMS
 
 
 def least_terms(terms: list[str]) -> int:
-    """By how many words that are not weak a tool must have been used: two, more in a long query, all in a short one."""
+    """The number of words, weak ones aside, that must match a tool: two, more in a long query, all in a short one."""
     telling = sum(term not in WEAK for term in terms)
     return max(1, min(telling, max(_LEAST_TERMS, math.ceil(_LEAST_SHARE * telling))))
 
 
 def weigh(votes: Evidence, viewer: Viewer) -> tuple[float, float]:
-    """The good uses that count for a principal, and the same with those that only one other principal speaks of.
+    """The good uses that count for a principal, and the same including those that only one other principal reports.
 
-    Failures take their share away. Who alone says so is nobody else's proof.
+    Failures reduce both in proportion. The report of a single principal is no evidence for others.
     """
     own = others = 0.0
     voices = 0
@@ -124,7 +124,7 @@ def weigh(votes: Evidence, viewer: Viewer) -> tuple[float, float]:
 
 
 def worth_of(tools: int, tried: int) -> float:
-    """The most that a word counts, if it led to `tools` of all the `tried` ones."""
+    """The highest weight of a word that led to `tools` of all the `tried` tools."""
     rarity = 1 - math.log1p(tools) / math.log(tried + _KNOWN_TOOLS)
     return _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
 
@@ -133,17 +133,17 @@ def worth_of(tools: int, tried: int) -> float:
 
 
 class Trust(msgspec.Struct, array_like=True):
-    """Better and worse orders, by principal. A principal is judged by its own first, and by others a little."""
+    """Better and worse orders, by principal. A principal's own orders count most, those of others a little."""
 
     orders: Evidence = msgspec.field(default_factory=Evidence)
     """For: orders that put the wanted tool higher than text does. Against: orders that put it lower."""
 
     def add(self, viewer: Viewer, *, better: float = 0.0, worse: float = 0.0) -> None:
-        """Count an order that put what was wanted higher, or lower, than text does."""
+        """Count an order that put the wanted tool higher, or lower, than text does."""
         self.orders.add(viewer, yes=better, no=worse, cap=_CAP, most=_PRINCIPALS)
 
     def share(self, viewer: Viewer) -> float:
-        """From 0, not at all, to 1. What the worst of the others found is left out: one alone cannot switch it off."""
+        """The trust from 0 to 1. The worst record among others is left out, so that no single one can remove trust."""
         better = worse = 0.0
         others: list[tuple[float, float, float]] = []
         for who, (one, other, at) in self.orders.by.items():
@@ -160,7 +160,7 @@ class Trust(msgspec.Struct, array_like=True):
 
 
 def record_change(place: int, text_place: int) -> tuple[float, float]:
-    """Better and worse, for a tool that was wanted and that text has at `text_place`, 0 for not at all."""
+    """Better and worse orders for a wanted tool that text ranks at `text_place`, 0 if text does not find it."""
     if text_place == 0 or text_place > place:
         return 1.0, 0.0
     return (0.0, 1.0) if text_place < place else (0.0, 0.0)
@@ -183,12 +183,12 @@ class _Open(msgspec.Struct, array_like=True):
     text_ranks: list[int]
     """As in `Searched`."""
     first: str = ""
-    """The tool that was called first of those it found."""
+    """The first found tool that was called."""
     counted: dict[str, bool] = {}
-    """The tools that taught something, and whether they worked."""
+    """The tools that evidence was counted for; True for those that worked."""
 
     def text_rank(self, tool: str) -> int:
-        """The place of a found tool by text alone: 1 for the best, 0 if text does not find it."""
+        """The rank of a found tool by text alone: 1 for the best, 0 if text does not find it."""
         place = self.found.index(tool)
         return self.text_ranks[place] if self.text_ranks else place + 1
 
@@ -197,12 +197,12 @@ class Ranking(msgspec.Struct, kw_only=True):
     """The evidence of searches and runs about words and tools."""
 
     words: dict[str, dict[str, Evidence]] = {}
-    """By what stands for a term, and tool; what was learned last is at the end."""
+    """By digest of a term, then by tool; the most recent last."""
     pairs: int = 0
     tools: dict[str, Evidence] = {}
-    """The outcomes of each tool's calls."""
+    """The outcomes of calls, by tool."""
     together: dict[str, dict[str, Evidence]] = {}
-    """By tool: those that worked in the same visit."""
+    """By tool: the other tools that worked in the same visit."""
     open: dict[str, list[_Open]] = {}
     """Searches by visit."""
     visits: dict[str, list[str]] = {}
@@ -210,11 +210,11 @@ class Ranking(msgspec.Struct, kw_only=True):
     trust: Trust = msgspec.field(default_factory=Trust)
     searches: int = 0
     taught: int = 0
-    """Searches after which something worked."""
+    """Searches after which a tool worked."""
     told: int = 0
     """Orders that were changed, and after which a tool was called."""
     right: int = 0
-    """The orders among them in which that tool stood no lower than by text alone."""
+    """The orders among them that ranked that tool at least as high as text alone."""
 
     # Learning
 
@@ -263,7 +263,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             self._learn_together(run, [tool for tool, is_ok in outcomes.items() if is_ok], viewer)
 
     def _learn_found(self, search: _Open, outcomes: Mapping[str, bool], viewer: Viewer) -> None:
-        """Of the tools that a search found: each counts once if it works, and once against it before that."""
+        """Learn about the tools that a search found: each counts once if it works, and once against it before that."""
         first = search.first
         if first and outcomes.get(first) and not search.counted.get(first):
             self._hold_up(search, viewer)
@@ -277,7 +277,7 @@ class Ranking(msgspec.Struct, kw_only=True):
     def _learn_missed(
         self, searches: Sequence[_Open], outcomes: Mapping[str, bool], run: RunEvidence, viewer: Viewer
     ) -> None:
-        """Of the tools that worked and that no search found: the last search should have."""
+        """Learn about the tools that worked without being found: the last search should have found them."""
         last = searches[-1]
         if run.started_at - last.at > _MISSED_SECONDS:
             return
@@ -289,9 +289,9 @@ class Ranking(msgspec.Struct, kw_only=True):
                 self._vote(last, tool, viewer, yes=_MISSED)
 
     def _learn_repeated(self, searches: Sequence[_Open], outcomes: Mapping[str, bool], viewer: Viewer) -> None:
-        """Of the tools that a search found after the one before it, which meant the same, had led to nothing.
+        """Learn about the tools that a search found after an earlier one with the same aim had led to no call.
 
-        It did if it has a word in common with it, or found nothing at all.
+        The earlier one had the same aim if it has a word in common with this one, or found nothing.
         """
         for before, search in pairwise(searches):
             is_same_want = not before.found or any(term in search.terms and term not in WEAK for term in before.terms)
@@ -317,7 +317,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             put_last(self.visits, fact.session, [*before, *new][-_SEARCHES:], VISITS)
 
     def _hold_up(self, search: _Open, viewer: Viewer) -> None:
-        """Hold an order against the one by text, now that it is known what was wanted."""
+        """Compare an order with the one by text, now that the wanted tool is known."""
         place = search.found.index(search.first)
         if search.text_ranks:
             better, worse = record_change(place + 1, search.text_ranks[place])
@@ -334,7 +334,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             self.trust.add(viewer, better=better, worse=worse)
 
     def _rehearse(self, search: _Open, place: int, viewer: Viewer) -> tuple[float, float]:
-        """Rate experience where it was not used, so that trust can come back: better and worse."""
+        """Rate the order that experience would have given, so that trust can recover: better and worse."""
         words = self._recall(search.terms, (), viewer, 1.0)
         weights = {tool: sum(word.gain for word in words.get(tool, ())) for tool in search.found}
         wanted = weights[search.first]
@@ -390,7 +390,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             some = [(tool, votes) for tool, votes in tools.items() if tool in found]
             if not some:
                 continue
-            # Counted apart: who alone names many tools makes a word say less in what they say, and in nothing else.
+            # Counted separately: a single principal that names many tools weakens a word only in its own evidence.
             proven = _proven(tools, viewer.principal)
             sure_worth = trust * self._worth(proven)
             said_worth = sure_worth if proven == len(tools) else trust * self._worth(len(tools))
@@ -405,7 +405,7 @@ class Ranking(msgspec.Struct, kw_only=True):
         return {tool: self._scaled(tool, found[tool], used, viewer) for tool in strongest}
 
     def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Evidence]]]:
-        """The words that say something, those with the fewest tools first."""
+        """The words that distinguish tools, those with the fewest tools first."""
         known = [(term, tools) for term in terms if (tools := self.words.get(term)) is not None]
         known.sort(key=lambda each: len(each[1]))
         found = []
@@ -419,7 +419,7 @@ class Ranking(msgspec.Struct, kw_only=True):
         return found
 
     def _worth(self, tools: int) -> float:
-        """The most that a word counts that goes with this number of tools."""
+        """The highest weight of a word that led to this number of tools."""
         return worth_of(tools, len(self.tools)) if tools < _TOOLS_OF_TERM else 0.0
 
     def _scaled(
@@ -429,14 +429,14 @@ class Ranking(msgspec.Struct, kw_only=True):
         used: tuple[str, ...],
         viewer: Viewer,
     ) -> list[LearnedWord]:
-        """Learned words by how often the tool's calls work, and by what else was used."""
+        """The weight of a tool's learned words, scaled by the success of its calls and by the other tools in use."""
         scale = self._success(tool, viewer) * self._companionship(tool, used, viewer)
         if scale == 1.0:
             return words
         return [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]
 
     def _success(self, tool: str, viewer: Viewer) -> float:
-        """The share of its calls that worked; 1 while nothing is said against it."""
+        """The share of its calls that worked; 1 without evidence against it."""
         votes = self.tools.get(tool)
         if votes is None:
             return 1.0
@@ -453,7 +453,7 @@ class Ranking(msgspec.Struct, kw_only=True):
         return 1 + _TOGETHER * min(1.0, most / CAP)
 
     def score(self) -> tuple[int, int]:
-        """Changed orders after which a tool was called, and those that put it no lower than text alone."""
+        """Changed orders after which a tool was called, and those that ranked it at least as high as text alone."""
         return self.told, self.right
 
     def insights(self, viewer: Viewer) -> PartInsights:
@@ -482,7 +482,7 @@ class Ranking(msgspec.Struct, kw_only=True):
 
 
 def _outcomes(run: RunEvidence) -> dict[str, bool]:
-    """The tools of a run, and whether any call of theirs worked. What was refused says nothing."""
+    """The tools of a run; True for those with a successful call. Refused calls do not count."""
     found: dict[str, bool] = {}
     for call in run.calls:
         if call.error is None:
@@ -495,10 +495,10 @@ def _outcomes(run: RunEvidence) -> dict[str, bool]:
 
 
 def _proven(tools: Mapping[str, Evidence], principal: str) -> int:
-    """Of how many tools not just one other principal speaks."""
+    """The number of tools that are reported by more than one other principal."""
     return len([None for votes in tools.values() if principal in votes.by or len(votes.by) > 1])
 
 
 def _least(tools: Mapping[str, Evidence], principal: str) -> str:
-    """The tool to forget when `principal` adds one: the oldest that it alone speaks for, so that it takes nobody's."""
+    """The tool to forget when `principal` adds one: the oldest that it alone reports, so that others lose none."""
     return next((tool for tool, votes in tools.items() if votes.by.keys() == {principal}), next(iter(tools)))

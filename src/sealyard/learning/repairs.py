@@ -1,6 +1,6 @@
-"""Repairs: the change between a run that failed and the next that went well, as edits of a closed set, and in words.
+"""Repairs: the change between a failed run and the next successful one, as edits of a closed set, and in words.
 
-Only edits that can be related to the cause count. A name is shown only if it is an identifier of few words and is a
+Only edits that relate to the cause count. A name is shown only if it is an identifier of few words and is a
 tool, parameter or declared field of the viewer's own view of the catalog, a field of an answer to its own run, or in
 its own code.
 """
@@ -24,8 +24,8 @@ from sealyard.values import ToolSpec
 # measured.
 
 _EDITS = 3  # edits that share the credit for one repair
-_ALIKE = 0.6  # similarity from which two names are spellings of one; `difflib` has the same default
-_SHORT = 3  # length up to which a name may be the usual short one of a module, such as `np`
+_ALIKE = 0.6  # similarity from which two names count as spellings of one name; `difflib` has the same default
+_SHORT = 3  # length up to which a name may be the usual alias of a module, such as `np`
 _FIELDS = 400  # fields of a declared schema that are read: a bound
 
 # Edits that can repair a family of failures
@@ -144,7 +144,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: str
     tool: str = ""
-    """The tool whose call or answer it is about."""
+    """The tool whose call or answer it changes."""
     name: str = ""
     """The name before the edit."""
     to: str = ""
@@ -152,12 +152,12 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """The same for the same edit."""
+        """A key that is equal for equal edits."""
         return f"{self.kind}|{self.tool}|{self.name}|{self.to}"
 
 
 def is_portable(edit: Edit) -> bool:
-    """True if it can help with any tool, because it names neither a tool nor a part of one."""
+    """True if it can help with any tool, because it names no tool, parameter or field."""
     return edit.kind not in _TOOL_EDITS and not (edit.kind == "field_optional" and edit.name)
 
 
@@ -173,12 +173,12 @@ def edits(before: Cause, after: Cause, *, is_same: bool) -> tuple[Edit, ...]:
         for edit in change.find(rule):
             found.setdefault(edit.key, edit)
     given = {edit.name for edit in found.values() if edit.kind == "tool_first"}
-    # Of a value that another tool gave, what it looks like does not matter.
+    # The kind of a value that another tool gave does not matter.
     kept = [edit for edit in found.values() if edit.kind not in _OF_VALUE or edit.name not in given]
     if before.family in _NAMES_PARAMETER and before.name:
         kept = [edit for edit in kept if before.name in (edit.name, edit.to) or edit.kind == "tool_instead"]
     if before.family == "field" and before.name and not change.reads(before.name):
-        kept = [edit for edit in kept if edit.kind == "field_renamed"]  # else it was not repaired, but left out
+        kept = [edit for edit in kept if edit.kind == "field_renamed"]  # otherwise the call was left out, not repaired
     return tuple(kept)[:_EDITS]
 
 
@@ -218,11 +218,11 @@ class _Change:
         }
 
     def reads(self, field: str) -> bool:
-        """True if a field of any value is read afterwards."""
+        """True if the new code reads a field of any value."""
         return any(key.startswith("field|") and key.split("|")[2] == field for key in self.new)
 
     def find(self, rule: str) -> Iterator[Edit]:
-        """The edits that a rule speaks of."""
+        """The edits that a rule allows."""
         kind, _, allowed = rule.partition(":")
         if kind in self._finders:
             return self._finders[kind]()
@@ -287,7 +287,7 @@ class _Change:
         return {part[2] for part in parts}
 
     def _tools(self) -> list[str]:
-        """The tools whose arguments can be the cause: the failed one, or all that are called before and after."""
+        """The tools whose arguments can be the cause: the failed one, or all that both runs call."""
         if self.cause.tool:
             return [self.cause.tool]
         return [key.removeprefix("call|") for key in self.old if key.startswith("call|") and key in self.new]
@@ -445,7 +445,7 @@ class _Change:
         return sum(count for key, count in features.items() if key.startswith(start))
 
     def _renamed(self) -> Iterator[Edit]:
-        """Another name in the place of one: one like it, or the only one, if it was a variable before."""
+        """A name replaced by a similar one, or by the only new one if that was a variable before."""
         gone = sorted({part[1] for part in self.gone if part[0] == "load"})
         come = sorted({part[1] for part in self.come if part[0] == "load"})
         name = self.cause.name or (gone[0] if len(gone) == 1 else "")
@@ -479,7 +479,7 @@ class _Change:
 
 
 def _is_meant(name: str, imported: list[str]) -> bool:
-    """True if an import gives a name its value; a short one may be the usual one of a module, such as `np`."""
+    """True if an import binds a name; a short name may be the usual alias of a module, such as `np`."""
     parts = ".".join(imported).split(".")
     return name in parts or (len(name) <= _SHORT and parts[0].startswith(name[:1]))
 
@@ -487,7 +487,7 @@ def _is_meant(name: str, imported: list[str]) -> bool:
 # An edit in words
 
 Shapes = Callable[[ToolSpec], dict[str, Any] | None]
-"""The JSON schema that was learned of a tool's answers, if any."""
+"""The learned JSON schema of a tool's answers, if any."""
 
 _PACKAGES = frozenset("numpy pandas polars scipy duckdb yaml dateutil openpyxl".split())
 _OPTIONS = frozenset("key default encoding errors exist_ok newline reverse indent ensure_ascii mode strict".split())
@@ -552,13 +552,13 @@ class Wording:
         self._fields: dict[str, Collection[str]] = {}
 
     def spec(self, tool: str) -> ToolSpec | None:
-        """The tool that `module.function` means for this viewer."""
+        """The tool `module.function` in this viewer's catalog."""
         return self._view.find(tool) if tool else None
 
     def sentence(self, edit: Edit, *, is_vouched: bool = True) -> str | None:
         """The sentence for an edit, or None if something in it must not be shown to this viewer.
 
-        Who is sent to another server's tool has made that experience, or more than one other has: `is_vouched`.
+        It may name another server's tool only if `is_vouched`: the viewer itself or two other principals used it.
         """
         self._is_vouched = is_vouched
         if edit.kind in _PLAIN:
@@ -569,7 +569,7 @@ class Wording:
         return self._of_tool(edit, spec) if spec is not None else self._of_python(edit)
 
     def _is_beside(self, edit: Edit) -> bool:
-        """True if it concerns another name than this failure, or the code already does it."""
+        """True if the edit concerns another name than this failure, or the code already does it."""
         name, done = self._cause.name, self._cause.features
         match edit.kind:
             case "field_renamed" | "param_renamed" | "renamed" | "attributed":
@@ -649,7 +649,7 @@ class Wording:
         if dotted in known:
             return f"Use `import {dotted}`."
         root, *inner = module.split(".")
-        if root not in known or not self._names.issuperset(inner):  # who writes `os.anything` can write any words
+        if root not in known or not self._names.issuperset(inner):  # `os.anything` may hold any words
             return f"Use `import {root}`." if root in known else None
         return f"Use `from {module} import {name}`." if name in self._names else f"Use `import {module}`."
 
@@ -659,7 +659,7 @@ class Wording:
         return is_name(name) and name in self._parameters[spec.full_name]
 
     def _other(self, tool: str, spec: ToolSpec) -> str | None:
-        """Another tool of the same server, or one of any server that only reads. None that destroys."""
+        """Another tool of the same server, or a read-only one of any server; None for a destructive one."""
         other = self.spec(tool)
         if other is None or other.annotations.destructive is True or not is_name(other.function):
             return None
@@ -691,7 +691,7 @@ def answered_fields(schema: object, root: dict[str, Any]) -> list[str]:
 
 
 def answered_names(schema: object, root: dict[str, Any]) -> list[str]:
-    """The keys in a schema, those nearest to the top first, each once: four hundred, however many it has."""
+    """The keys in a schema, those nearest to the top first, each once; at most `_FIELDS`."""
     return list(dict.fromkeys(itertools.islice(_names(schema, root), _FIELDS)))
 
 

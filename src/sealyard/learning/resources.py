@@ -1,8 +1,8 @@
-"""The time and memory that runs of the same or similar code needed, the limits that fit, and the workers to keep ready.
+"""The time and memory that runs of the same or similar code needed, limits from that, and the workers to keep ready.
 
-More time than usual is given if similar runs needed it; less time or memory only to the very same text, with a wide
-margin, after it has ended well several times: too little costs a run, too much costs nearly nothing. Runs of one
-principal never change the limits of another; those of two others may.
+A run gets more time than usual if similar runs needed it. Only the very same text gets less time or memory, with a wide
+margin, after several successful runs: too little loses a run, too much costs nearly nothing. Runs of one other
+principal never change a principal's limits; those of two others may.
 """
 
 import itertools
@@ -24,19 +24,19 @@ from sealyard.values import Assessed, Executed, RunEvidence
 _STARTS = 1_024  # starts of runs remembered: a bound
 _PRINCIPALS = 64  # principals whose imports are remembered: a bound
 _MODULES = 32  # modules of one principal: a flood of strange names pushes out only its own
-_BURST_SECONDS = 0.5  # runs within are simultaneous; it takes about as long to fill the pool again
+_BURST_SECONDS = 0.5  # runs that begin within this time are simultaneous: filling the pool again takes about as long
 _SIZE_SECONDS = 900.0  # time in which a burst must repeat
 _PACKAGE_SECONDS = 3 * 86_400.0  # time for which an import keeps a package loaded
 _LEAST_RUNS = 20  # runs before any package is left out
 _CODES = 2_000  # codes remembered: a bound
 _SETS = 500  # sets of tools and imports remembered: a bound
 _SAMPLES = 32  # runs kept of each: a bound
-_TEXT = 16  # characters of a digest that tell texts apart
-_OLDEST = 2.0  # half-lives after which a run says nothing
+_TEXT = 16  # characters of a digest that distinguish texts
+_OLDEST = 2.0  # half-lives after which a run no longer counts
 # `benchmarks learning --part resources` shows the effect of those below; they were not tuned by it.
 _ENOUGH = 4.5  # runs that allow less than usual: five, faded a little
-_EACH = 3.0  # most of them that one principal gives where others' runs are asked
-_FEW = 3  # runs that are only similar before they say anything
+_EACH = 3.0  # most runs of one principal that count for others
+_FEW = 3  # similar runs before they count
 _QUANTILE = 0.95  # share of similar runs that a prediction covers
 _FLOOR_SECONDS = 10.0  # least time that is ever given
 _FLOOR_MIB = 128  # least memory that is ever given
@@ -52,7 +52,7 @@ _ANY = "*"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The workers and packages that would have been of use lately."""
+    """The workers and packages that recent runs could have used."""
 
     size: int
     """The number of workers to keep waiting; 0 if none is needed."""
@@ -61,14 +61,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Demand(msgspec.Struct, kw_only=True):
-    """When the last runs began and what each principal imported last: at most 1,024 times, and 32 names each."""
+    """The starts of the last runs and the last imports of each principal: at most 1,024 times, and 32 names each."""
 
     starts: list[float] = []
     imported: dict[str, dict[str, float]] = {}
-    """By principal, then by module: when last. Both with the one heard last at the end."""
+    """The time of the last import by principal, then by module; in both the most recent last."""
 
     def ran(self, at: float, principal: str, imports: Iterable[str] | None) -> None:
-        """Take note of a run that began at `at`; `None` if nobody knows what it imported."""
+        """Count a run that began at `at`; `None` if its imports are unknown."""
         self.starts.append(at)
         del self.starts[:-_STARTS]
         names = [_ANY] if imports is None else list(imports)
@@ -83,9 +83,9 @@ class Demand(msgspec.Struct, kw_only=True):
 def wanted(demands: Sequence[Demand], *, now: float, offered: Sequence[str]) -> Wanted:
     """The needs of all `demands` together.
 
-    As many workers as began at about the same time, if that happened twice in the last quarter of an hour: once is
-    chance. Of the packages, those that were imported in the last three days; all, if too little is known to leave one
-    out: importing one takes a run half a second, having it costs little.
+    The number of workers is the number of runs that began at about the same time, if that happened twice in the last
+    quarter of an hour: once is chance. The packages are those imported in the last three days, or all of them while
+    there are too few runs to decide: importing one takes a run half a second, a loaded one costs little.
     """
     starts = [at for demand in demands for at in demand.starts if at <= now]
     return Wanted(
@@ -132,7 +132,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     """The beginning of the digest of its text."""
     seconds: float
     mib: int
-    """0 if nobody knows."""
+    """0 if unknown."""
     ended: _End = ""
 
 
@@ -144,12 +144,12 @@ class Record(msgspec.Struct, array_like=True):
     tools: tuple[str, ...] = ()
     samples: list[Sample] = []
     unsettled: int = 0
-    """Runs that less time or memory than usual has ended, until it is known whether more would have helped."""
+    """Runs that a lowered limit has ended, until a later run shows whether more would have helped."""
     unsettled_seconds: float = 0.0
-    """By which less time has ended them sooner."""
+    """The time that lowered limits saved on them."""
 
     def add(self, sample: Sample) -> None:
-        """Remember a run. Who has the most of them here makes room."""
+        """Remember a run. When it is full, the principal with the most runs loses its oldest."""
         self.samples.append(sample)
         if len(self.samples) > _SAMPLES:
             [(most, _)] = Counter(each.principal for each in self.samples).most_common(1)
@@ -160,22 +160,22 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """The expected needs of a piece of code."""
 
     seconds: float
-    """The longest of the same code, or what 95 of 100 similar runs stayed within; 0 if none ended well."""
+    """The longest run of the same code, or the time that covers 95 % of similar runs; 0 without a successful run."""
     memory_mib: int
-    """The same; 0 if nobody knows."""
+    """The same for memory; 0 if unknown."""
     runs: int
-    """That ended well."""
+    """Successful runs."""
     is_same_code: bool
     is_binding: bool = False
-    """True if limits may follow it: it is the principal's own experience, or that of two others."""
+    """True if limits may depend on it: it comes from the principal itself, or from two others."""
     is_firm: bool = False
-    """True if the very same text has ended well often enough to be given less than usual."""
+    """True if the very same text has succeeded often enough to get less than usual."""
     timed_out_seconds: float = 0.0
-    """The last limit at which a run was ended since one ended well; 0 if none was."""
+    """The last time limit that ended a run since the last success; 0 if there was none."""
     most_timed_out_seconds: float = 0.0
-    """The longest of these."""
+    """The longest such time limit."""
     is_out_of_memory: bool = False
-    """True if a run was ended for its memory since the last that ended well."""
+    """True if the memory limit ended a run since the last success."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +189,7 @@ class Resources(msgspec.Struct, kw_only=True):
     """The needs of past runs: at most 2,000 codes and 500 sets of tools and imports with 32 runs each."""
 
     codes: dict[str, Record] = {}
-    """By `CodePrint.digest`: code that differs only in values lies together, the last that ran at the end."""
+    """By `CodePrint.digest`, which is equal for code that differs only in values; the most recent last."""
     sets: dict[str, Record] = {}
     demand: Demand = msgspec.field(default_factory=Demand)
     runs: int = 0
@@ -198,15 +198,15 @@ class Resources(msgspec.Struct, kw_only=True):
     avoided: int = 0
     """Good runs that took longer than the usual limit, within the one they were given."""
     spared_seconds: float = 0.0
-    """By which runs that hung were ended sooner."""
+    """The time saved on runs that hung."""
     held: int = 0
     """Runs that had less memory than usual, and enough."""
     held_mib: int = 0
-    """The memory saved by all of them together."""
+    """The total memory saved by them."""
     last_at: float = 0.0
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Take in a run. Analyses and single calls say nothing about code."""
+        """Learn from a run. Analyses and single calls are ignored: they have no code."""
         run, code = lesson.event, lesson.code
         if not isinstance(run, RunEvidence):
             return
@@ -227,11 +227,11 @@ class Resources(msgspec.Struct, kw_only=True):
         _record(self.sets, _set_key(fact.tools, code), fact.principal, fact.tools, _SETS).add(sample)
 
     def _rate(self, record: Record, given: Assessed, ended: _End, fact: Executed) -> None:
-        """Count whether limits that were not the usual ones were right, and what came of them."""
+        """Rate limits that differed from the usual ones, and count their effect."""
         is_shorter = given.wall_seconds < given.usual_seconds
         is_less = given.memory_mib < given.usual_mib
         if (ended == "time" and is_shorter) or (ended == "memory" and is_less):
-            record.unsettled += 1  # a run that hangs, or one that needed more: the next one tells
+            record.unsettled += 1  # it hangs, or it needed more: the next run shows which
             record.unsettled_seconds += given.usual_seconds - given.wall_seconds if ended == "time" else 0.0
             return
         if record.unsettled:
@@ -248,7 +248,7 @@ class Resources(msgspec.Struct, kw_only=True):
             self.right += not ended
 
     def tell(self, code: CodePrint, viewer: Viewer, *, tools: Sequence[str]) -> Prediction | None:
-        """The needs of code that calls `tools` (full names); `None` if nothing like it has run."""
+        """The needs of code that calls `tools` (full names); `None` if no similar code has run."""
         record = self.codes.get(code.digest)
         if record is not None:
             text = code.exact[:_TEXT]
@@ -265,7 +265,7 @@ class Resources(msgspec.Struct, kw_only=True):
         return alike.prediction(is_same_code=False) if len(alike.good) >= _FEW else None
 
     def _effect(self) -> Insight:
-        """The effect of limits that followed experience."""
+        """The effect of limits that were learned."""
         return Insight(
             kind="effect",
             subject="limits",
@@ -281,11 +281,11 @@ class Resources(msgspec.Struct, kw_only=True):
         )
 
     def score(self) -> tuple[int, int]:
-        """Limits other than the usual ones, and those that were right."""
+        """The number of limits that differed from the usual ones, and of those that were right."""
         return self.told, self.right
 
     def insights(self, viewer: Viewer) -> PartInsights:
-        """The needs of tools that were used alone, and the effect of limits that fit."""
+        """The needs of tools that were used alone, and the effect of learned limits."""
         items = []
         for record in self.sets.values():
             if len(record.tools) != 1 or not all(map(IDENTIFIER.fullmatch, record.tools[0].split("."))):
@@ -318,10 +318,10 @@ def _mean(total: int, count: int) -> int:
 def fit(
     prediction: Prediction | None, policy: IsolationPolicy, *, max_seconds: float, is_memory_exact: bool = False
 ) -> Fitted:
-    """The limits of a run for which nobody asked for others.
+    """The limits of a run whose request sets none.
 
-    `is_memory_exact` says that memory itself is limited and not address space (`Sandbox.resource_control` is not
-    `rlimits`): libraries map far more than they use, so address space is never made less.
+    `is_memory_exact`: the sandbox limits memory itself and not address space (`Sandbox.resource_control` is not
+    `rlimits`). Libraries map far more than they use, so address space is never lowered.
     """
     seconds, mib = policy.wall_seconds, policy.memory_mib
     if prediction is None or not prediction.is_binding:
@@ -338,7 +338,7 @@ def _fit_seconds(prediction: Prediction, usual: float, most: float) -> float:
     longest = prediction.most_timed_out_seconds
     wide = prediction.seconds * _LESS_TIMES
     if longest and not (prediction.is_firm and longest >= wide):
-        # What did not end in the longest time that there is will not end in it now.
+        # A run that did not end within the longest limit will not end within it now.
         return usual if longest >= most else max(usual, min(most, round(longest * 2, 1)))
     if prediction.is_firm and not 0 < prediction.timed_out_seconds < usual:
         return min(usual, max(_FLOOR_SECONDS, round(wide, 1)))
@@ -348,7 +348,7 @@ def _fit_seconds(prediction: Prediction, usual: float, most: float) -> float:
 def _fit_memory(prediction: Prediction, policy: IsolationPolicy) -> int:
     if not prediction.memory_mib:
         return policy.memory_mib
-    # Files in the workspace are memory too, but not of the process, so they are not in what was measured.
+    # Files in the workspace use memory too, but the measured memory of the process leaves them out.
     files = policy.workspace_mib + policy.temp_mib
     needed = max(_FLOOR_MIB, prediction.memory_mib * _MEMORY_TIMES + files)
     return min(policy.memory_mib, -(-needed // _MEMORY_STEP) * _MEMORY_STEP)
@@ -404,7 +404,7 @@ class _Samples:
 
 
 def _quantile(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The value that 95 of 100 stay within, by weight."""
+    """The weighted 95th percentile."""
     left = _QUANTILE * sum(weights)
     ordered = sorted(zip(values, weights, strict=True))
     for value, weight in ordered:
@@ -415,7 +415,7 @@ def _quantile(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _end_of(fact: Executed) -> _End | None:
-    """The limit that ended a run, empty if none did; `None` if the end says nothing about limits."""
+    """The limit that ended a run, empty if none did; `None` if the end is unrelated to limits."""
     if fact.status == "ok":
         return ""
     if fact.failure in ("wall_time", "cpu_time"):
@@ -426,7 +426,7 @@ def _end_of(fact: Executed) -> _End | None:
 def _sample(fact: Executed, code: CodePrint, ended: _End, given: Assessed | None) -> Sample:
     seconds, mib = fact.seconds, -(-(fact.memory_bytes or 0) >> 20)
     if ended == "time" and given is not None:
-        seconds = given.wall_seconds  # what it took was a little more, and is not what it would have needed
+        seconds = given.wall_seconds  # its measured time is the limit, not its need
     return Sample(fact.at, fact.principal, code.exact[:_TEXT], round(seconds, 3), mib, ended)
 
 
@@ -442,7 +442,7 @@ def _set_key(tools: tuple[str, ...], code: CodePrint) -> str:
 
 
 def _record(table: dict[str, Record], key: str, principal: str, tools: tuple[str, ...], most: int) -> Record:
-    """The record under `key`, at the end of `table`. In a full one, who owns most of it makes room."""
+    """The record under `key`, at the end of `table`. In a full one, the principal with the most records loses one."""
     record = table.pop(key) if key in table else Record(principal, tools)
     table[key] = record
     if len(table) > most:

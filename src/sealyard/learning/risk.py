@@ -1,11 +1,11 @@
 """The chance that a piece of code fails, estimated before it runs.
 
-The estimate goes from all runs to this very code, each step moved only as far as there were runs: all runs, runs with
-its tools, similar code, code of its form, the same text. Findings of the review, wrong arguments and the predicted cost
-are added. Then it is corrected by the outcomes of earlier estimates.
+The estimate narrows step by step: all runs, runs with its tools, similar code, code of its form, the same text. Each
+step moves it only as far as its number of runs justifies. Findings of the review, wrong arguments and the predicted
+cost are added, and outcomes of earlier estimates correct the sum.
 
-`critical` is not an estimate: it is used only where failure is as good as certain, from the principal's own runs or
-from the text alone. Runs of others can raise the risk to `high`, and those of one other principal to `medium`.
+`critical` is not an estimate: it means that failure is practically certain, from the principal's own runs or from the
+text alone. Runs of others can raise the risk to `high`, and those of one other principal to `medium`.
 """
 
 import re
@@ -40,7 +40,7 @@ _TELLING_RUNS = 3.0  # runs before a tool is listed as one whose runs fail
 _TELLING_SHARE = 0.3  # least share of failures for that; as `MEDIUM`
 MEDIUM = 0.3  # chance from which the risk is medium
 HIGH = 0.6  # chance from which the risk is high
-_BASE = 0.1  # chance of failure while nothing is known
+_BASE = 0.1  # chance of failure without any evidence
 # Runs that each step needs to move halfway from the one before. `tests/unit/learning/test_risk_calibration.py` holds
 # the outcome to the chances given, in a simulated population.
 _BASE_WEIGHT = 16.0
@@ -51,9 +51,9 @@ _TEXT_WEIGHT = 1.0
 _ADDED_WEIGHT = 4.0  # the same for a reason of `_ADDED`
 _CERTAIN = 0.98  # chance assumed for a failure that is called certain
 _CERTAIN_WEIGHT = 20.0  # runs that it needs to move halfway
-_CERTAIN_LEAST = 0.8  # if outcomes bring it below, nothing is called certain any more
+_CERTAIN_LEAST = 0.8  # below this, by outcomes, no failure is called certain
 _ENOUGH = 1.5  # runs before a step counts: about two, since one failure is most often put right the next time
-_RISE = 0.05  # least change of the estimate that is worth a word
+_RISE = 0.05  # least change of the estimate that is mentioned
 _TOOLS = 2_000  # tools remembered, the last used: a bound
 _TOOLS_READ = 8  # tools of a piece of code that are looked up: a bound
 
@@ -70,8 +70,7 @@ FIRM_RULES: dict[str, tuple[str, str]] = {
     "endless-loop": ("is a loop that nothing ends", "Add a `break`."),
     "subprocess": ("starts another program, and none runs here", "Do the work in Python, or call a tool."),
 }
-"""Rules of the review that say that code will not get what it wants, while others only warn: what such a line does, and
-what to do instead."""
+"""Rules of the review that predict a failure (others only warn): the effect of such a line, and the alternative."""
 
 
 def about_wrong_call(wrong: WrongCall) -> str:
@@ -88,7 +87,7 @@ def about_wrong_call(wrong: WrongCall) -> str:
 
 
 def about_repeat(repeat: Repeat, now: float) -> str:
-    """Code that failed as it is; certain or not."""
+    """The sentence for code that failed unchanged; certain or not."""
     times, line = repeat.recent(now), "" if repeat.line is None else f" at line {repeat.line}"
     error = f" with {repeat.error}" if is_known_error(repeat.error) else ""
     often = "once" if times == 1 else f"{times} times"
@@ -96,13 +95,13 @@ def about_repeat(repeat: Repeat, now: float) -> str:
 
 
 def about_certain_repeat(repeat: Repeat, now: float) -> str:
-    """Code that failed as it is, and will again."""
+    """The sentence for code that failed unchanged, and will fail again."""
     minutes = max(1, round((repeat.times[-1] + AGAIN_SECONDS - now) / 60))
     return f"{about_repeat(repeat, now)} Nothing that it depends on has changed; try it as it is in {minutes} min."
 
 
 def about_form(share: float) -> str:
-    """Code that differs in its values only."""
+    """The sentence for code that differs only in its values."""
     return (
         f"Code like this, whatever its values, failed in {_percent(share)} of its runs. "
         "Check what it does with values that are missing or empty."
@@ -110,7 +109,7 @@ def about_form(share: float) -> str:
 
 
 def about_similar(share: float) -> str:
-    """Code that is like it."""
+    """The sentence for similar code."""
     return (
         f"Code much like this failed in {_percent(share)} of its runs. "
         "Run its first steps alone and look at what they give."
@@ -118,12 +117,12 @@ def about_similar(share: float) -> str:
 
 
 def about_tool(spec: ToolSpec, share: float) -> str:
-    """A tool whose runs fail."""
+    """The sentence for a tool whose runs fail."""
     return f"Runs with {_tool(spec)} fail in {_percent(share)} of cases. Call it alone first, or catch its errors."
 
 
 def about_new_tool(spec: ToolSpec, share: float) -> str:
-    """A tool that nobody has called."""
+    """The sentence for a tool that was never called."""
     return (
         f"Nobody has called {_tool(spec)} yet, and first runs with a tool fail in {_percent(share)} of cases. "
         "Call it alone first and look at its answer."
@@ -131,30 +130,30 @@ def about_new_tool(spec: ToolSpec, share: float) -> str:
 
 
 def about_rule(finding: Finding) -> str:
-    """A finding of the review."""
+    """The sentence for a finding of the review."""
     does, instead = FIRM_RULES[finding.rule]
     return f"{f'Line {finding.line}' if finding.line else 'The code'} {does}. {instead}"
 
 
 def about_cost(needed: float, given: float, unit: str) -> str:
-    """A run that needs more than it has."""
+    """The sentence for a run that needs more than its limits."""
     instead = "Do less in one run" + (", or give timeout_seconds." if unit == "s" else ".")
     return f"Runs like this needed {needed:.0f} {unit} or more, and it has {given:.0f} {unit}. {instead}"
 
 
 def about_all(share: float) -> str:
-    """Code of which nothing is known where much fails."""
+    """The sentence for unknown code where many runs fail."""
     return f"Runs here fail in {_percent(share)} of cases. Run its first steps alone and look at what they give."
 
 
 def _tool(spec: ToolSpec) -> str:
-    """The name of a tool of the viewer's own view, as code writes it."""
+    """The name of a tool in the viewer's catalog, as code writes it."""
     name = f"{spec.module}.{spec.function}"
     return name if all(map(IDENTIFIER.fullmatch, (spec.module, spec.function))) else "a tool"
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    """Of the names of parameters those that are names, and no sentences."""
+    """The names of parameters that may be shown: identifiers, not sentences."""
     told = list(filter(is_name, names))
     return ", ".join(told[:_NAMES]) + (", …" if len(told) > _NAMES else "")
 
@@ -206,7 +205,7 @@ _ENDED = frozenset(("failed", "timeout", "limit", "broken"))
 
 
 _Specs = Mapping[str, ToolSpec]
-"""Tools by the names that code has for them."""
+"""Tools by their names in code."""
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,13 +213,13 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
 
     risk: Risk
     chance: float
-    """The chance of failure: that share of all runs with the same chance fails."""
+    """The chance of failure: of all runs with the same chance, this share fails."""
     reasons: tuple[RiskReason, ...] = ()
     """The reasons that moved the chance, the gravest first."""
     text: str = ""
     """Advice to the agent in our own words; empty for `low`."""
     line: int | None = None
-    """Of the code, if the gravest reason has one."""
+    """The line of code, if the gravest reason has one."""
 
 
 class ToolRecord(msgspec.Struct, array_like=True):
@@ -229,23 +228,23 @@ class ToolRecord(msgspec.Struct, array_like=True):
     name: str = ""
     """The full name, once it was called."""
     version: str = ""
-    """As it was called last."""
+    """The version of the last call."""
     record: Evidence = msgspec.field(default_factory=Evidence)
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """A reason, by how much it moved the estimate, and what to say of it."""
+    """A reason, the change of the estimate that it caused, and its sentence."""
 
     reason: RiskReason
     rise: float
     text: str
     line: int | None = None
     share: float = 0.0
-    """Of such runs that failed."""
+    """The share of such runs that failed."""
 
     @property
     def is_reason(self) -> bool:
-        """True if it is worth a word."""
+        """True if it is worth mentioning."""
         return self.rise >= _RISE or self.share >= MEDIUM
 
 
@@ -257,7 +256,7 @@ class Dangers(msgspec.Struct, kw_only=True):
     firsts: Evidence = msgspec.field(default_factory=Evidence)
     """Runs with a tool that nobody had called before."""
     tools: dict[str, ToolRecord] = {}
-    """By a spelling that is the same for all ways to write a tool's name. What was used last is at the end."""
+    """By a normal form of the tool's name; the most recent last."""
     patterns: Patterns = msgspec.field(default_factory=Patterns)
     repeats: Repeats = msgspec.field(default_factory=Repeats)
     reasons: dict[str, Evidence] = {}
@@ -266,7 +265,7 @@ class Dangers(msgspec.Struct, kw_only=True):
     # Learning
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Take in a run. One that was never begun teaches nothing: else a refusal would be the reason for the next."""
+        """Learn from a run. One that never began is ignored: otherwise one refusal would cause the next."""
         run, print_ = lesson.event, lesson.code
         if not isinstance(run, RunEvidence) or (run.fact.status not in _ENDED and run.fact.status != "ok"):
             return
@@ -278,7 +277,7 @@ class Dangers(msgspec.Struct, kw_only=True):
 
     def _learn_code(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer) -> None:
         failed = run.fact.status != "ok"
-        told = run.fact.assessed  # what became of it says whether that was right
+        told = run.fact.assessed  # the outcome shows whether that was right
         self.runs += 1
         if told is not None:
             self.calibration.add_told(told.risk, told.chance, viewer, failed=failed)
@@ -301,7 +300,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         names = dict.fromkeys([*called, *(_loose(name) for name in (() if print_ is None else print_.tools))])
         if any(name not in self.tools for name in names):
             self.firsts.add_run(viewer, failed=failed)
-        # The last call of a tool that did not answer is what the run failed by; then the others are not to blame.
+        # A tool whose last call failed caused the failure of the run; then the others are not to blame.
         blamed = {name for name, call in called.items() if call.error is not None} if failed else set()
         for name in names:
             known = self.tools.pop(name, None) or ToolRecord()
@@ -317,7 +316,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         trim(self.tools, _TOOLS)  # only now: the oldest may be one that this run called
 
     def _versions(self, print_: CodePrint | None) -> dict[str, str]:
-        """The last known versions of the tools that code names; one that is not known can never be the same."""
+        """The last known versions of the tools that code names; an unknown one equals no other."""
         found: dict[str, str] = {}
         for name in () if print_ is None else print_.tools:
             known = self.tools.get(_loose(name))
@@ -344,8 +343,8 @@ class Dangers(msgspec.Struct, kw_only=True):
         """The assessment of code before it runs.
 
         `specs` are the tools that it names, by the names of `print_.tools`. `session` is the workspace. The limits are
-        those that it will get; without them its cost is not weighed. `wrong` is the result of `wrong_calls`, and
-        `curve` the present one of `calibration`, if the caller has it already.
+        those of the run; without them its cost is not assessed. `wrong` is the result of `wrong_calls`, and `curve`
+        the current one of `calibration`, if the caller already has it.
         """
         repeat = None if print_ is None else self.repeats.find(viewer.principal, session, print_.exact, context_digest)
         certain = self._certain(repeat, wrong, viewer, specs)
@@ -357,7 +356,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         steps += [msgspec.structs.replace(step, rise=rise) for step, rise in zip(added, rises, strict=True)]
         chance = round((curve or self.calibration.curve(viewer)).corrected(estimate), 4)
         if not added and known.own_failed < 1 and known.accusers < 2:
-            chance = min(chance, HIGH - 0.01)  # one other principal may suggest, and no more
+            chance = min(chance, HIGH - 0.01)  # evidence of one other principal is only a suggestion
         reasons = [step for step in sorted(steps, key=lambda step: -step.rise) if step.is_reason]
         told = tuple(dict.fromkeys(step.reason for step in reasons))
         if chance < MEDIUM:
@@ -391,7 +390,7 @@ class Dangers(msgspec.Struct, kw_only=True):
     def _certain(
         self, repeat: Repeat | None, wrong: Sequence[WrongCall], viewer: Viewer, specs: Mapping[str, ToolSpec]
     ) -> Assessment | None:
-        """The assessment of what is as good as certain to fail."""
+        """The assessment of code that is practically certain to fail."""
         level = self.calibration.levels.get("critical")
         known = Known() if level is None else level.record.known(viewer)
         chance = round(shrunk(_CERTAIN, _CERTAIN_WEIGHT, known), 4)
@@ -473,7 +472,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         return worst[0] if worst[0] > base else sum(shares) / len(shares)
 
     def _with_added(self, estimate: float, reasons: Sequence[RiskReason], viewer: Viewer) -> tuple[float, list[float]]:
-        """The estimate with what else speaks against the code, and by how much each raised it."""
+        """The estimate with further reasons against the code, and the amount by which each raised it."""
         rises: list[float] = []
         for reason in reasons:
             record = self.reasons.get(reason, Evidence()).known(viewer)
@@ -503,7 +502,7 @@ def _added(
 
 
 def _cost(predicted: Prediction, wall_seconds: float | None, memory_mib: int | None) -> str:
-    """The sentence for a run that needs more than it has; empty if it does not."""
+    """The sentence for a run that needs more than its limits; empty if it does not."""
     seconds = max(predicted.seconds, predicted.timed_out_seconds)
     if wall_seconds is not None and (predicted.seconds > wall_seconds or predicted.timed_out_seconds >= wall_seconds):
         return about_cost(seconds, wall_seconds, "s")
@@ -525,7 +524,7 @@ def _is_never_run(run: RunEvidence) -> bool:
 
 
 def _loose(name: str) -> str:
-    """The same for `expenses.list_expenses` and `mcp__expenses__list_expenses`."""
+    """A normal form, equal for `expenses.list_expenses` and `mcp__expenses__list_expenses`."""
     return _LOOSE.sub("", name.removeprefix("mcp__")).lower()
 
 

@@ -1,8 +1,8 @@
 """The shapes of tools' answers, learned from the journal: fields, types, optional fields, choices and bounds.
 
-Nothing that only one principal has seen is shown to another: neither the name of a field, nor a type, a choice or a
-bound. So nobody's values reach anybody else in this way, and nobody can make others believe in a field by calling a
-tool that echoes. A declared schema is never overridden; differences from it are reported.
+A name of a field, a type, a choice or a bound that only one principal has seen is never shown to another. So values of
+one principal do not reach others, and no principal can plant a field for others by calling a tool that echoes. A
+declared schema is never overridden; differences from it are reported.
 """
 
 import asyncio
@@ -57,15 +57,15 @@ _BRANCHES = 8  # alternatives of a declared schema that are read: a bound
 _DECLARED_DEPTH = 8  # levels of a declared schema: a bound
 _FIELDS = 64  # fields of a declared object: a bound
 _STEPS = 400  # places of a declared schema: a bound
-_NEVER = 10.0  # objects without a required field that make it one that never comes
-_NEVER_OPTIONAL = 30.0  # the same for an optional one
+_NEVER = 10.0  # objects without a required field before it is reported as never present
+_NEVER_OPTIONAL = 30.0  # the same for an optional field
 _OFTEN = 3.0  # sightings that contradict a declaration
-_PATH_CHARACTERS = 60  # longest way to a field that is shown whole
+_PATH_CHARACTERS = 60  # longest path to a field that is shown whole
 TOOLS = 500  # tools remembered, the last that answered: a bound
 ALL_PLACES = 20_000  # places of all of them: a bound
 STEADY = 5  # answers from which a shape is used
 _SLACK = 100  # places of a tool above the bound, so that a flood is not sorted at every run
-_SLOTS = 16  # principals told apart for one tool; as `PRINCIPALS` of evidence
+_SLOTS = 16  # principals distinguished for one tool; as `PRINCIPALS` of evidence
 _PENDING = 16  # principals that were shown a shape and have not called the tool since: a bound
 _KEPT_WEIGHT = 0.02  # weight below which a sighting is dropped, six half-lives old
 _AGED = 0.95  # weights are recomputed when they have faded to this share
@@ -82,7 +82,7 @@ _scanner = Scanner(ScanRules(types=frozenset(TYPES)))
 def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
     """The answers of a run's tools: eight tools, ten answers of each. It takes milliseconds; use a thread.
 
-    All kinds of private values are searched in them whatever the configured mode is: they may not be concealed.
+    Private values of all kinds are searched for in every mode: in some modes answers are not concealed.
     """
     found: dict[tuple[str, int], list[CallEvidence]] = {}
     for call in run.calls:
@@ -117,7 +117,7 @@ def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
     def mark(kind: str, value: object) -> str:
         nonlocal marks
         marks += 1
-        return f"{MARK}{marks}"  # each another one: of two keys that were the same afterwards, one would be lost
+        return f"{MARK}{marks}"  # a different replacement for each: of two equal keys, one would be lost
 
     judged = _scanner.conceal(copies, mark)
     reading = _Disclosing()
@@ -130,7 +130,7 @@ def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
 
 
 def _texts(arguments: Any) -> frozenset[str]:
-    """The short texts that a tool was given."""
+    """The short texts in the arguments of a tool."""
     values = islice(_unfolded([arguments]), _GIVEN)
     return frozenset(value for value in values if isinstance(value, str) and len(value) <= CHARACTERS)
 
@@ -144,7 +144,7 @@ def _unfolded(waiting: list[Any]) -> Iterator[Any]:
 
 
 class _Disclosing(Reading):
-    """Reads fields that may be named, and of their texts and numbers those that may be shown."""
+    """Reads the fields that may be named, with those of their texts and numbers that may be shown."""
 
     def open(self, path: str) -> PlaceSeen:
         name = name_of(path)
@@ -198,9 +198,9 @@ _Schema = dict[str, Any]
 def find_conflicts(
     spec: ToolSpec, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool = False
 ) -> list[str]:
-    """A sentence for each, at most five: declared and never there, there and not declared, of another type.
+    """A sentence for each difference, at most five: declared but never present, present but not declared, another type.
 
-    Where rows were left out, `is_sampled`, nothing that rows may have is said to be never there.
+    If rows were left out (`is_sampled`), no field of rows is reported as never present.
     """
     if spec.output_schema is None:
         return []
@@ -229,7 +229,7 @@ class _Comparing:
             return
         branches = list(_branches(schema, self._root, _DECLARED_DEPTH))
         if not branches or any(not branch for branch in branches):
-            return  # one that says nothing allows everything
+            return  # an empty one allows everything
         yield from self._types(path, place, branches)
         objects = [branch for branch in branches if isinstance(branch.get("properties"), dict)]
         if objects and self._sees(place, "object"):
@@ -275,7 +275,7 @@ class _Comparing:
                     yield f"{_named(child)} is not declared and was in {_share(self._places[child], place)} answers."
 
     def _is_never(self, path: str, place: Place, *, is_required: bool) -> bool:
-        """True if enough objects lacked it to expect that all do."""
+        """True if the field was missing in enough objects to expect that it is always missing."""
         is_row = "[]" in path or "{}" in path
         least = _NEVER if is_required else _NEVER_OPTIONAL
         return place.weight("object") >= least and not (self._is_sampled and is_row)
@@ -294,7 +294,7 @@ class _Comparing:
 
 
 def _branches(schema: object, root: _Schema, depth: int) -> Iterator[_Schema]:
-    """The alternatives that a schema allows; an empty one for what says nothing, or what is not understood here."""
+    """The alternatives that a schema allows; an empty one for a schema without constraints, or an unsupported one."""
     if schema is True or not depth:
         yield {}
         return
@@ -328,7 +328,7 @@ def _share(place: Place, holder: Place) -> str:
 def _named(path: str) -> str:
     if not path:
         return "The answer"
-    # One word a level can make a sentence.
+    # One word per level can form a sentence.
     is_short = len(path) <= _PATH_CHARACTERS and is_field(re.sub(r"\W+", "_", path).strip("_"))
     return f"`{path if is_short else path.rpartition('.')[2]}`"
 
@@ -352,17 +352,17 @@ class Learned(msgspec.Struct, kw_only=True):
     total: int = 0
     """Ever."""
     at: float = 0.0
-    """When all weights were last made less."""
+    """The time of the last reduction of all weights."""
     last_at: float = 0.0
     is_sampled: bool = False
-    """True if rows were left out of some answers: a field in none of the others may have been in those."""
+    """True if rows were left out of some answers: a field that was never seen may have been in those."""
     pending: list[str] = []
     """Principals that were shown this shape and have not called the tool since."""
     told: int = 0
     right: int = 0
 
     def add(self, seen: AnswerSeen, viewer: Viewer) -> None:
-        """Take in the tool's answers in one run of the viewer."""
+        """Learn from the tool's answers in one run of the viewer."""
         self._age(viewer)
         self._rate(viewer.principal, seen)
         weight = faded(self.at - viewer.now, viewer.half_life)
@@ -382,7 +382,7 @@ class Learned(msgspec.Struct, kw_only=True):
         self.last_at = max(self.last_at, viewer.now)
 
     def fits(self, seen: AnswerSeen) -> bool:
-        """True if answers have no field and no type that was never seen, and lack none that was always there."""
+        """True if answers have no new field or type, and lack no field that was always present."""
         children = children_of(self.places)
         for path, new in seen.places.items():
             place = self.places.get(path)
@@ -413,7 +413,7 @@ class Learned(msgspec.Struct, kw_only=True):
         if len(self.slots) < _SLOTS:
             self.slots.append(principal)
             return len(self.slots) - 1
-        # The first of the votes was heard least lately; what only it has seen is then nobody's.
+        # The first of the votes is the least recent; sightings of that principal alone are dropped.
         gone = next((each for each in self.heard.by if each in self.slots), self.slots[0])
         slot = self.slots.index(gone)
         for place in self.places.values():
@@ -434,7 +434,7 @@ class Learned(msgspec.Struct, kw_only=True):
                 del self.places[path]
 
     def _trim(self) -> None:
-        """Keep what several have seen and what is near the top; a flood of odd keys drives nothing else out."""
+        """Keep places that several principals have seen or that are near the top, so that odd keys displace none."""
         if len(self.places) > PLACES + _SLACK:
             for path in sorted(self.places, key=self._rank)[PLACES:]:
                 del self.places[path]
@@ -448,13 +448,13 @@ class Shapes(msgspec.Struct, kw_only=True):
     """The shapes of answers. Only the event loop's thread touches it."""
 
     tools: dict[str, Learned] = {}
-    """By full name, the one that answered last at the end."""
+    """By full name, the most recent answer last."""
     principals: list[str] = []
-    """Two of those whose runs were learned from: whether there is more than one is all that matters."""
+    """The first two principals whose runs were learned: enough to know if there is more than one."""
     runs: int = 0
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Take in the answers of a run, or note that a principal was shown a shape: its next answers rate it."""
+        """Learn from the answers of a run, or note that a principal was shown a shape: its next answers rate it."""
         match lesson.event:
             case Hinted() as event:
                 learned = self.tools.get(event.subject)
@@ -464,7 +464,7 @@ class Shapes(msgspec.Struct, kw_only=True):
                 self._learn_run(lesson.answers, lesson.viewer(half_life))
 
     def _learn_run(self, seen: Sequence[AnswerSeen], viewer: Viewer) -> None:
-        """A new major version of a tool begins anew; answers of an older one are past."""
+        """Add answers to the records of tools. A new major version starts a new record; older answers do not count."""
         principal = viewer.principal
         self.runs += bool(seen)
         if seen and principal not in self.principals and len(self.principals) < 2:
@@ -479,10 +479,10 @@ class Shapes(msgspec.Struct, kw_only=True):
         self._evict()
 
     def tell(self, spec: ToolSpec, viewer: Viewer, *, is_alone: bool = False) -> LearnedShape | None:
-        """The shape of a tool's answers at its major version, as far as the viewer may see it; None for nothing.
+        """The part of the shape of a tool's answers at its major version that the viewer may see, or None.
 
-        `is_alone` says that this gateway has one principal; it counts only if all evidence is one principal's. A viewer
-        sees its own answers, besides those that two others have seen; one without a principal stands for everybody.
+        `is_alone`: this gateway has one principal; it counts only if all evidence comes from one principal. A viewer
+        sees shapes of its own answers and those that two others have seen. An empty principal means all principals.
         """
         learned = self.tools.get(spec.full_name)
         if learned is None or learned.major != major_of(spec.version):
@@ -502,17 +502,17 @@ class Shapes(msgspec.Struct, kw_only=True):
         )
 
     def score(self) -> tuple[int, int]:
-        """Answers for which a shape was known, and those that fitted it."""
+        """The number of answers for which a shape was known, and of those that matched it."""
         learned = self.tools.values()
         return sum(each.told for each in learned), sum(each.right for each in learned)
 
     def insights(self, viewer: Viewer) -> PartInsights:
-        """The shapes that were learned, for an operator who may see the work of all principals. It names no field."""
+        """The learned shapes, for an operator with access to all principals. It names no field."""
         items = self._items(viewer)
         return part_insights("shapes", items, learned=len(self.tools), evidence=self.runs, score=self.score())
 
     def conflicts(self, specs: Iterable[ToolSpec], viewer: Viewer, *, is_alone: bool = False) -> list[Insight]:
-        """Differences of answers from declared schemas, for an operator who may see the work of all principals."""
+        """Differences of answers from declared schemas, for an operator with access to all principals."""
         found = []
         for spec in specs:
             learned = self.tools.get(spec.full_name)
@@ -584,9 +584,9 @@ class SteadyShapes:
         self.shapes: Mapping[str, LearnedShape] = {}
         """By full name, for `Catalog.use_shapes`."""
         self._totals: dict[str, int] = {}
-        """From how many answers those were learned: fewer than that are known only after something was forgotten."""
+        """The number of answers behind each: it falls only when something is forgotten."""
         self._candidates: dict[str, tuple[_Schema, float]] = {}
-        """Shapes that differ from the stubs, and since when."""
+        """Shapes that differ from the stubs, with the time of the first difference."""
         self._next_at = 0.0
 
     async def look(
@@ -597,10 +597,10 @@ class SteadyShapes:
         *,
         is_alone: bool = False,
     ) -> bool:
-        """Update `shapes`; true if it changed. Call it at any rate: it changes at most once a minute.
+        """Update `shapes`; True if it changed. Call it as often as you like: it changes at most once a minute.
 
-        A shape is taken over from five answers on, and in the place of another if it was the same for a minute. When
-        something was forgotten, what is no longer known goes at once.
+        A shape is used from five answers on, and replaces another after a minute without change. Forgotten shapes
+        disappear at once.
         """
         is_less = any(name not in learned.tools or learned.tools[name].total < n for name, n in self._totals.items())
         now = viewer.now
@@ -630,7 +630,7 @@ class SteadyShapes:
         now: float,
         is_less: bool,
     ) -> None:
-        """Keep what stubs say, take over what is new, or wait."""
+        """Keep the present shape of a tool, use the new one once it has lasted, or note it as a candidate."""
         schema, current = _stub_schema(shape.schema), self.shapes.get(name)
         if current is not None and current.major != shape.major:
             current = None
@@ -651,7 +651,7 @@ def _schemas(shapes: Mapping[str, LearnedShape]) -> dict[str, _Schema]:
 
 
 def _vague(learned: Shapes, snapshot: Snapshot) -> Iterator[ToolSpec]:
-    """The tools that declare nothing of use and may have been learned."""
+    """The tools without a useful declaration that may have a learned shape."""
     for name in list(learned.tools):
         spec = snapshot.tools.get(name)
         if spec is not None and (spec.output_schema is None or is_vague(returns(spec))):

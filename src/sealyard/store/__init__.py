@@ -1,7 +1,7 @@
-"""The one database: the journal, tool definitions, skills, approvals, alerts, the vault, and what was learned.
+"""The one database: the journal, tool definitions, skills, approvals, alerts, the vault, and learned models.
 
-SQLite in WAL mode. One thread writes, what waits is committed together, and `Store.flush` returns when it is on disk.
-The log that proves itself is in `audit/`, facts and their sums are in `metrics/`, and copies of a store in `backup/`.
+SQLite in WAL mode. One thread writes, waiting rows are committed together, and `Store.flush` returns when they are on
+disk. The signed log is in `audit/`, facts and their sums are in `metrics/`, and copies of a store in `backup/`.
 """
 
 from sealyard.store.journal import TraceBudget

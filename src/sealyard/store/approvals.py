@@ -20,14 +20,14 @@ from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values import Approval, Ask
 
 _ASK_BYTES = 64 << 10
-"""Of an ask in a list: a hundred of them fit into a page of the dashboard."""
+"""The bytes of an ask in a list: a hundred of them fit into a page of the dashboard."""
 _WHOLE_BYTES = 8 << 20
 """The largest ask: nobody reads more before an approval, and it is written in one transaction."""
 _VALUE_CHARACTERS = 1_000
 _VALUES = 50
 """The arguments that an ask over `_ASK_BYTES` shows in a list, and characters of each: together below that limit."""
 _KEPT_SECONDS = 86_400.0
-"""For so long a finished ask differs from an unknown one. The audit log keeps all of them."""
+"""The time for which a finished ask differs from an unknown one. The audit log keeps all of them."""
 
 _ASKS = msgspec.json.Decoder(Ask)
 _APPROVALS = msgspec.json.Decoder(Approval)

@@ -1,12 +1,12 @@
 """The gateways that have a store open, the executions of one that is gone, and the replacement of a store.
 
 Each gateway holds a lock on a file of its own in `<store>.d` for as long as it lives; the kernel releases the lock when
-the process ends, however it ends. A gateway whose lock can be taken is gone. Stores are opened one at a time, under a
+the process ends for any reason. A gateway whose lock can be taken is gone. Stores are opened one at a time, under a
 lock in the same folder.
 
 `replace` puts another database in the place of a store, wholly or not at all, whenever the process or the machine
-stops. It moves the old files into a folder beside the store and keeps a note in `<store>.d` meanwhile. Whoever opens or
-restores the store next finds the note and puts everything back first.
+stops. It moves the old files into a folder beside the store and keeps a note in `<store>.d` meanwhile. The next process
+that opens or restores the store finds the note and puts everything back first.
 """
 
 import fcntl

@@ -78,7 +78,7 @@ def _read_calls(
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """The execution that a key stands for."""
+    """The execution of a key."""
 
     execution_id: str
     request_sha256: str

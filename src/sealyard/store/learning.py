@@ -1,7 +1,7 @@
-"""What there is to learn from, in the order of the journal; what was learned; and what is to be forgotten.
+"""The events to learn from, in the order of the journal; saved models; and the record of forgotten subjects.
 
-A page is read in a thread of its own and is bounded in rows and bytes. What cannot be read, such as a fact that a newer
-version wrote, is passed over. A saved model never holds what was forgotten: the two are kept apart in one transaction.
+A page is read in a separate thread and is bounded in rows and bytes. An unreadable fact, such as one of a newer
+version, is skipped. A saved model never holds forgotten content: one transaction checks both.
 """
 
 import hashlib
@@ -39,14 +39,14 @@ _RUN_BYTES = 4 << 20
 _CODE_BYTES = 256 << 10
 _MESSAGE_CHARACTERS = 4_000
 _FORMS = 4
-"""Of models are kept, those saved last: gateways of one store may learn in different ways."""
+"""Forms of models that are kept, the last saved: gateways of one store may learn in different ways."""
 _FORGOTTEN = 10_000
 _ROW_BYTES = 1_024
 _SUBJECT_CHARACTERS = 256
 
 _What = Literal["tool", "principal", "all"]
 
-# As bytes, since another program may have written what is no text. Only facts that teach something are read whole.
+# As bytes, since another program may have written invalid text. Only facts to learn from are read whole.
 _FACTS = (
     "SELECT number, at, CASE WHEN kind IN ('search', 'hit', 'execution', 'hint') THEN CAST(fact AS BLOB) END"
     " FROM facts WHERE number > ? ORDER BY number LIMIT ?"
@@ -74,20 +74,20 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True):
 
     events: list[tuple[int, LearningEvent]]
     last: int
-    """The fact that was looked at last: the next page is after it."""
+    """The number of the last fact read: the next page begins after it."""
     is_end: bool
-    """Whether there was no other one after it."""
+    """True if there was no fact after it."""
     forgotten: int
-    """Grows whenever something is forgotten: as it was when the page was read."""
+    """A number that grows whenever something is forgotten, at the time of reading the page."""
 
 
 class SavedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model as it was saved."""
 
     number: int
-    """The last fact that it knows of."""
+    """The number of the last fact it was learned from."""
     forgotten: int
-    """As in `EventPage`: what was forgotten until then is not in it."""
+    """As in `EventPage`: the model holds nothing forgotten up to then."""
     model: bytes
 
 
@@ -105,7 +105,7 @@ _ENDED = msgspec.json.Decoder(_Ended)
 
 
 class LearningTables:
-    """What one store holds for learning. `reader` is its own, so that nobody else waits for a page."""
+    """The data of one store for learning. It has a separate `reader`, so that no other read waits for a page."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
@@ -116,7 +116,7 @@ class LearningTables:
         await self._writer.flush()
 
     async def events(self, after: int, limit: int) -> EventPage:
-        """What is after fact number `after`: at most so many facts are looked at, and fewer if much is in them.
+        """The events after fact number `after`: at most `limit` facts are read, and fewer if they are large.
 
         Raises `StoreError`.
         """
@@ -127,11 +127,11 @@ class LearningTables:
         return await self._reader.read(lambda connection: _integer(connection, _NEWEST))
 
     async def load(self, form: str) -> SavedModel | None:
-        """The model of that form, None if none is kept. Its bytes are to be distrusted. Raises `StoreError`."""
+        """The model of that form, None if none is kept. Its bytes are not trusted. Raises `StoreError`."""
         return await self._reader.read(_read_model, form)
 
     def save(self, form: str, number: int, forgotten: int, model: bytes) -> None:
-        """Keep a model in the place of one that knows less. Only enqueues.
+        """Keep a model in place of one that was learned from fewer facts. Only enqueues.
 
         It is not kept if it is larger than `MODEL_BYTES`, or if something was forgotten that it may still hold.
         """
@@ -140,9 +140,9 @@ class LearningTables:
             self._writer.put(partial(_write_model, form=form, saved=saved, at=time.time()), len(model) + _ROW_BYTES)
 
     async def forget(self, what: _What, subject: str, at: float) -> Forgotten:
-        """Remember, durably, that nothing is to be learned from what the journal now holds about something.
+        """Exclude, durably, everything that the journal now holds about a subject from learning.
 
-        Saved models are removed with it.
+        Saved models are removed too.
 
         Raises:
             InvalidRequest: There is no such kind of thing, or no subject.
@@ -167,16 +167,16 @@ class LearningTables:
         return found[-1]
 
     async def known(self) -> tuple[list[str], list[str]]:
-        """The full names of all tools that there are or were, and all principals of the journal."""
+        """The full names of all present and former tools, and all principals of the journal."""
         return await self._reader.read(_read_known)
 
     async def forgotten(self) -> list[Forgotten]:
-        """What was forgotten and of which the journal may hold something, the oldest first. Raises `StoreError`."""
+        """The forgotten subjects that the journal may still mention, the oldest first. Raises `StoreError`."""
         _, found = await self.forgotten_until()
         return found
 
     async def forgotten_until(self) -> tuple[int, list[Forgotten]]:
-        """The same, and the number that `EventPage.forgotten` has then. Raises `StoreError`."""
+        """The same, with the number of `EventPage.forgotten` at that time. Raises `StoreError`."""
         return await self._reader.read(_read_forgotten)
 
 
@@ -202,7 +202,7 @@ def _read_page(connection: sqlite3.Connection, after: int, limit: int) -> EventP
 
 
 def _read_event(connection: sqlite3.Connection, at: Any, text: bytes | None) -> tuple[LearningEvent | None, int]:
-    """What a fact says with all that belongs to it, and how much was read."""
+    """A fact with its journal entries as an event, and the number of bytes read."""
     if text is None or not isinstance(at, float) or not 0 <= at < END:
         return None, 0
     fact = decode_fact(text)
@@ -213,7 +213,7 @@ def _read_event(connection: sqlite3.Connection, at: Any, text: bytes | None) -> 
 
 
 def _read_run(connection: sqlite3.Connection, fact: Executed) -> tuple[RunEvidence, int]:
-    """A run; one whose row is gone already is only what its fact says."""
+    """A run; if its row is gone, only the content of its fact."""
     row = connection.execute(_RUN, (_CODE_BYTES, storable(fact.execution_id))).fetchone() if fact.execution_id else None
     if row is None or not isinstance(row[1], float):
         return RunEvidence(fact=fact, started_at=fact.at - fact.seconds), 0
@@ -223,7 +223,7 @@ def _read_run(connection: sqlite3.Connection, fact: Executed) -> tuple[RunEviden
     run = RunEvidence(
         fact=fact,
         code=_code(code),
-        # What was too large to be kept may have been anything: no other run had the same.
+        # A value too large to keep may have been anything, so it equals that of no other run.
         context_digest=_digest(storable(fact.execution_id).encode() if is_cut else context),
         session=_text(session),
         started_at=started_at,
@@ -262,7 +262,7 @@ def _read_calls(connection: sqlite3.Connection, execution_id: str) -> tuple[tupl
         try:
             found.append(msgspec.convert(call, CallEvidence))
         except msgspec.ValidationError:
-            continue  # a column holds what it cannot: it was not us who wrote it
+            continue  # a column holds an impossible value, which another program wrote
     return tuple(found), min(size_bytes, _RUN_BYTES)
 
 
@@ -281,7 +281,7 @@ def _read_failure(outcome: bytes | None) -> _Failure:
 
 
 def _decode(text: bytes | None) -> tuple[bool, Any]:
-    """Whether a value can be read, and the value."""
+    """True if a value can be read, and the value."""
     if text is None:
         return True, None
     try:
@@ -298,7 +298,7 @@ def _code(content: bytes | None) -> str:
 
 
 def context_digest(context: Any) -> str:
-    """As in `RunEvidence`, of what code is given; of what is too large to be kept it is one that no run has."""
+    """The digest of `RunEvidence` for the context of code; unique if the context was too large to keep."""
     text, is_cut = encode_context(context)
     return "-" if is_cut else _digest(None if text is None else text.encode())
 
@@ -347,7 +347,7 @@ def _write_model(connection: sqlite3.Connection, form: str, saved: SavedModel, a
 
 
 def _is_full(connection: sqlite3.Connection, what: str, subject: str) -> bool:
-    """Whether there are so many that one more is too much."""
+    """True if the limit is reached."""
     if what == "all":
         return False
     query = "SELECT count(*) FROM learning_forgotten WHERE NOT (what = ? AND subject = ?)"
@@ -358,7 +358,7 @@ def _is_full(connection: sqlite3.Connection, what: str, subject: str) -> bool:
 def _write_forgotten(connection: sqlite3.Connection, what: _What, subject: str, at: float) -> Forgotten:
     fact = _integer(connection, _NEWEST)
     number = _integer(connection, _GENERATION) + 1
-    # What was forgotten before is forgotten with it.
+    # This covers everything forgotten before.
     connection.execute(
         "DELETE FROM learning_forgotten WHERE ? = 'all' OR (what = ? AND subject = ?)", (what, what, subject)
     )

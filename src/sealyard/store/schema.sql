@@ -162,7 +162,7 @@
 
 -- schema 4
     -- One row for each version of a skill; a deleted one stays, marked, so that its number is never given again.
-    -- `changed` grows with every change to any row: who has seen the highest has seen them all.
+    -- `changed` grows with every change to any row: a reader of the highest has seen all changes.
     CREATE TABLE skills (
         number INTEGER PRIMARY KEY,
         namespace TEXT NOT NULL,
@@ -221,7 +221,7 @@
         at DOUBLE PRECISION NOT NULL
     );
 
-    -- Answers that are too large for `calls`, compressed, for as long and as many as the budget allows.
+    -- Answers that are too large for `calls`, compressed, within the budget of days and bytes.
     CREATE TABLE trace_answers (
         execution_id TEXT NOT NULL,
         number INTEGER NOT NULL,
@@ -233,8 +233,8 @@
 
     ALTER TABLE calls ADD COLUMN version TEXT NOT NULL DEFAULT '';
 
-    -- Every definition a tool had, in the order in which it had them, with what each changed; the last row of a tool
-    -- says whether it is gone. `source` is a digest of how the upstream was reached.
+    -- Every definition of a tool in order, each with its changes; the last row of a tool marks one that is gone.
+    -- `source` is a digest of the connection to the upstream.
     CREATE TABLE tool_releases (
         upstream TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -259,7 +259,7 @@
     CREATE INDEX tool_releases_by_time ON tool_releases (released_at);
     CREATE INDEX tool_releases_by_upstream ON tool_releases (upstream, size_bytes);
 
-    -- What a major version of a tool was seen to answer: its schema, and what is counted to notice that it changes.
+    -- The observed answers of a major version of a tool: their schema, and the counts that reveal a change.
     CREATE TABLE tool_shapes (
         upstream TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -273,7 +273,7 @@
     CREATE INDEX tool_shapes_by_time ON tool_shapes (upstream, seen_at);
 
 -- schema 5
-    -- What metrics are made of: one row for each thing that happened, in the order in which it was written.
+    -- The source of metrics: one row for each event, in the order of writing.
     CREATE TABLE facts (
         number INTEGER PRIMARY KEY,
         at DOUBLE PRECISION NOT NULL,
@@ -298,7 +298,7 @@
         PRIMARY KEY (span, start, name, labels)
     );
 
-    -- How far `facts` and `calls` have been added up.
+    -- The last rows of `facts` and `calls` that are in the sums.
     CREATE TABLE metric_marks (
         stream TEXT PRIMARY KEY,
         number BIGINT NOT NULL
@@ -329,7 +329,7 @@
         reason TEXT NOT NULL
     );
 
-    -- Who asks again with the same key gets the execution that the first request started.
+    -- A repeated request with the same key gets the execution of the first request.
     CREATE TABLE idempotency_keys (
         principal TEXT NOT NULL,
         key TEXT NOT NULL,
@@ -341,7 +341,7 @@
     CREATE INDEX idempotency_keys_by_time ON idempotency_keys (at);
 
 -- schema 6
-    -- What was learned from the journal up to a fact, as it is in memory: it can be made anew at any time.
+    -- The models learned from the journal up to a fact, encoded: they can be rebuilt at any time.
     CREATE TABLE learning_models (
         form TEXT PRIMARY KEY,
         number BIGINT NOT NULL,
@@ -350,7 +350,7 @@
         model BLOB NOT NULL
     );
 
-    -- What is not to be learned from any more: facts up to a number.
+    -- Subjects excluded from learning: facts up to a number.
     CREATE TABLE learning_forgotten (
         number INTEGER PRIMARY KEY,
         what TEXT NOT NULL,
@@ -361,7 +361,7 @@
 
     CREATE INDEX skill_uses_by_execution ON skill_uses (execution_id);
 
-    -- What came of uses of skills whose rows in `skill_uses` are gone, by who used them.
+    -- Sums of uses of skills whose rows in `skill_uses` are gone, by principal.
     CREATE TABLE skill_use_sums (
         namespace TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -377,14 +377,14 @@
         PRIMARY KEY (namespace, name, version, principal)
     );
 
-    -- What kind of change a skill was migrated for; empty for migrations from before that was recorded.
+    -- The kind of change that a skill was migrated for; empty for older migrations without a record of it.
     ALTER TABLE skill_migrations ADD COLUMN change TEXT NOT NULL DEFAULT '';
 
 -- schema 7
-    -- Of an answer that is too large to be kept: what it is made of, with a few of its rows, as JSON.
+    -- The structure of an answer that is too large to keep, with a few of its rows, as JSON.
     ALTER TABLE calls ADD COLUMN answer_sample TEXT;
 
 -- schema 9
-    -- An ask whose arguments are cut in `ask`, with all of them: whoever approves a call can read what it sends.
+    -- An ask whose arguments are cut in `ask`, with all of them, so that its approver can read everything it sends.
     ALTER TABLE approvals ADD COLUMN whole TEXT;
     ALTER TABLE approvals_remembered ADD COLUMN whole TEXT;

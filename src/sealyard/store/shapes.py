@@ -1,6 +1,6 @@
-"""What tools were seen to answer, where they do not declare it: types and names of fields, never a value.
+"""The observed shapes of answers of tools that declare none: types and names of fields, never a value.
 
-A shape belongs to a major version of a tool: within one, what code reads from an answer stays there.
+A shape belongs to a major version of a tool: within one, the fields that code reads stay.
 """
 
 import sqlite3
@@ -21,14 +21,14 @@ _SELECT = f"SELECT {_COLUMNS} FROM tool_shapes"  # noqa: S608
 
 
 class SeenShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What the answers of one major version of a tool looked like."""
+    """The observed answers of one major version of a tool."""
 
     upstream: str
     name: str
     major: int
     schema: dict[str, Any]
     state: str
-    """What is counted to notice a change, as whoever counts writes it."""
+    """The counts that reveal a change, in the format of `catalog.drift`."""
     answers: int
     seen_at: float
     """Seconds since the epoch."""
@@ -49,11 +49,11 @@ class ShapeTable:
             self._writer.put(partial(_write, shape=shape, schema=schema), size_bytes)
 
     async def find(self, upstream: str, name: str, major: int) -> SeenShape | None:
-        """What was seen of one major version of a tool; `name` is the upstream's."""
+        """The shape of one major version of a tool; `name` is the upstream's."""
         return await self._reader.read(read_shape, upstream, name, major)
 
     async def newest(self, limit: int) -> list[SeenShape]:
-        """Those of all tools that were seen last, the newest first."""
+        """The most recent shapes of all tools, the newest first."""
         return await self._reader.read(_read_newest, limit)
 
 
@@ -71,7 +71,7 @@ def _write(connection: sqlite3.Connection, shape: SeenShape, schema: str) -> Non
 
 
 def read_shape(connection: sqlite3.Connection, upstream: str, name: str, major: int) -> SeenShape | None:
-    """What was seen of one major version of a tool."""
+    """The shape of one major version of a tool."""
     query = f"{_SELECT} WHERE upstream = ? AND name = ? AND major = ?"
     row = connection.execute(query, (storable(upstream), storable(name), major)).fetchone()
     return None if row is None else _to_shape(row)

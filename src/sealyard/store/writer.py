@@ -1,7 +1,7 @@
-"""The thread that writes: it takes everything that waits and commits it in one transaction, table by table.
+"""The thread that writes: it commits all waiting rows in one transaction, table by table.
 
 No waiting row is dropped. When a write fails, every waiting caller gets the error, the rows keep their place, and the
-next attempt is made when a caller waits again or a moment later, whichever comes first.
+thread tries again when a caller waits or a moment later, whichever comes first.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Write = Callable[[sqlite3.Connection], object]
 """Executes statements inside a transaction, after its rows are written; it is called again if that fails."""
 
 Around = Callable[[sqlite3.Connection], AbstractContextManager[None]]
-"""Adds to a transaction what belongs to all its rows; it is called again if that fails."""
+"""Wraps a transaction and adds content about all its rows; it is called again if that fails."""
 
 ROW_BYTES = 1024
 """Memory of a row beside its large values, roughly."""
@@ -38,15 +38,15 @@ _LINGER_SECONDS = 0.04
 _RETRY_SECONDS = 1.0
 """Between two attempts of a failed write that no caller waits for."""
 _MANY_ROWS = 512
-"""So many rows are written without waiting for more."""
+"""The number of rows that are written without waiting for more."""
 _BACKLOG_BYTES = 32 << 20
 """Memory of waiting rows, roughly, before `room` waits for their write."""
 _LOOK_SECONDS = 0.05
-"""The age of `has_room`'s knowledge of the file: as long as a row may wait."""
+"""The longest time between two checks of the file by `has_room`: as long as a row may wait."""
 
 
 class _Attempt(Generic[_T]):
-    """A write with a result. The writer retries a failed write; a given-up one does nothing then."""
+    """A write with a result. The writer retries a failed write, unless its caller gave it up."""
 
     value: _T
 
@@ -63,7 +63,7 @@ class Writer:
     """Owns the connection that writes. Its methods are for the event loop that made it."""
 
     owner: str
-    """The id of this gateway in the store, from when `open` returns."""
+    """The id of this gateway in the store, set when `open` returns."""
 
     def __init__(self, path: Path, around: Around) -> None:
         self._path = path
@@ -74,11 +74,11 @@ class Writer:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._failure = ""
         self._file: tuple[int, int] | None = None
-        """Which file the store is; set by the thread before `_opened`."""
+        """The identity of the store's file; set by the thread before `_opened`."""
         self._seen_at = 0.0
-        """When that file was seen in its place."""
+        """The time of the last check that the file is in its place."""
         self._timer: asyncio.TimerHandle | None = None
-        """Fires when the first of the rows that wait has waited long enough."""
+        """Fires when the oldest waiting row has waited long enough."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         # Both threads change these, under the lock.
@@ -131,21 +131,21 @@ class Writer:
             if count == _MANY_ROWS:
                 self._hurry()
         if count == 1:
-            # By the loop: to wake the thread so that it waits costs both a turn, and most rows are flushed before.
+            # A timer of the loop: waking the thread only to wait costs both a turn, and most rows are flushed earlier.
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_later(_LINGER_SECONDS, self._end_linger)
 
     async def flush(self) -> None:
-        """Wait until everything that was put before is on disk. Raises as `start_flush` says."""
+        """Wait until every earlier row is on disk. Raises as `start_flush` does."""
         if (done := self.start_flush()) is not None:
             await done
 
     def start_flush(self) -> "asyncio.Future[None] | None":
-        """Begin to write everything that was put before; done when it is on disk, None if it is there already.
+        """Start to write every earlier row; the future is done when all are on disk, None if they already are.
 
         Raises:
-            StoreError: It could not be written, which the future raises too. It still waits, and is tried again.
+            StoreError: It could not be written, which the future raises too. The rows stay for a later attempt.
         """
         with self._lock:
             if not self._waiting and not self._is_writing:
@@ -158,7 +158,7 @@ class Writer:
         return done
 
     async def room(self, most_bytes: int = _BACKLOG_BYTES) -> None:
-        """Return at once while no more than `most_bytes` wait and writing works, else when all is written.
+        """Return at once while at most `most_bytes` wait and writing works, otherwise when all rows are written.
 
         Raises:
             StoreError: The store's file is gone, or what `flush` raises.
@@ -169,12 +169,12 @@ class Writer:
             await self.flush()
 
     def has_room(self) -> bool:
-        """Whether `room` would return at once, as far as is known without looking at the file again."""
+        """True if `room` would return at once, without another check of the file."""
         is_seen = time.monotonic() - self._seen_at < _LOOK_SECONDS
         return is_seen and self._backlog_bytes <= _BACKLOG_BYTES and not self._failure
 
     async def close(self) -> None:
-        """Write what waits and let go of the store. Raises `StoreError` for rows that could not be written."""
+        """Write the waiting rows and close the store. Raises `StoreError` for rows that could not be written."""
         with self._lock:
             self._is_closing = True
             self._hurry()
@@ -188,7 +188,7 @@ class Writer:
                 self._hurry()
 
     def _hurry(self) -> None:
-        """Have written what waits; the caller holds the lock."""
+        """Wake the thread to write the waiting rows; the caller holds the lock."""
         self._is_urgent = True
         self._changed.notify()
 
@@ -216,7 +216,7 @@ class Writer:
             self._settle([self._ended], "" if is_all_written else f"Not all was recorded. {failure}")
 
     def _write_batch(self, connection: sqlite3.Connection) -> bool:
-        """Write what waits; False if it was the last, since the store is being closed."""
+        """Write the waiting rows; False if the store is being closed and this was the last write."""
         with self._lock:
             self._changed.wait_for(lambda: self._is_urgent, _RETRY_SECONDS if self._failure else None)
             batch, self._waiting = self._waiting, []
@@ -237,15 +237,15 @@ class Writer:
         return not is_last
 
     def _gone(self) -> str:
-        """Says that the store's file is not where it was, or nothing."""
+        """The error if the store's file is not in its place, otherwise empty."""
         if _identify(self._name) == self._file:
             self._seen_at = time.monotonic()
             return ""
-        # SQLite would go on writing into the old file, which nobody can read any more.
+        # SQLite would continue to write into the old file, which no reader can open.
         return f"The store {self._name!r} was removed or replaced while it was open. Restart the gateway."
 
     def _commit(self, connection: sqlite3.Connection, batch: list[tuple[WriteRows[Any], Any]]) -> str:
-        """Commit rows; what went wrong, or nothing."""
+        """Commit rows; returns the error, or an empty text."""
         if gone := self._gone():
             return gone
         rows: defaultdict[WriteRows[Any], list[Any]] = defaultdict(list)
@@ -260,13 +260,13 @@ class Writer:
                 _write_each(connection, statements)
             connection.execute("COMMIT")
         except (sqlite3.Error, StoreError) as error:
-            if connection.in_transaction:  # some errors end it by themselves
+            if connection.in_transaction:  # some errors already end it
                 connection.execute("ROLLBACK")
             return str(explain(self._path, "written", error) if isinstance(error, sqlite3.Error) else error)
         return ""
 
     def _settle(self, futures: Iterable[asyncio.Future[None]], failure: str = "") -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no caller waits
             self._loop.call_soon_threadsafe(_settle, list(futures), failure)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
@@ -415,6 +415,7 @@ ANSWERS = st.recursive(
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(["ann", "bob", "carl"]), ANSWERS, st.floats(0, 1e9)), max_size=8))
+@example([("ann", {"status": 5e-324}, 0.0)])
 def test_the_same_runs_make_the_same_bytes_and_can_be_read_back(runs: list[tuple[str, Any, float]]) -> None:
     """Whatever was answered; and what is told fits a schema of JSON."""
     made = []

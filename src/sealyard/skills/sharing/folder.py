@@ -1,6 +1,6 @@
 """Skills as Agent Skills folders: `SKILL.md`, the code as a script, and a record of the rest.
 
-The code is in the script alone, so whoever reads the script reads what would run. Folders come from strangers: YAML
+The code is only in the script, so a reader of the script sees what would run. Folders come from strangers: YAML
 anchors, tags and deep nesting are refused before anything is built from them. In the `SKILL.md` that we write, each
 value of the author is quoted, fenced or escaped: it is never markup.
 """

@@ -1,7 +1,7 @@
 """The body of an audit entry as JSON text of at most 16 KiB.
 
 Longer values are replaced, as deep inside as possible, by `{"sha256": …, "bytes": …}`: the digest of a text's UTF-8, or
-of another value's compact JSON. Whoever has the value can still prove it.
+of another value's compact JSON. An owner of the value can still prove it.
 """
 
 import hashlib
