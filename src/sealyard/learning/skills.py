@@ -20,10 +20,10 @@ import msgspec
 
 from sealyard.access.tools import Tools
 from sealyard.catalog import Recent, Snapshot
-from sealyard.code import Source, read
+from sealyard.code import Names, Source, find_uses, read
 from sealyard.discovery.words import WEAK, words
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
-from sealyard.learning.code import CodePrint, similarity, syntax_tree
+from sealyard.learning.code import CodePrint, names_of, similarity
 from sealyard.learning.disclosure import IDENTIFIER, is_nameable
 from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last
 from sealyard.skills.loader import SkillLoader
@@ -116,11 +116,11 @@ def job_print(code: str) -> JobPrint | None:
 
 
 def _print(source: Source) -> JobPrint | None:
-    tree = syntax_tree(source.text)
-    if tree is None:
+    names = names_of(source.text)
+    if names is None:
         return None
-    nodes = list(_walk(tree))
-    found = _Reading(nodes).print() if len(nodes) < _NODES else None
+    nodes = list(_walk(names.tree))
+    found = _Reading(names, nodes).print() if len(nodes) < _NODES else None
     return found if found is not None and len(found.parts) >= _FEWEST_PARTS else None
 
 
@@ -140,68 +140,44 @@ def _reads_the_same(one: JobPrint, other: JobPrint) -> bool:
 
 
 class _Reading:
-    """Two walks over a syntax tree: first for what names mean, then for what is done."""
+    """One walk over the nodes that matter."""
 
-    def __init__(self, nodes: Sequence[ast.AST]) -> None:
-        self._bound: set[str] = set()
-        self._imported: dict[str, str] = {}
-        """Names that stand for something imported -> `servers.x.y`, `statistics.mean`."""
-        self._counts: dict[str, int] = {}
+    def __init__(self, names: Names, nodes: Iterable[ast.AST]) -> None:
+        self._names = names
+        self._scopes = {node: place.scope for node, place in names.noted}
+        self._counts: Counter[str] = Counter()
         self._tools: set[str] = set()
         self._acts: set[str] = set()
         self._fields: set[str] = set()
         self._made: set[str] = set()
         """Keys that the code itself gives its data."""
-        self._skills: set[str] = set()
-        for node in nodes:
-            self._bind(node)
         for node in nodes:
             self._read(node)
 
     def print(self) -> JobPrint:
         """The finished print."""
-        parts = sorted(_hash(f"{count} {part}") for part, most in self._counts.items() for count in range(most))
+        parts = sorted(
+            _hash(f"{count} {part}") for part, most in self._counts.items() for count in range(min(most, _REPEATS))
+        )
         return JobPrint(
             parts=tuple(parts[:_PARTS]),
             tools=tuple(sorted(self._tools)[:_NAMES]),
             acts=tuple(sorted(self._acts)[:_NAMES]),
-            skills=tuple(sorted(self._skills)[:_NAMES]),
+            skills=tuple(sorted({ref.name[:64] for ref in find_uses(self._names).skills})[:_NAMES]),
             fields=tuple(sorted(self._fields)[:_NAMES]),
             made=tuple(sorted(self._made & self._fields)[:_NAMES]),
         )
 
-    # What names mean
-
-    def _bind(self, node: ast.AST) -> None:
-        match node:
-            case ast.Import():
-                for alias in node.names:
-                    whole = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self._imported[alias.asname or whole] = whole
-            case ast.ImportFrom(level=0, module=str(module)):
-                for alias in node.names:
-                    self._imported[alias.asname or alias.name] = f"{module}.{alias.name}"
-                    if module == "skills":
-                        self._skills.add(alias.name[:64])
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                self._bound.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                self._bound.add(name)
-
     def _meaning(self, node: ast.expr) -> str | None:
         """The builtin or import that an expression stands for; None if it is data."""
-        steps: list[str] = []
-        while isinstance(node, ast.Attribute):
-            steps.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
+        if not isinstance(node, ast.Name | ast.Attribute):
             return None
-        known = self._imported.get(node.id)
-        if known is None and (steps or node.id in self._bound or not hasattr(builtins, node.id)):
-            return "call_tool" if node.id == "call_tool" and node.id not in self._bound and not steps else None
-        return ".".join([known or node.id, *reversed(steps)])
-
-    # What is done
+        known = self._names.meanings(node, self._scopes[node]) - {None}
+        found = next(iter(known)) if len(known) == 1 else None
+        if found is None or not found.startswith("builtins."):
+            return found
+        name = found.removeprefix("builtins.")
+        return name if name == "call_tool" or hasattr(builtins, name) else None
 
     def _read(self, node: ast.AST) -> None:
         if isinstance(node, ast.Call):
@@ -213,11 +189,12 @@ class _Reading:
         elif isinstance(node, ast.Dict):
             self._made.update(str(key.value)[:64] for key in node.keys if isinstance(key, ast.Constant))
         part = self._part(node)
-        if part is not None and self._counts.get(part, 0) < _REPEATS:
-            self._counts[part] = self._counts.get(part, 0) + 1
+        if part is not None:
+            self._counts[part] += 1
 
     def _note_field(self, node: ast.Subscript) -> None:
-        is_input = isinstance(node.value, ast.Name) and node.value.id not in self._bound  # such as context["since"]
+        # Such as `context["since"]`.
+        is_input = isinstance(node.value, ast.Name) and node.value.id not in self._names.bound
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and not is_input:
             (self._fields if isinstance(node.ctx, ast.Load) else self._made).add(node.slice.value[:64])
 
