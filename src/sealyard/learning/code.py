@@ -34,7 +34,7 @@ _FEATURES = 400  # features of a sketch: a bound
 _DEPTH = 12  # levels of an expression that are followed to its origin: a bound
 _MODULE_PARTS = 4  # parts of a dotted name that are followed to its module: a bound
 _ARGUMENTS = 40  # arguments of a call that are sketched: a bound
-_SHORT_TEXT = 100  # characters below which the length of a text is no reason to fail
+_SHORT_TEXT = 100  # shorter texts do not fail for their length
 
 # Prints
 
@@ -60,24 +60,18 @@ class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
     skills: tuple[str, ...] = ()
     """The saved skills that it imports, sorted."""
     words: tuple[str, ...] = ()
-    """Of the names in it, in lower case, sorted."""
+    """The words of its names, in lower case, sorted."""
     statements: int = 0
 
 
-def syntax_tree(code: str) -> ast.Module | None:
-    """The tree of `code`; None if it is not Python, or too long to be read."""
-    source = read(code)
-    return None if source.is_larger(_CODE_BYTES) else source.tree
-
-
 def names_of(code: str) -> Names | None:
-    """The names of `code`; None if it has no `syntax_tree`."""
+    """The names of `code`; None if it is not Python, or too long to be read."""
     source = read(code)
     return None if source.is_larger(_CODE_BYTES) else source.names
 
 
 def code_print(code: str) -> CodePrint | None:
-    """The print of `code`; None if it has no `syntax_tree`, or an empty one. It is made once for each text."""
+    """The print of `code`; None if it has no names to read, or is empty. It is made once for each text."""
     source = read(code)
     return None if source.is_larger(_CODE_BYTES) else source.of(_print)
 
@@ -207,8 +201,8 @@ _SHAPELESS = frozenset((ast.Name, ast.Constant, ast.alias))
 def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     """Every node, parents before their children, without recursion, each with its shape.
 
-    The shape is the number of nodes in each field, which are left out, and the flags. It does not tell reads of a name
-    from writes.
+    The shape is the number of nodes in each field, the places of missing ones, and the flags. It is the same for reads
+    and writes of a name.
     """
     waiting: list[ast.AST] = [tree]
     while waiting:
@@ -244,6 +238,15 @@ def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
 
 _BUILTINS = frozenset(name for name in vars(builtins) if not name.startswith("_"))
 _STDLIB = frozenset(sys.stdlib_module_names)
+_KIND_FEATURES: dict[type[ast.AST], str] = {
+    **dict.fromkeys((ast.If, ast.IfExp, ast.While), "check|if"),
+    **dict.fromkeys((ast.AsyncFor, ast.AsyncWith), "async"),
+    **dict.fromkeys((ast.Global, ast.Nonlocal), "global"),
+    ast.Await: "await",
+    ast.JoinedStr: "fstring",
+    ast.Slice: "slice",
+}
+"""Nodes that are counted by their kind alone."""
 
 
 def tool_name(full_name: str) -> str:
@@ -254,7 +257,7 @@ def tool_name(full_name: str) -> str:
 
 
 def _is_key(name: object) -> bool:
-    """True if a key in code is the name of a field, and not of a person."""
+    """True if a key in code names a field, and not a person."""
     return is_name(name) and is_field(name)
 
 
@@ -263,7 +266,7 @@ def _is_part(name: str) -> bool:
 
 
 def sent(call: CallEvidence) -> Iterator[tuple[str, int]]:
-    """The features of a call's arguments, as the journal kept them."""
+    """The features of a call's arguments, from the journal."""
     tool = tool_name(call.tool)
     if not tool or not isinstance(call.arguments, Mapping):
         return
@@ -338,7 +341,7 @@ class Reading:
         return ".".join(parts[1:]) if parts[0] == "servers" and len(parts) == 3 and all(map(_is_part, parts)) else ""
 
     def origin(self, node: ast.AST | None, depth: int = _DEPTH) -> str:
-        """The tool whose answer an expression is made of; empty if there is none."""
+        """The tool from whose answer an expression is made; empty if there is none."""
         if not depth:
             return ""
         match node:
@@ -405,10 +408,6 @@ class Reading:
                     self._add("load" if isinstance(node.ctx, ast.Load) else "bind", node.id)
             case ast.Constant(value=str(text)):
                 self._note(text)
-            case ast.Await():
-                self._add("await")
-            case ast.AsyncFor() | ast.AsyncWith():
-                self._add("async")
             case ast.For() | ast.comprehension():
                 self._add("loop", self.origin(node.iter))
                 if isinstance(node, ast.comprehension) and node.ifs:
@@ -420,28 +419,22 @@ class Reading:
 
     def _count_other(self, node: ast.AST) -> None:
         match node:
-            case ast.If() | ast.IfExp() | ast.While():
-                self._add("check", "if")
             case ast.BoolOp(op=ast.Or()):
                 self._add("check", "or")
             case ast.Compare():
-                for operator, side in zip(node.ops, node.comparators, strict=False):
+                for operator, side in zip(node.ops, node.comparators, strict=True):
                     if isinstance(side, ast.Constant) and side.value is None:
                         self._add("check", "none")
                     elif isinstance(operator, ast.In | ast.NotIn):
                         self._add("check", "in")
-            case ast.ExceptHandler():
-                for each in ast.walk(node.type) if node.type is not None else ():
+            case ast.ExceptHandler(type=ast.expr() as caught):
+                for each in ast.walk(caught):
                     if isinstance(each, ast.Name) and is_name(each.id):
                         self._add("except", each.id)
             case ast.BinOp():
                 self._add("op", type(node.op).__name__)
-            case ast.JoinedStr():
-                self._add("fstring")
-            case ast.Global() | ast.Nonlocal():
-                self._add("global")
-            case ast.Slice():
-                self._add("slice")
+            case _ if type(node) in _KIND_FEATURES:
+                self._add(_KIND_FEATURES[type(node)])
 
     def _count_call(self, node: ast.Call) -> None:
         tool = self.tool_of(node)
@@ -533,7 +526,7 @@ def _assigned(node: ast.AST) -> tuple[Sequence[ast.expr], ast.expr | None]:
 
 
 def _written(value: ast.expr) -> str:
-    """Identifies an argument at a glance: its value, or the variable that has it."""
+    """A short identity of an argument: its value, or the variable that holds it."""
     match value:
         case ast.Constant():
             return plain(value.value)
@@ -547,7 +540,7 @@ def _hash(text: str) -> int:
 
 
 def _arguments(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    """The arguments of a tool's call that have a name."""
+    """The named arguments of a tool's call."""
     for word in node.keywords:
         if word.arg is not None and is_name(word.arg):
             yield word.arg, word.value
@@ -559,7 +552,7 @@ def _arguments(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _walk_in_order(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
-    """Every node in the order of the text, and whether it is inside a loop; not more than eight thousand."""
+    """Every node in the order of the text, at most 8,000, and true if it is inside a loop."""
     waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     for _ in range(_NODES):
         if not waiting:
