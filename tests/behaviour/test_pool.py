@@ -14,6 +14,7 @@ import pytest
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
 from sealyard.sandbox import PoolOptions, open_sandbox
+from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.pool import Lease
 from sealyard.values import Limits, Outcome
@@ -119,6 +120,41 @@ async def test_a_worker_that_is_done_is_taken_down_after_its_answer() -> None:
     ended = lease.worker.fork.exited.result()
     assert ended is not None
     assert ended.signal == signal.SIGKILL
+
+
+@pytest.mark.parametrize(("pause_seconds", "can_wait", "expected"), [(60, False, 0), (0, False, 1), (0, True, 0)])
+async def test_chores_are_done_at_once_if_runs_come_fast(pause_seconds: int, can_wait: bool, expected: int) -> None:
+    """Nothing piles up behind such runs; after a pause, and after the only run of an owner, the answer goes first."""
+    done: list[str] = []
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
+        await sandbox.settle()
+        sandbox.pool._ended_at = asyncio.get_running_loop().time() - pause_seconds
+        lease = await sandbox.pool.take()
+        sandbox.pool.postpone(lambda: done.append("chore"), can_wait=can_wait)
+        at_once = len(done)
+        sandbox.pool.catch_up()
+        await asyncio.shield(sandbox.pool.discard(lease))
+
+    assert at_once == expected
+    assert done == ["chore"]
+
+
+async def test_the_only_run_of_an_owner_beside_others_leaves_its_chores_for_later() -> None:
+    """However fast the runs of others come, its answer does not wait for the kernel."""
+    waited: dict[str, list[bool]] = {"busy": [], "light": []}
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=4, weights={"busy": 1.0, "light": 1.0})) as sandbox:
+        await sandbox.settle()
+
+        async def run(owner: str, code: str) -> None:
+            clock = RunClock()
+            with sandbox.turns.enter(owner) as place:
+                async with place.turn(clock):
+                    await sandbox.run(code, place=place, clock=clock)
+                waited[owner].append(place.is_light)
+
+        await asyncio.gather(run("busy", "import time\ntime.sleep(0.3)"), run("busy", "1"), run("light", "1"))
+
+    assert waited == {"busy": [False, True], "light": [True]}
 
 
 async def test_a_worker_that_is_done_is_gone_before_the_next_run_of_its_session() -> None:

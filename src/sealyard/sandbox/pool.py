@@ -197,11 +197,12 @@ class Pool:
             self.discard(lease)
         return await self._fork(waits=False)
 
-    def discard(self, lease: Lease, *, is_done: bool = False) -> "asyncio.Future[None]":
+    def discard(self, lease: Lease, *, is_done: bool = False, can_wait: bool = False) -> "asyncio.Future[None]":
         """Kill a worker and give back what it held; the future is done when it is gone.
 
         One that `is_done` does nothing any more, and is killed when its answer is sent: to take a process down keeps
-        a processor busy for a millisecond. Await the future shielded: others may wait for the same.
+        a processor busy for a millisecond. `can_wait` is as for `postpone`. Await the future shielded: others may wait
+        for the same.
         """
         gone: asyncio.Future[None] = self._loop.create_future()
         self._chores.add(gone)
@@ -209,7 +210,7 @@ class Pool:
         self._ended_at = self._loop.time()
         if is_done:
             lease.worker.end()
-            self.postpone(functools.partial(self._let_go, lease, gone))
+            self.postpone(functools.partial(self._let_go, lease, gone), can_wait=can_wait)
         else:
             lease.worker.stop()
             self._loop.call_soon(self._let_go, lease, gone)  # whoever waits for the run's end goes first
@@ -363,12 +364,12 @@ class Pool:
         is_idle = generation.in_use == len(self._waiting) and not self._retiring and not self.renewing.locked()
         return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
 
-    def postpone(self, chore: Callable[[], object]) -> None:
-        """Do a chore when the run that ends is answered, or at once if runs come fast.
+    def postpone(self, chore: Callable[[], object], *, can_wait: bool = False) -> None:
+        """Do a chore when the run that ends is answered, or at once if runs come fast and it is not one that `can_wait`.
 
         It would take the processor from whoever writes the run to disk and sends its answer.
         """
-        if self._is_busy:
+        if self._is_busy and not can_wait:
             chore()
             return
         self._postponed.append(chore)
@@ -385,13 +386,16 @@ class Pool:
         for chore in chores:
             chore()
 
-    def refill(self) -> None:
-        """See to it that enough workers wait: at once if none does, else when the run that ends is answered."""
+    def refill(self, *, can_wait: bool = False) -> None:
+        """See to it that enough workers wait: at once if none does, else when the run that ends is answered.
+
+        `can_wait` is as for `postpone`.
+        """
         threshold = self.size if self.options.refill_below is None else self.options.refill_below
         if len(self._waiting) >= threshold:
             return
         if self._waiting:
-            self.postpone(self._begin_refill)
+            self.postpone(self._begin_refill, can_wait=can_wait)
         else:
             self._begin_refill()
 

@@ -198,8 +198,8 @@ class Sandbox:
                     seconds = time.perf_counter() - started - clock.still_seconds
                     # Processes that it may have started are not done, whatever it says.
                     is_done = end is not None and end.done is not None and policy.processes == 1
-                    gone = self.pool.discard(lease, is_done=is_done)
-                    self.pool.refill()
+                    gone = self.pool.discard(lease, is_done=is_done, can_wait=place.is_light)
+                    self.pool.refill(can_wait=place.is_light)
                     if workspace is not None:
                         workspace.note_leaving(gone)
                 if workspace is not None and workspace.directory is None:

@@ -67,6 +67,8 @@ class Place:
         """How far its worker steps back for those of other owners, set when it gets its turn."""
         self.is_first = True
         """Whether its owner had no other run under way when it got its turn."""
+        self.is_light = False
+        """True if this is the only run of its owner while several owners are known."""
         self.on_wait: Callable[[bool], None] = lambda is_waiting: None
         """Told when it has to wait for its turn, and when that has come."""
 
@@ -271,6 +273,7 @@ class Turns:
         others = owner.active - 1  # which have a turn beside this run
         place.is_first = not others
         if self._reserved:
+            place.is_light = place.is_first
             # All runs of one owner together then weigh about half as much as the only run of another one.
             place.nice = min(19, round(math.log(1 + 2 * others / owner.weight, _NICE_STEP)))
 
