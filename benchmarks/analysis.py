@@ -24,7 +24,7 @@ from sealyard.metrics import tokens
 from sealyard.sandbox.policy.levels import ANALYSIS
 from sealyard.testing import FakeUpstream
 from sealyard.yard import Yard, open_yard
-from sealyard.yard.analyzing import AnalyzeRequest
+from sealyard.yard.analysis import AnalyzeRequest
 
 PROMISES = {
     "ratio_10k_to_python": "shown",

@@ -39,7 +39,7 @@ from sealyard.skills import SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.opening import open_border
+from sealyard.yard.assembly import open_border
 
 PROMISES = {
     "longest_stall_ms": "at most 50",

@@ -295,7 +295,7 @@ def test_only_journal_and_audit_log_are_recorded_before_the_answer() -> None:
     assert durable == {"AuditSink", "JournalSink"}
 
 
-OBSERVERS = ("sealyard.observe.journal", "sealyard.observe.recorder", "sealyard.observe.sinks")
+OBSERVERS = ("sealyard.observe.sinks", "sealyard.observe.recorder", "sealyard.observe.sinks")
 
 
 def subclasses(kind: type[RunObserver]) -> Iterator[type[RunObserver]]:

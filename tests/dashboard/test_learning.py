@@ -84,7 +84,7 @@ def test_figures_are_those_of_the_api(learned: Gateway, tab: Open) -> None:
 
     value = learned.get("learning/insights")
     paths = set(shown(page))
-    assert paths >= {f"parts.{n}.{name}" for n in range(8) for name in ("learned", "evidence", "told", "accuracy")}
+    assert paths >= {f"parts.{n}.{name}" for n in range(7) for name in ("learned", "evidence", "told", "accuracy")}
     assert paths >= {f"risk.{n}.{name}" for n in range(4) for name in ("told", "failed", "share", "expected")}
     for part in value["parts"]:
         rows = page.locator(f"#learned-{part['part']} tbody tr")

@@ -15,7 +15,7 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.serve.relay import build_relay
 from sealyard.values import UpstreamConfig
-from sealyard.yard.opening import open_border
+from sealyard.yard.assembly import open_border
 
 EMAIL = "w.featherstonehaugh@brindlecombe.org"
 SERVER = f"""

@@ -27,7 +27,7 @@ from sealyard.privacy import TOKEN
 from sealyard.serve.messages.structure import loosened
 from sealyard.serve.relay import build_relay
 from sealyard.values import Approval, Ask, UpstreamConfig
-from sealyard.yard.opening import Border, open_border
+from sealyard.yard.assembly import Border, open_border
 
 WAIT_SECONDS = 60
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"], ids=["handshake", "modern"])

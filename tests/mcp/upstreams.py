@@ -28,7 +28,7 @@ from sealyard.config.settings import StoreConfig
 from sealyard.serve.dialogue import principal_of
 from sealyard.serve.relay import build_relay
 from sealyard.values import UpstreamConfig
-from sealyard.yard.opening import open_border
+from sealyard.yard.assembly import open_border
 
 Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]

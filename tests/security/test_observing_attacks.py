@@ -24,7 +24,7 @@ from sealyard.observe import accounting
 from sealyard.observe.accounting import Accounting, Bill
 from sealyard.observe.alerts import post_alerts
 from sealyard.observe.live import LiveEvent
-from sealyard.observe.output import OutputStream
+from sealyard.observe.recorder import OutputStream
 from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT

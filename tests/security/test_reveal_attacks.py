@@ -32,7 +32,7 @@ from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
 from sealyard.values import Approval, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.opening import open_border
+from sealyard.yard.assembly import open_border
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 INSIDE = PrivacyConfig(rules=(PrivacyRule(tools=("*",), reveal="inside"),))

@@ -18,10 +18,10 @@ from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 _log = logging.getLogger(__name__)
 
-_SHORT_CHARACTERS = 110
-_LONG_CHARACTERS = 2_000
-_MOST_HITS = 50
-_VIEWS_INDEXED = 8
+_SHORT_CHARACTERS = 110  # about one line of a result list
+_LONG_CHARACTERS = 2_000  # of a description: servers write any length
+_MOST_HITS = 50  # in one answer
+_VIEWS_INDEXED = 8  # views whose index stays in memory; the oldest goes first
 _WRITTEN_AHEAD = 200
 """Tools whose stubs are written before a first run: that takes 20 ms. The stubs of more follow in the background."""
 _LEVELS: dict[str, DetailLevel] = {
@@ -33,7 +33,7 @@ _LEVELS: dict[str, DetailLevel] = {
 
 
 class Experience(Protocol):
-    """What experience adds to one search: `search_guide.SearchGuide`, or nothing. What it raises is left out."""
+    """Adds learned knowledge to one search: `search_guide.SearchGuide`, or nothing. Its errors are ignored."""
 
     def recall(self, query: str) -> Learned | None:
         """The words of the query that tools were used by; None if nothing is to be changed."""
@@ -43,10 +43,10 @@ class Experience(Protocol):
 
 
 class Finder:
-    """Searches the catalog, and sees to it that its tools are listed, indexed and importable.
+    """Searches the catalog, and keeps its tools listed, indexed and importable.
 
-    A view is what one principal may know of the catalog. It has an index and stubs of its own, so that nothing which
-    is left out of it can be told from a ranking, from words that match nothing, or from a folder.
+    A view is the part of the catalog that one principal may see. It has its own index and stubs, so rankings, words
+    without a match and folders reveal nothing of what the view leaves out.
     """
 
     def __init__(self, catalog: Catalog, library: Library, upstreams: Mapping[str, ToolServer]) -> None:
@@ -93,7 +93,7 @@ class Finder:
                 await asyncio.wait(self._listing.values(), timeout=seconds)
 
     async def ready(self, view: Snapshot | None = None) -> Snapshot:
-        """`view`, or the catalog as it is, when its stubs can be imported.
+        """`view`, or the current catalog, once its stubs can be imported.
 
         They can until the catalog changes. `Sandbox.run` holds them from its first step on, so await this right before.
         """
@@ -112,7 +112,7 @@ class Finder:
         return view
 
     def is_published(self, view: Snapshot) -> bool:
-        """Whether its stubs can be imported now."""
+        """True if the view's stubs can be imported now."""
         is_whole = view is self._catalog.snapshot
         return self._library.has(view.stubs_version) and (not is_whole or self._library.version == view.stubs_version)
 
@@ -128,7 +128,7 @@ class Finder:
     ) -> SearchAnswer:
         """The tools of `view`, or of the whole catalog, that fit `query` best. Raises `InvalidRequest`.
 
-        `experience` may change their order, and add to what is told of them.
+        `experience` may change their order and add notes to them.
         """
         level = _LEVELS.get(detail_level.replace("-", "_"))
         if level is None:
@@ -172,7 +172,7 @@ class Finder:
         return await self._meaning.search(index, query, limit=limit, server=server, learned=learned)
 
     def is_indexed(self, view: Snapshot) -> bool:
-        """Whether a search over it finds an index that is there already."""
+        """True if a search over the view finds an index that is already built."""
         is_whole = self._index is not None and self._index[0] == view.version
         return is_whole or view.version in self._view_indexes
 
@@ -181,7 +181,7 @@ class Finder:
         return sorted(set(self._upstreams) - self._listed)
 
     def idle_patterns(self) -> dict[str, tuple[str, ...]]:
-        """By upstream, the patterns that are to keep tools out and keep none out; of those that listed in this run."""
+        """By upstream, the exclusion patterns that exclude no tool, for upstreams that listed in this run."""
         idle = {name: upstream.status().idle_patterns for name, upstream in self._upstreams.items()}
         return {name: patterns for name, patterns in idle.items() if patterns}
 

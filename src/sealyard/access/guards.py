@@ -16,7 +16,7 @@ from sealyard.privacy.vault import RevealedValue, Scope, Vault
 
 _log = logging.getLogger(__name__)
 
-_EXPIRE_SECONDS = 3600.0
+_EXPIRE_SECONDS = 3600.0  # between two removals of expired values
 _KEPT = 256
 """Guards whose memory of what they saw is kept; the vault remembers the tokens of all."""
 
@@ -43,7 +43,7 @@ class Guards:
 
     @property
     def scanner(self) -> Scanner | None:
-        """What finds private values; None where nothing is concealed."""
+        """The detector of private values; None where nothing is concealed."""
         return None if self._vault is None else self._privacy.scanner
 
     async def of(self, session: str) -> Guard:
@@ -66,7 +66,7 @@ class Guards:
             known = self._known[name] = (state, self._make(name, session, scope))
         self._known.move_to_end(name)
         guard = known[1]
-        if len(self._known) > _KEPT:  # first one that has seen nothing, of which anybody can make as many as they like
+        if len(self._known) > _KEPT:  # first one that has seen nothing: anyone can create any number of those
             idle = (each for each, (_, other) in self._known.items() if other is not guard and not other.is_remembering)
             del self._known[next(idle, next(iter(self._known)))]
         return guard
@@ -91,9 +91,9 @@ class Guards:
                 _log.warning("Private values that have expired are not deleted yet: %s", error)
 
     async def find(self, token: str) -> list[RevealedValue]:
-        """What a token stands for, in every scope that has it."""
+        """The values behind a token, in every scope that has it."""
         return [] if self._vault is None else await self._vault.find(token)
 
     def digest(self, data: bytes) -> str:
-        """A keyed digest: it says whether two things are the same, and nothing about what they are."""
+        """A keyed digest: equal for equal data, and it reveals nothing else about the data."""
         return hmac.new(self._secret, data, hashlib.sha256).hexdigest()

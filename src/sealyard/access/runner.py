@@ -1,4 +1,4 @@
-"""Where the code of each principal runs, and under which isolation."""
+"""The sandboxes in which each principal's code runs, and the isolation policy of each."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -13,7 +13,7 @@ from sealyard.sandbox.turns import Turns
 from sealyard.values import PrincipalScope
 
 OPERATOR = "operator"
-"""The principal of whoever has the key that `sealyard serve --http` shows when it starts."""
+"""The principal that holds the key which `sealyard serve --http` prints at start."""
 
 
 class Runner:
@@ -48,7 +48,7 @@ class Runner:
         return await asyncio.shield(self.opening)
 
     def scope_of(self, principal: str) -> PrincipalScope:
-        """The rights of a principal. Where no token is asked for, everybody may see everything."""
+        """The rights of a principal. Without required tokens, every principal may see everything."""
         if principal == OPERATOR:
             return PrincipalScope(name=principal, observe=True, approve=True)
         return self.scopes.get(principal) or PrincipalScope(name=principal, observe=not self.scopes)

@@ -1,17 +1,18 @@
 """The tools of a gateway as each principal sees them."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from sealyard.access.finder import Finder
 from sealyard.access.unmatched import NameCheck, Unmatched
-from sealyard.access.views import Views
+from sealyard.broker import Policy
 from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, DriftWatch, Snapshot
 from sealyard.sandbox.review import ToolNames
-from sealyard.values import UpstreamStatus
+from sealyard.values import PrincipalScope, UpstreamStatus
+from sealyard.values.naming import glob
 
 FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
 _VIEWS_KEPT = 8  # whose names are kept: as many as have an index
@@ -24,7 +25,7 @@ class Tools:
         self,
         catalog: Catalog,
         finder: Finder,
-        views: Views,
+        views: "Views",
         upstreams: Mapping[str, ToolServer],
         observed: DriftWatch,
         names: NameCheck,
@@ -37,7 +38,7 @@ class Tools:
         self.views = views
         self.upstreams = upstreams
         self.observed = observed
-        """What tools answer that do not declare it."""
+        """Learned result shapes of tools that declare none."""
         self._name_check = names
         self._on_published = on_published
         self._names: dict[str, ToolNames] = {}
@@ -95,3 +96,68 @@ class Tools:
             names = {f"{spec.module}.{spec.function}": name for name, spec in view.tools.items()}
             self._functions = {**dict(list(self._functions.items())[-_VIEWS_KEPT:]), view.version: names}
         return names
+
+
+class Views:
+    """Cuts the catalog down to the tools of a principal's upstreams, without those that the policy always denies.
+
+    A tool outside its view does not exist for the principal.
+    """
+
+    def __init__(self, policy: Policy, scopes: Mapping[str, PrincipalScope]) -> None:
+        self._policy = policy
+        self._scopes = scopes
+        self._catalog: Snapshot | None = None
+        self._by_principal: dict[str, Snapshot] = {}
+        self._by_hidden: dict[frozenset[str], Snapshot] = {}
+
+    def scope(self, principal: str) -> PrincipalScope:
+        """The principal's scope in the config; one that the config does not name may use everything."""
+        return self._scopes.get(principal) or PrincipalScope(name=principal)
+
+    def of(self, snapshot: Snapshot, principal: str) -> Snapshot:
+        """The tools that `principal` may see: `snapshot` itself if that is all of them.
+
+        Asked again for the same snapshot it costs nothing, and principals who see the same share one view.
+        """
+        if snapshot is not self._catalog:
+            self._catalog = snapshot
+            self._by_principal.clear()
+            self._by_hidden.clear()
+        view = self._by_principal.get(principal)
+        if view is None:
+            view = self._by_principal[principal] = self._cut(snapshot, principal)
+        return view
+
+    def servers(self, names: Iterable[str], snapshot: Snapshot, principal: str) -> list[str]:
+        """The upstreams in `names` that `principal` may see, sorted.
+
+        An upstream with listed tools is known by its visible ones; one without, by the scope alone.
+        """
+        seen = self.of(snapshot, principal).by_upstream
+        return sorted(
+            name
+            for name in names
+            if self._is_in_scope(name, principal) and (name in seen or not snapshot.by_upstream.get(name))
+        )
+
+    def _cut(self, snapshot: Snapshot, principal: str) -> Snapshot:
+        outside = {name for name in snapshot.by_upstream if not self._is_in_scope(name, principal)}
+        hidden = self._policy.hidden(snapshot.tools, principal)
+        hidden |= {name for name, spec in snapshot.tools.items() if spec.upstream in outside} if outside else set()
+        if not hidden:
+            return snapshot
+        view = self._by_hidden.get(hidden)
+        if view is None:
+            kept = {
+                upstream: [spec for spec in specs if spec.full_name not in hidden]
+                for upstream, specs in snapshot.by_upstream.items()
+            }
+            view = self._by_hidden[hidden] = Snapshot(
+                {upstream: specs for upstream, specs in kept.items() if specs}, snapshot.shapes
+            )
+        return view
+
+    def _is_in_scope(self, upstream: str, principal: str) -> bool:
+        patterns = self.scope(principal).upstreams
+        return patterns is None or any(glob(pattern)(upstream) for pattern in patterns)

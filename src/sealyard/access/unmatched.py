@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _ANYWHERE = ("local", "http", "operator")
 """Principals that no table of the config names: stdio, the shared token, and the key that the gateway prints."""
 _NEAR = 0.6
-"""How alike a name must be to be suggested: `difflib`'s own default."""
+"""The least similarity of a suggested name: `difflib`'s own default."""
 _LONG, _MANY = 100, 1_000
 """Longer names and more of them are not compared: that takes the product of their lengths, and servers choose them."""
 
@@ -30,15 +30,15 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     """A pattern of the config that fits nothing."""
 
     at: str
-    """Where it stands: `policy.rules[2].tools`."""
+    """The place in the config: `policy.rules[2].tools`."""
     pattern: str
     kind: str
-    """What it should name: `tool`, `principal`, `upstream` or `argument`."""
+    """The kind of thing it should name: `tool`, `principal`, `upstream` or `argument`."""
     nearest: str | None
 
     @property
     def message(self) -> str:
-        """What is wrong, and what may be meant."""
+        """States the fault and suggests the nearest name."""
         advice = "" if self.nearest is None else f" Did you mean {self.nearest!r}?"
         return f"{self.at} names {self.pattern!r}, which fits no {self.kind}.{advice}"
 
@@ -77,7 +77,7 @@ def find_unmatched(
     """Every pattern of the config that fits no tool of the snapshot, no principal or no upstream.
 
     What could name a tool of an upstream in `unlisted`, whose tools nobody knows yet, is left out. `idle` are patterns
-    of `without_tools`, by upstream: what those keep out is in no snapshot, so only the upstream can tell.
+    of `without_tools`, by upstream: no snapshot holds the tools they keep out, so only the upstream can judge them.
     """
     names = _Names(snapshot, unlisted)
     found: list[Unmatched] = []

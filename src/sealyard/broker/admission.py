@@ -1,7 +1,7 @@
 """An upstream's answer on its way in: read, bounded, and without what is private.
 
 A small one is admitted here and at once. A large one goes through a helper process as bytes and comes back as bytes:
-the gateway neither decodes it nor looks at it, and hands it to the code as it is.
+the gateway neither decodes nor scans it, and hands it to the code unchanged. `admit_in_helper` is that task.
 """
 
 import asyncio
@@ -13,21 +13,35 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.answers import Answer, AnswerFile, read_answer, renamed
-from sealyard.broker.samples import sample_of
+from sealyard.broker.answers import Answer, AnswerFile, read_answer, read_message, renamed, to_answer
 from sealyard.catalog.text import is_wrapped
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import LARGE, MOST_DEPTH, Offload, depth_exceeds, is_large, signs_of, turn
+from sealyard.offload.child import Ask
 from sealyard.offload.turns import spend
-from sealyard.privacy import Guard, Sent
-from sealyard.store.rows import CALL_VALUE_BYTES
+from sealyard.privacy import Guard, Mirror, Sent
+from sealyard.store.rows import CALL_VALUE_BYTES, encode_within
 from sealyard.values import ToolSpec
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
 _DECODED_BYTES = 256 << 10
-"""Larger values stay JSON: what is kept of an answer to explain a failure is no larger."""
+"""Larger values stay JSON: the evidence kept to explain a failure is never larger."""
 _DECODED_SIGNS = 20_000
 """Of structure in a value that is decoded: 4 ms at worst."""
+SAMPLE_BYTES = 16 << 10
+"""Of a sample as JSON: agent code makes thousands of calls and must not fill the disk."""
+
+_ROWS = (20, 5, 1)
+"""Rows of a list to try, most first; of a list in a list a quarter of them."""
+_VISITS = 1_200  # values looked at for one sample, so that its cost is bounded
+_DEPTH = 9  # deeper values are left out
+_KEYS = 64  # an object with more keys is taken for data
+_TEXT_CHARACTERS = 64  # longer texts and keys are left out whole
+_LARGEST = 10**18  # larger numbers are cut to this: only their type and sign matter
+_KEY = "\0key"
+"""The prefix of a key that is not kept. No field has such a name."""
+remember = Mirror.remember
+"""Helper processes look for it here, by this name: see `offload.child`."""
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +51,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     encoded: bytes
     """Its value as JSON."""
     told: Any = None
-    """Its value as anybody may see it, if it is small enough for the journal."""
+    """The value with private parts concealed, if it is small enough for the journal."""
 
     @property
     def size_bytes(self) -> int:
@@ -51,8 +65,8 @@ async def admit_answer(
     """The answer as the code may see it.
 
     Raises:
-        ToolFailed: It is an error, which could not be told before.
-        UpstreamError: It is no JSON, too large, nested too deeply, or cannot be looked through.
+        ToolFailed: The answer is an error, which shows only after decoding.
+        UpstreamError: The answer is not JSON, is too large, nested too deeply, or cannot be scanned.
         LimitReached: There are more private values than the session can have.
     """
     value = answer.value
@@ -95,7 +109,7 @@ def admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> Admitted:
         value = guard.admit(spec, renamed(value, names) if names else value, sent=sent)
         encoded = encoded if value is answer.value else msgspec.json.encode(value)
     is_kept = len(encoded) <= CALL_VALUE_BYTES
-    # Only of what is concealed already: whether a part of something is private cannot be told from the part.
+    # Only from the concealed value: a part alone does not show that the whole is private.
     sample = sample_of(value) if not is_kept and guard.is_admitted_concealed(spec) else None
     told = guard.conceal_admitted(spec, value) if is_kept else None
     # `text` is a second copy of what is in `value` and of no use to code.
@@ -103,7 +117,7 @@ def admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> Admitted:
 
 
 def check_answer(spec: ToolSpec, answer: Answer) -> bytes:
-    """The value as JSON. Raises `UpstreamError` for one that is none, too large or nested too deeply."""
+    """The value as JSON. Raises `UpstreamError` if it is not JSON, too large or nested too deeply."""
     if depth_exceeds(answer.value, MOST_DEPTH):
         raise UpstreamError(
             f"{spec.full_name!r} answered with data nested more than {MOST_DEPTH} levels deep. Ask it for less."
@@ -126,7 +140,7 @@ def _encoded(spec: ToolSpec, value: Any) -> bytes:
 
 
 def plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> dict[str, str]:
-    """Other names for the files whose own ones hold something private: code sees the name of a file as it is."""
+    """Other names for files whose own names hold something private: code sees file names unconcealed."""
     names: dict[str, str] = {}
     for number, file in enumerate(answer.files, 1):
         own = [file.title or file.name, PurePath(file.name).stem]
@@ -176,3 +190,137 @@ async def _admit_beside(
 class _Made(msgspec.Struct):
     lengths: list[int]
     files: list[tuple[str, str]]
+
+
+def sample_of(value: Any) -> str | None:
+    """JSON text of a few parts of a concealed answer too large for the journal; None if each part holds too much.
+
+    No text in it is a part of a longer one: a long text is left empty. An object keeps all of its fields, so that none
+    seems to be missing; one with too many of them keeps no key. The cost does not depend on the answer's size.
+    """
+    for rows in _ROWS:
+        sampling = _Sampling()
+        taken = sampling.take(value, rows, _DEPTH)
+        text, _ = encode_within(taken, SAMPLE_BYTES) if sampling.left >= 0 else (None, True)
+        if text is not None:
+            return text
+    return None
+
+
+class _Sampling:
+    """One walk, in bounds."""
+
+    def __init__(self) -> None:
+        self.left = _VISITS
+        """Less than nothing, if there was too much."""
+
+    def take(self, value: Any, rows: int, depth: int) -> Any:
+        """The sample of one value."""
+        self.left -= 1
+        match value:
+            case str():
+                return value if len(value) <= _TEXT_CHARACTERS else ""
+            case None | bool():
+                return value
+            case int() | float():
+                return value if -_LARGEST < value < _LARGEST else type(value)(_LARGEST)
+        if self.left < 0 or not depth:
+            return None
+        if isinstance(value, dict):
+            return self._fields(value, rows, depth)
+        return self._rows(value, rows, depth) if isinstance(value, list | tuple) else ""
+
+    def _rows(self, value: list[Any] | tuple[Any, ...], rows: int, depth: int) -> list[Any]:
+        """The first ones, and as many from all over the rest, which may be others."""
+        count = min(len(value), rows)
+        first = (count + 1) // 2
+        places = [first + number * (len(value) - first) // (count - first) for number in range(count - first)]
+        return [self.take(value[place], max(1, rows // 4), depth - 1) for place in (*range(first), *places)]
+
+    def _fields(self, value: dict[str, Any], rows: int, depth: int) -> dict[str, Any]:
+        if len(value) > _KEYS:  # its keys are data
+            some = list(zip(range(rows), value.values(), strict=False))
+            return {f"{_KEY}{number}": self.take(inner, max(1, rows // 4), depth - 1) for number, inner in some}
+        return {
+            key if len(key) <= _TEXT_CHARACTERS else f"{_KEY}{number}": self.take(inner, rows, depth - 1)
+            for number, (key, inner) in enumerate(value.items())
+        }
+
+
+class _Given(msgspec.Struct):
+    spec: ToolSpec
+    sent: dict[str, Any]
+    is_message: bool
+    lengths: list[int]
+    files: list[tuple[str, str, str]]
+
+
+def admit_in_helper(params: Any, body: bytes, mirror: Mirror | None, ask: Ask) -> tuple[Any, bytes]:
+    """Admit a large answer in a helper process: its value, a sample, the journal's copy, and its files.
+
+    Without a mirror nothing is private.
+    """
+    given = msgspec.convert(params, _Given)
+    found = _read(given, body)
+    encoded = check_answer(given.spec, found)
+    if mirror is None:
+        parts = [encoded, _sample(encoded, found.value), encoded, *(file.content for file in found.files)]
+        return _told(parts, [(file.name, file.mime) for file in found.files], {"hidden": {}, "failures": 0})
+    mirror.begin()
+    guard, spec, sent = mirror.guard, given.spec, Sent.from_data(given.sent)
+    names = plain_names(guard, spec, found, sent)
+    value = guard.admit(spec, renamed(found.value, names) if names else found.value, sent=sent)
+    encoded = encoded if value is found.value else msgspec.json.encode(value)
+    sample = _sample(encoded, value) if guard.is_admitted_concealed(spec) else b""
+    told = msgspec.json.encode(guard.conceal_admitted(spec, value)) if len(encoded) <= CALL_VALUE_BYTES else b""
+    files = [_Text(mirror, spec, sent, file) for file in found.files]
+    counted, (encoded, sample, told, *texts) = mirror.settle(
+        [encoded, sample, told, *(each.text for each in files)], ask
+    )
+    contents = [each.content(text) for each, text in zip(files, texts, strict=True)]
+    kept = told if len(encoded) <= CALL_VALUE_BYTES else b""
+    described = [(names.get(file.name, file.name), file.mime) for file in found.files]
+    return _told([encoded, sample, kept, *contents], described, counted)
+
+
+def _read(given: _Given, body: bytes) -> Answer:
+    first, *contents = parts_of(body, given.lengths)
+    if given.is_message:
+        return to_answer(read_message(first), unwrap=is_wrapped(given.spec.output_schema))
+    files = tuple(
+        AnswerFile(name=name, mime=mime, title=title, content=content)
+        for (name, mime, title), content in zip(given.files, contents, strict=True)
+    )
+    return Answer(value=msgspec.json.decode(first), files=files)
+
+
+def _sample(encoded: bytes, value: Any) -> bytes:
+    if len(encoded) <= CALL_VALUE_BYTES:
+        return b""
+    return (sample_of(value) or "").encode()
+
+
+def _told(parts: list[bytes], files: list[tuple[str, str]], counted: dict[str, Any]) -> tuple[Any, bytes]:
+    if len(parts[0]) > CALL_VALUE_BYTES:
+        parts[2] = b""
+    return {"lengths": [len(part) for part in parts], "files": files, **counted}, b"".join(parts)
+
+
+class _Text:
+    """A file as text while its tokens are still unknown; no text if it is binary or holds nothing private."""
+
+    def __init__(self, mirror: Mirror, spec: ToolSpec, sent: Sent, file: AnswerFile) -> None:
+        self._file = file
+        self._encoding = mirror.guard.file_encoding(spec, file.content, sent=sent)
+        self.text = b""
+        if self._encoding is not None:
+            text = file.content.decode(self._encoding)
+            admitted = mirror.guard.admit(spec, text, sent=sent)
+            if admitted is not text:
+                self.text = str(admitted).encode("utf-8", "surrogatepass")
+
+    def content(self, text: bytes) -> bytes:
+        """The file with its tokens in it."""
+        if not self.text or self._encoding is None:
+            return self._file.content
+        return text.decode("utf-8", "surrogatepass").encode(self._encoding, "replace")

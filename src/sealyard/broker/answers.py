@@ -15,15 +15,15 @@ import msgspec
 
 from sealyard.errors import ToolFailed, UpstreamError
 
-_ERROR_CHARACTERS = 4_000
+_ERROR_CHARACTERS = 4_000  # of an error's text, which the server chooses
 COMPLAINT_CHARACTERS = 64_000
-"""Of an error before it is looked through: what is shown is cut from its middle, far from where this cuts."""
+"""Of an error before it is scanned: the shown text is cut from its middle, far from where this cuts."""
 _MOST_BLOCKS = 50_000
 """Blocks that are read, each in about a microsecond: more would hold up others for longer than they may notice."""
 _COMPLAINT_BLOCKS = 1_000
 """Blocks of an error that are read: its text is cut in the middle anyway."""
-_MOST_FILES = 256
-_NAME_CHARACTERS = 80
+_MOST_FILES = 256  # in one answer: each becomes a file in the workspace
+_NAME_CHARACTERS = 80  # of a file's stem; file systems allow 255 bytes
 _EXTENSIONS = {
     "application/gzip": ".gz",
     "application/json": ".json",
@@ -75,11 +75,11 @@ class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
     mime: str
     content: bytes
     title: str = ""
-    """What the server called it, letter by letter."""
+    """The server's own title, letter by letter."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool answered.
+    """A tool's answer.
 
     In `value`, a file stands as `{"file": name, "mime_type": …, "bytes": …}`.
     """
@@ -140,7 +140,7 @@ def read_message(message: bytes | bytearray) -> dict[str, Any]:
 
     Raises:
         ToolFailed: It holds an error.
-        UpstreamError: It holds neither, or is no JSON.
+        UpstreamError: It holds neither, or is not JSON.
     """
     try:
         try:
@@ -172,7 +172,7 @@ def read_leniently(line: bytes | bytearray) -> Any:
 
 
 def short(text: str, characters: int = _ERROR_CHARACTERS) -> str:
-    """`text`, cut in its middle if it is longer than that: an error says what it is first and what to do last."""
+    """`text`, cut in its middle if it is longer: an error states its kind first and the remedy last."""
     if len(text) <= characters:
         return text
     half = characters // 2 - 10
@@ -203,7 +203,7 @@ class Declared:
         self._fields = [(name, _types(field)) for name, field in fields if isinstance(field, dict)]
 
     def misfit(self, value: Any) -> str | None:
-        """How `value` differs from it; `None` if it does not."""
+        """The first difference between `value` and the schema; `None` if it fits."""
         if not _fits(self._types, value):
             return f"the answer is {_no(self._types)}"
         if not isinstance(value, dict):
@@ -273,7 +273,7 @@ def _parse(text: str) -> Any:
 
 
 def _read(block: Any, files: list[AnswerFile]) -> Any:
-    """What a content block is in the value: a text, a file's place, a link, or itself if its type is unknown."""
+    """A content block as part of the value: a text, a file's path, a link, or itself if its type is unknown."""
     if not isinstance(block, dict):
         return block
     kind = block.get("type")
@@ -293,7 +293,7 @@ def _read(block: Any, files: list[AnswerFile]) -> Any:
 
 
 def _keep(data: Any, mime: Any, name: str, kind: str, files: list[AnswerFile]) -> Any:
-    """Take a file out of a block; what stays is its place, or the reason why there is no file."""
+    """Take a file out of a block; returns its path, or the reason why the file is missing."""
     mime = mime if isinstance(mime, str) and len(mime) <= 120 else "application/octet-stream"
     try:
         text = _text(data).translate(_STANDARD_ALPHABET)

@@ -1,7 +1,9 @@
 """Puts calls to people and waits for what they say.
 
-An ask is in the store before anybody is asked. It goes to every channel of its execution, and whoever has the store
-open can answer it too; the first answer holds. Nothing that agent code can call leads here but the ask itself.
+An ask is in the store before a person sees it. It goes to every channel of its execution, and any process that has the
+store open can answer it too; the first answer holds. Agent code reaches nothing here except the ask itself.
+
+The words for people are at the end. Everything in an ask may be hostile: it is shown, and never obeyed.
 """
 
 import asyncio
@@ -13,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.ask_text import RUN, is_about_run, options, refusal, subject
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
 from sealyard.store import Store
@@ -23,11 +24,28 @@ AskChannel = Callable[[Ask], Awaitable[Approval | None]]
 """Asks one person. None: this channel has no answer, such as when its client is gone."""
 
 _RUN_RULE = "learning.critical"
-_POLL_SECONDS = 0.25
-_WAITING_PER_RUN = 20
-_WAITING_PER_PRINCIPAL = 100
+_POLL_SECONDS = 0.25  # between two looks for answers that other processes wrote to the store
+_WAITING_PER_RUN = 20  # open asks: a person cannot survey more
+_WAITING_PER_PRINCIPAL = 100  # open asks: one principal must not fill the list of all
 _ASKED_PER_RUN = 100
-"""So often code may disturb a person, whatever it does with the answers."""
+"""Code may disturb a person this often, whatever it does with the answers."""
+RUN = "execute_code"
+"""In the place of a tool in an ask that is about the code of a run. No tool of an upstream can be called so here."""
+
+_OPTIONS = {
+    "refuse": "Refuse this call",
+    "once": "Allow this call once",
+    "run": "Allow this tool until this run is over",
+    "session": "Allow this tool for the rest of this session",
+    "always": "Always allow this tool with exactly these arguments",
+}
+_RUN_OPTIONS = {"refuse": "Do not run this code", "once": "Run this code once"}
+
+# Sized for a client's dialogue: longer text is cut, with its true size and the command that shows all of it.
+_ARGUMENTS = 20
+_LINE_CHARACTERS = 300
+_NAME_CHARACTERS = 200
+_REASON_CHARACTERS = 500
 
 
 class Approvals:
@@ -53,10 +71,10 @@ class Approvals:
         self._on_answer = on_answer
 
     async def ask(self, ask: Ask) -> Approval:
-        """Wait until somebody allowed the call, or until it is certain that nobody will.
+        """Wait until a person allows the call, or until it is certain that nobody will.
 
         Raises:
-            ApprovalRefused: A person refused it, nobody answered in time, or nobody can be asked. It says which.
+            ApprovalRefused: A person refused it, nobody answered in time, or nobody can be asked; it states which.
             StoreError: The ask or its answer could not be kept.
         """
         run = self._runs.setdefault(ask.execution_id, _Run())
@@ -71,7 +89,7 @@ class Approvals:
         return approval
 
     async def ask_for_run(self, grant: Grant, reason: str, arguments: dict[str, Any]) -> Approval:
-        """Wait until somebody allowed the run of `grant`, which has not begun, or until it is certain that nobody will.
+        """Wait until a person allows the run of `grant`, which has not begun, or until it is certain that nobody will.
 
         `reason` and `arguments` are what the person is shown; they are concealed already. The run's clock is the
         caller's to stop. The ask is in the audit log and counts among those of the run. Its answer is for that run
@@ -86,7 +104,7 @@ class Approvals:
             session=grant.session,
             tool=RUN,
             arguments=arguments,
-            arguments_sha256=secrets.token_hex(32),  # the same as no other: an answer to one is no answer to the next
+            arguments_sha256=secrets.token_hex(32),  # unique: an answer to one ask never answers the next
             rule=_RUN_RULE,
             reason=reason,
             asked_at=now,
@@ -96,7 +114,7 @@ class Approvals:
 
     @contextlib.contextmanager
     def channel(self, execution_id: str, channel: AskChannel) -> Iterator[None]:
-        """While open, asks of that execution go to `channel` too, those that wait already included."""
+        """While open, asks of that execution go to `channel` too, including those that already wait."""
         channels = self._channels.setdefault(execution_id, [])
         channels.append(channel)
         for waiting in self._of_run(execution_id):
@@ -123,7 +141,7 @@ class Approvals:
         """An ask that waits or is approved always, with all of its arguments.
 
         Raises:
-            UnknownApproval: There is none of that id.
+            UnknownApproval: No ask has that id.
         """
         ask = await self._store.approvals.find_whole(ask_id)
         if ask is None:
@@ -134,8 +152,8 @@ class Approvals:
         """Answer an ask of any gateway of the store.
 
         Raises:
-            UnknownApproval: No such ask waits; it says what became of it.
-            InvalidRequest: The policy lets no operator answer, or the answer is none that the ask offers.
+            UnknownApproval: No such ask waits; the message states how it ended.
+            InvalidRequest: The policy lets no operator answer, or the ask does not offer that answer.
             StoreError: The answer could not be kept.
         """
         if not self.settings.operators and approval.channel in ("cli", "http"):
@@ -159,7 +177,7 @@ class Approvals:
             waiting.offer(_nobody("refuse", "withdrawn", "its run is over"))
 
     def _check(self, ask: Ask, run: "_Run") -> None:
-        """Raise `ApprovalRefused` where a person shall not be asked: again, or more than anybody can answer."""
+        """Raise `ApprovalRefused` for a repeated ask, and for more asks than a person can answer."""
         if (refused := run.refused.get((ask.tool, ask.arguments_sha256))) is not None:
             raise ApprovalRefused(f"{refusal(ask, refused)} (It was asked for before in this run.)")
         if run.is_unanswered:
@@ -221,21 +239,21 @@ class Approvals:
         return _nobody("once" if fallback == "allow" else "refuse", "fallback", reason)
 
     async def _find_given(self, ask: Ask) -> Approval | None:
-        """What was approved before and holds for this ask too. Nothing does for code: it is another one each time."""
+        """An earlier approval that covers this ask. Code has none: each run of code is a new question."""
         if is_about_run(ask):
             return None
         always = await self._store.approvals.find_always(ask)
         return self._find_standing(ask) if always is None else _remembered(always)
 
     def _find_standing(self, ask: Ask) -> Approval | None:
-        """What was approved for the run or the session. An ask for another reason is another question."""
+        """An approval for the run or the session. An ask for another reason is another question."""
         run = self._runs.get(ask.execution_id)
         found = None if run is None else run.approved.get((ask.tool, ask.rule))
         found = found or self._sessions.get((ask.principal, ask.session, ask.tool, ask.rule))
         return None if found is None else _remembered(found)
 
     def _note(self, ask: Ask, run: "_Run", approval: Approval) -> None:
-        """Record the answer, and let it stand for as long as it is meant to."""
+        """Record the answer, and keep it for the run, the session or always, as it was given."""
         self._store.audit(_entry("approval.answer", ask, msgspec.structs.asdict(approval)))
         if approval.channel == "remembered":
             return
@@ -276,7 +294,7 @@ class Approvals:
 
 
 class _Run:
-    """What one execution asked for so far."""
+    """The asks of one execution so far."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -297,7 +315,7 @@ class _Waiting:
         self._attempts: dict[AskChannel, asyncio.Task[None]] = {}
 
     def begin(self, channels: "list[AskChannel] | tuple[()]") -> None:
-        """Put it to the channels there are; from now on also to those that open later."""
+        """Put it to the open channels, and from now on to those that open later."""
         self._has_begun = True
         for channel in channels:
             self.put_to(channel)
@@ -391,3 +409,106 @@ def _entry(kind: str, ask: Ask, body: dict[str, Any]) -> AuditEntry:
         execution_id=ask.execution_id,
         body=about | body,
     )
+
+
+def is_about_run(ask: Ask) -> bool:
+    """True if the ask is about running the code, before it makes any call."""
+    return ask.tool == RUN
+
+
+def options(ask: Ask) -> dict[str, str]:
+    """The meaning of each answer, the safest first. Code can only be allowed once: the next run is another question."""
+    return _RUN_OPTIONS if is_about_run(ask) else _OPTIONS
+
+
+def heading(ask: Ask) -> str:
+    """The question, in one sentence."""
+    return f"{'Code' if is_about_run(ask) else 'A call'} waits for your approval."
+
+
+def subject(ask: Ask) -> str:
+    """The subject of a refusal."""
+    return "Running this code was" if is_about_run(ask) else ask.tool
+
+
+def ask_lines(ask: Ask) -> list[str]:
+    """The facts a person needs to answer, one bounded line each: no text in it can look like another line."""
+    server = ask.tool.removeprefix("mcp__").partition("__")[0]
+    lines = [f"tool: {_shown(ask.tool, _NAME_CHARACTERS)}", f"server: {_shown(server, _NAME_CHARACTERS)}"]
+    if is_about_run(ask):
+        lines = ["code that has not begun to run"]
+    arguments = ask.arguments if isinstance(ask.arguments, dict) else {"(all)": ask.arguments}
+    shown = list(arguments.items())[:_ARGUMENTS]
+    values = [_value(value, ask.cut.get(name)) for name, value in shown]
+    lines += [
+        f"argument {_shown(str(name), _NAME_CHARACTERS)} = {value}"
+        for (name, _), value in zip(shown, values, strict=True)
+    ]
+    left_out = len(arguments) - len(shown) + ask.cut.get("…", 0)
+    if left_out:
+        lines.append(f"and {left_out:,} arguments more")
+    if left_out or any(value.endswith(_IN_ALL) for value in values):
+        lines.append(f"Read all of it before you answer: sealyard approvals show {ask.id}")
+    if not arguments:
+        lines.append("without arguments")
+    lines.append(f"asked because of {_shown(ask.rule, _NAME_CHARACTERS)}")
+    if ask.reason:
+        lines.append(f"reason: {_shown(ask.reason, _REASON_CHARACTERS)}")
+    who, session = _shown(ask.principal, _NAME_CHARACTERS), _shown(ask.session, _NAME_CHARACTERS)
+    place = "before" if is_about_run(ask) else f"call {ask.number} of"
+    lines.append(f"asked by {who} in session {session}, {place} run {ask.execution_id}")
+    return lines
+
+
+def refusal(ask: Ask, approval: Approval) -> str:
+    """The message for the code that made the call."""
+    reason = _shown(approval.reason, _REASON_CHARACTERS)
+    if approval.by == "nobody":
+        return f"{subject(ask)} refused: {reason}."
+    who = f"{_shown(approval.by, _NAME_CHARACTERS)} ({approval.channel})"
+    return f"{subject(ask)} refused by {who}" + (f": {reason}" if reason else ".")
+
+
+def waiting_line(ask: Ask) -> str:
+    """The message for the agent while the ask waits."""
+    return f"waiting for approval of {ask.tool} ({ask.id}); answer in your client or with `sealyard approvals`"
+
+
+def whole_lines(ask: Ask) -> list[str]:
+    """Every argument of an ask that is not cut: a line with its name and size, and its JSON after it.
+
+    Everything that cannot be seen is escaped, so that each argument is one line however long it is.
+    """
+    arguments = ask.arguments if isinstance(ask.arguments, dict) else {"(all)": ask.arguments}
+    lines = []
+    for name, value in arguments.items():
+        text = msgspec.json.encode(value).decode()
+        lines += [f"argument {_visible(str(name))}, {len(text):,} characters:", _visible(text)]
+    return lines
+
+
+_IN_ALL = " characters in all)"
+
+
+def _value(value: object, characters: int | None) -> str:
+    """The beginning of an argument's JSON; `characters` is its true length if the value is cut already."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (ValueError, TypeError, RecursionError):
+        return "… (nested too deeply to be shown)"
+    if characters is None and len(text) <= _LINE_CHARACTERS:
+        return _visible(text)
+    return f"{_visible(text[:_LINE_CHARACTERS])}… ({characters or len(text):,}{_IN_ALL}"
+
+
+def _shown(text: str, characters: int) -> str:
+    """The text on one line, cut with its true length."""
+    cut = _visible(text[:characters])
+    return cut if len(text) <= characters else f"{cut}… ({len(text):,}{_IN_ALL}"
+
+
+def _visible(text: str) -> str:
+    """The text with an escape for everything that cannot be seen or that reorders what is around it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -2,7 +2,7 @@
 
 In the grant? Do the arguments fit, as code wrote them? Tokens are turned into values. What does the policy say, and a
 person if it asks for one? Then the upstream, within the tool's limits, which alone judges the values; its answer's
-private values become tokens; one record of the call goes to whoever observes the execution.
+private values become tokens; one record of the call goes to the observers of the execution.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class ToolServer(Protocol):
     """Something that answers calls: `broker.upstreams.Upstream`, and `testing.FakeUpstream` without any process."""
 
     on_tools: OnTools | None
-    """Told its name and its tools whenever they were listed."""
+    """Called with its name and its tools after each listing."""
 
     async def call(
         self,
@@ -62,7 +62,7 @@ class ToolServer(Protocol):
         ...
 
     def status(self) -> UpstreamStatus:
-        """How it is."""
+        """The upstream's current state."""
         ...
 
     async def close(self) -> None:
@@ -82,7 +82,7 @@ class FinishedCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Any
     """The same, concealed; None if it ended before that."""
     admitted: Admitted | None
-    """The answer as code gets it; None if there is none."""
+    """The answer that code gets; None if the call failed."""
     is_traceable: bool
     """True if the answer holds nothing private, so that it may be kept for replays."""
     error: SealyardError | None
@@ -108,7 +108,7 @@ OnFinish = Callable[[FinishedCall], None]
 
 
 class Passage:
-    """What the calls of one execution pass through."""
+    """The context shared by all calls of one execution."""
 
     __slots__ = (
         "_count",
@@ -153,7 +153,7 @@ class Passage:
         self.on_start = on_start
         self.on_finish = on_finish
         self.notes: list[str] = []
-        """Remarks on its calls for whoever asked for the execution."""
+        """Remarks on its calls for the caller of the execution."""
         self._count = 0
         self._unseen: list[tuple[OpenCall, bool]] = []
         """Calls that those who observe have not seen, and whether they have ended."""
@@ -218,13 +218,13 @@ class Broker:
     async def call(self, passage: Passage, name: str, arguments: dict[str, Any]) -> Any:
         """Answer a call of code: `msgspec.Raw` of the tool's answer, or a `Reply` if files come with it.
 
-        The call is in the journal and in the audit log whatever comes of it, with nothing private in it. So is the
-        message of every error.
+        The journal and the audit log record every call, however it ends, and the message of every error, without
+        private values.
 
         Raises:
             UnknownTool: No tool of the grant has this name.
             InvalidRequest: The arguments hold more values, or more levels, than are looked at.
-            UnknownToken: The arguments hold a token that is none of this session.
+            UnknownToken: The arguments hold a token of another session.
             CallRefused: A token in them is inside a longer text, and the tool is handed only those that stand alone.
             InvalidArguments: The arguments do not fit its schema; nothing left the gateway.
             PolicyRefused: A rule or a person said no; nothing left the gateway.
@@ -352,7 +352,7 @@ class Broker:
         self._store.audit(audit_entry(passage.grant, "call", body))
 
     async def _find(self, passage: Passage, name: str, number: int) -> tuple[ToolSpec, Plan | None]:
-        """The tool that a name means which is not in the grant as it is."""
+        """The tool behind a name that is not literally in the grant."""
         try:
             spec, plan = passage.find(name)
             if passage.grant.tools.get(spec.full_name) is not spec:
@@ -427,7 +427,7 @@ class OpenCall:
         self.waited_seconds = 0.0
         """For a person."""
         self.seconds = 0.0
-        """That it took, without those."""
+        """The seconds it took, without those."""
         self.is_over = False
         self.started_at = time.time()
         self._started = time.perf_counter()
@@ -484,9 +484,9 @@ def _concealed(passage: Passage, sent: Sent) -> OnProgress | None:
 
 
 def approved_call(arguments: dict[str, Any], real: dict[str, Any]) -> bytes:
-    """What a person's answer is about: the revealed arguments, and where in them a token stood.
+    """The identity of an approved call: the revealed arguments, and the places in them where a token stood.
 
-    A call with a guess in the place of a token is another one. If it were the same, code would see which guess is
+    A call with a guess in place of a token is a different call. Otherwise code would see which guess is
     right by whether a person is asked.
     """
     encoded = msgspec.json.encode(real, order="sorted")

@@ -1,4 +1,4 @@
-"""What a rule's `when` says about arguments, checked against what code really sends.
+"""Conditions on arguments, a rule's `when`, checked against the arguments that code sends.
 
 A condition holds, does not hold, or is in doubt. It holds only for exactly what it says. It is in doubt where a server
 may read a value otherwise than it stands there: another type than the condition speaks of (a list around a text, a
@@ -24,7 +24,7 @@ _MOST_VALUES = 20_000  # of one condition
 _MOST_KEYS = 10_000  # of one object
 _MOST_PARTS = 32  # of one name
 _REGEX = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
-# Controls but for white space, and what no font shows: joiners, marks of direction, fillers, tags, selectors.
+# Controls except white space, and invisible characters: joiners, marks of direction, fillers, tags, selectors.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     "\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000110bd"
@@ -52,7 +52,7 @@ class Condition:
     `a.b` is `b` in the object `a`, and `a.*` every item of the list `a`. `at` is the rule's place in the config.
 
     Raises:
-        InvalidConfig: It can never be checked as it is written.
+        InvalidConfig: As written, it can never be checked.
     """
 
     __slots__ = ("_default_from", "_exists", "_parts", "_test", "argument", "text")
@@ -79,7 +79,7 @@ class Condition:
         self.text = f"{argument} {_spell(wanted)}"
 
     def check(self, arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Holds:
-        """Whether it holds. Several values, as of `a.*`, must agree; else it is in doubt.
+        """Check the condition. Several values, as of `a.*`, must agree; otherwise it is in doubt.
 
         An argument that is not given does not fit. If `schema` names what a server then takes and that fits, it is in
         doubt.
@@ -116,7 +116,7 @@ def all_of(results: Iterable[Holds]) -> Holds:
     return doubt
 
 
-# What is written
+# Conditions as written in the config
 
 
 def _compile(wanted: Any, at: str) -> _Test:
@@ -213,7 +213,7 @@ def _text(wanted: str) -> _Test:
 
 
 def _matches(at: str, pattern: Any) -> _Test:
-    """The whole text must match. Where only part of it does, or only but for case or spelling, it is in doubt."""
+    """The whole text must match. A partial match, or one that ignores case or spelling, is in doubt."""
     if not isinstance(pattern, str):
         raise InvalidConfig(f"{at} is {_kind(pattern)}. Give a regular expression.")
     _regex(pattern, at)  # by itself, so that no bracket of it can pair with one of ours
@@ -226,7 +226,7 @@ def _matches(at: str, pattern: Any) -> _Test:
             if whole.is_valid(value):
                 return True
             partly = part.is_valid(value) or part.is_valid(_folded(value))
-        except ValueError:  # half a character, which is no JSON either
+        except ValueError:  # half a character, which is not JSON either
             return Doubt("it is no valid text")
         return Doubt("it matches in part, or but for case or spelling") if partly else False
 
@@ -244,7 +244,7 @@ def _regex(pattern: str, at: str) -> jsonschema_rs.Validator:
         ) from None
 
 
-# What is sent
+# Arguments as sent
 
 
 def _values(node: Any, parts: tuple[str, ...]) -> Iterator[tuple[Any, bool]]:
@@ -268,7 +268,7 @@ def _values(node: Any, parts: tuple[str, ...]) -> Iterator[tuple[Any, bool]]:
 
 
 def _members(node: Mapping[str, Any], parts: tuple[str, ...]) -> Iterator[tuple[Any, bool]]:
-    """What `a.b` means in an object: `b` in its `a`, its own key `a.b`, and keys that a server may read as these."""
+    """The readings of `a.b` in an object: `b` in its `a`, its own key `a.b`, and keys a server may read as these."""
     names = parts[: parts.index("*")] if "*" in parts else parts
     spellings = {".".join(names[:end]): end for end in range(1, len(names) + 1)}
     found = False
@@ -286,7 +286,7 @@ def _members(node: Mapping[str, Any], parts: tuple[str, ...]) -> Iterator[tuple[
 
 
 def _default(schema: Mapping[str, Any], parts: tuple[str, ...]) -> Any:
-    """What the schema says an argument is if it is not given; `None` if it says nothing."""
+    """The schema's default for an argument; `None` if it has none."""
     node: Any = schema
     for part in parts:
         properties = node.get("properties") if isinstance(node, dict) else None

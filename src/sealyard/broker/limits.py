@@ -1,4 +1,4 @@
-"""How often, how many at once, how long and how stubbornly a tool is called.
+"""Limits on calls of a tool: rate, concurrency, time and retries.
 
 Each tool is counted by itself over the whole gateway; calls of a run are counted for that run. A tool without limits
 costs nothing here.
@@ -20,15 +20,15 @@ from sealyard.broker.policy import UNLIMITED, ToolLimits
 from sealyard.errors import LimitReached, ToolFailed, UpstreamError
 from sealyard.values import ToolSpec
 
-_WINDOW_SECONDS = 60.0
-_FIRST_PAUSE_SECONDS = 0.25
+_WINDOW_SECONDS = 60.0  # the minute of `calls_per_minute`
+_FIRST_PAUSE_SECONDS = 0.25  # before the first retry; it doubles with each
 _LONGEST_PAUSE_SECONDS = 8.0
 _MOST_RUNS = 10_000  # those that began first are forgotten beyond it
 _MOST_TOOLS = 1_000  # those that nothing is known of are forgotten beyond it
 
 
 class Circuit(msgspec.Struct, frozen=True, kw_only=True):
-    """How the circuit breaker of one tool stands."""
+    """The state of one tool's circuit breaker."""
 
     tool: str
     state: Literal["closed", "open", "half_open"]
@@ -36,7 +36,7 @@ class Circuit(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     """Of the server, in a row."""
     retry_seconds: float = 0.0
-    """How long it stays open."""
+    """The time it stays open."""
 
 
 class Throttle:
@@ -161,7 +161,7 @@ class Attempts:
         self._is_probe = False
         self._is_answered = False
         self.seconds = timeout_seconds
-        """That the attempt under way may take; None for as long as it wants."""
+        """The time limit of the current attempt; None for no limit."""
 
     async def __aenter__(self) -> Self:
         tool, throttle = self._tool, self._throttle
@@ -246,7 +246,7 @@ class _Tool:
         self.name = name
         self.limits = limits
         self.calls = 0
-        """That run or wait for their turn."""
+        """Calls that run or wait for their turn."""
         self.turns: asyncio.Semaphore | nullcontext[None] = nullcontext()
         if limits.concurrent_calls is not None:
             self.turns = asyncio.Semaphore(limits.concurrent_calls)
@@ -275,7 +275,7 @@ class _Tool:
             raise LimitReached(f"{self.name!r} may be called {_times(most)} a minute. Try again in {wait}.")
 
     def begin(self, now: float) -> bool:
-        """Count a call that begins now; whether it is the one that tries the server. Raises as `check` does."""
+        """Count a call that begins now; returns True if it is the one that tries the server. Raises as `check` does."""
         self.check(now)
         if self.limits.calls_per_minute is not None:
             self._started.append(now)
@@ -303,11 +303,11 @@ class _Tool:
             self.is_probing = False
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing would be lost by forgetting it."""
+        """True if forgetting it would lose nothing."""
         return not self.calls and not self.failures and not self._recent(now)
 
     def circuit(self, now: float) -> Circuit:
-        """How its breaker stands."""
+        """The state of its breaker."""
         if self.open_until is None:
             return Circuit(tool=self.name, state="closed", failures=self.failures)
         left = max(0.0, self.open_until - now)

@@ -1,4 +1,4 @@
-"""Which calls are allowed, asked for or denied, and within which limits. The first rule that fits decides.
+"""Rules that allow, ask for or deny calls, and limits on them. The first rule that fits decides.
 
 Nothing that an upstream says about its own tools relaxes anything, unless the config marks it as trusted. Where a
 condition on arguments is in doubt, the strictest of what could follow holds.
@@ -21,8 +21,8 @@ Fit = Literal["yes", "no", "doubt", "depends", "unreached"]
 """`depends`: on arguments that are not known. `unreached`: a rule before it fits."""
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
-_MOST_TOOLS = 100_000
-_MOST_PRINCIPALS = 100
+_MOST_TOOLS = 100_000  # facts kept; beyond it they are computed anew
+_MOST_PRINCIPALS = 100  # answers kept; beyond it they are computed anew
 _UNREACHED: tuple[Fit, str] = ("unreached", "a rule before it fits")
 
 
@@ -35,11 +35,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     effect: Effect = "any"
     """By the tool's annotations. `write`: not known to be read-only. `destructive`: not known to be harmless."""
     principals: tuple[str, ...] = ("*",)
-    """Patterns over who asks."""
+    """Patterns over the caller's name."""
     when: dict[str, Any] = {}
     """Conditions on arguments by name (`a.b` for nested ones, `a.*` for every item of a list)."""
     reason: str = ""
-    """Shown to who asks why, to the person who is asked, and to the code that is refused."""
+    """Shown to operators, to the person who is asked, and to the code that is refused."""
 
 
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tools: tuple[str, ...] = ("*",)
     calls_per_run: _Count | None = None
     calls_per_minute: _Count | None = None
-    """Of the whole gateway, whoever calls, in any 60 seconds."""
+    """Over the whole gateway and all principals, in any 60 seconds."""
     concurrent_calls: _Count | None = None
     """Of the whole gateway. Further calls wait for their turn."""
     timeout_seconds: _Seconds | None = None
@@ -56,7 +56,7 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     retries: Annotated[int, Meta(ge=0, le=10)] = 0
     """After a failure of the server, and only for tools that a trusted upstream marks idempotent or read-only."""
     breaker_failures: _Count | None = None
-    """So many failures of the server in a row open the circuit breaker."""
+    """This many failures of the server in a row open the circuit breaker."""
     breaker_seconds: _Seconds = 30.0
 
 
@@ -64,22 +64,22 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """`[policy]`."""
 
     preset: Preset | None = None
-    """What holds where no rule fits. By default `open` on stdio and loopback, `guarded` elsewhere."""
+    """Decides where no rule fits. By default `open` on stdio and loopback, `guarded` elsewhere."""
     rules: tuple[Rule, ...] = ()
     limits: tuple[ToolLimits, ...] = ()
     ask_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 300.0
     """An ask without an answer is refused then."""
     unanswerable: Literal["deny", "allow"] = "deny"
-    """What becomes of an ask when there is no way to a person."""
+    """The answer to an ask that can reach no person."""
     operators: bool = True
-    """Whether `sealyard approvals` and HTTP are a way to a person, beside the client's own dialogue."""
+    """True lets operators answer by `sealyard approvals` and HTTP, besides the client's own dialogue."""
 
 
 UNLIMITED = ToolLimits()
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a call."""
+    """The policy's decision about a call."""
 
     verdict: Verdict
     rule: str
@@ -87,10 +87,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """In the words of the rule, or in ours. No value of an argument is in it."""
     doubt: str = ""
-    """The end of the reason that says what is in doubt about an argument."""
+    """The end of the reason, which names the doubt about an argument."""
 
     def told(self, *, is_private: bool) -> str:
-        """The reason as code is told it: what is in doubt about a private value would say something about the value."""
+        """The reason for the code. It leaves out doubts about a private value, which would reveal part of it."""
         return self.reason.removesuffix(self.doubt) + "." * bool(self.doubt) if is_private else self.reason
 
 
@@ -101,12 +101,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     fits: Fit
     decides: bool
-    """Whether the decision is its. Without arguments: what is decided if no rule that depends on them fits."""
+    """True if this rule decides. Without arguments: if it decides when no rule that depends on them fits."""
     why: str
 
 
 def default_preset(*, is_local: bool) -> Preset:
-    """What holds if the config names none. `is_local`: only this machine can reach the gateway."""
+    """The preset if the config names none. `is_local`: only this machine can reach the gateway."""
     return "open" if is_local else "guarded"
 
 
@@ -141,7 +141,7 @@ class _Entry:
 
 
 class _Facts:
-    """What is known of a tool without its arguments."""
+    """The facts about a tool that do not depend on arguments."""
 
     __slots__ = ("effect", "entries", "limits", "preset", "spec")
 
@@ -159,7 +159,7 @@ class Policy:
     """The rules, compiled. `trusted` are the upstreams whose annotations count.
 
     Raises:
-        InvalidConfig: A rule can never work as it is written.
+        InvalidConfig: As written, a rule can never work.
     """
 
     def __init__(self, settings: PolicySettings, *, preset: Preset, trusted: Collection[str] = ()) -> None:
@@ -178,7 +178,7 @@ class Policy:
         self._hidden: dict[tuple[bool, ...], tuple[Mapping[str, ToolSpec], frozenset[str]]] = {}
 
     def decide(self, spec: ToolSpec, principal: str, arguments: Mapping[str, Any]) -> Decision:
-        """What becomes of the call. `arguments` are those that the tool would get, private values revealed."""
+        """Decide a call. `arguments` are those that the tool would get, private values revealed."""
         facts = self._facts(spec)
         decision, doubted = facts.preset, None
         for entry in facts.entries:
@@ -196,7 +196,7 @@ class Policy:
         return decision if doubted is None or decision.verdict == "deny" else doubted
 
     def is_hidden(self, spec: ToolSpec, principal: str) -> bool:
-        """Whether it is denied whatever the arguments are: then it is in no search, stub or grant."""
+        """True if the tool is denied with any arguments: then it is in no search, stub or grant."""
         if not self._hides:
             return False
         facts = self._facts(spec)
@@ -211,7 +211,7 @@ class Policy:
     def hidden(self, tools: Mapping[str, ToolSpec], principal: str) -> frozenset[str]:
         """The full names of those of `tools` that are hidden. Asked again with the very same mapping, it costs nothing.
 
-        Principals whom the rules do not tell apart share one answer.
+        Principals that the rules treat alike share one answer.
         """
         if not self._hides:
             return frozenset()
@@ -238,11 +238,11 @@ class Policy:
         return self._facts(spec).limits
 
     def effect(self, spec: ToolSpec) -> Effect:
-        """What the tool counts as: `read_only`, `write` (known to destroy nothing) or `destructive`."""
+        """The tool's effect: `read_only`, `write` (known to destroy nothing) or `destructive`."""
         return self._facts(spec).effect
 
     def is_idempotent(self, spec: ToolSpec) -> bool:
-        """Whether calling it twice does what calling it once does. Only a trusted upstream is believed."""
+        """True if calling it twice does the same as calling it once. Only a trusted upstream is believed."""
         said = spec.annotations
         return spec.upstream in self.trusted and (said.read_only is True or said.idempotent is True)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, load, run_to_end, with_store
+from sealyard.cli.command import CONFIG, JSON, LOCAL, load, with_store
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, plain, screen, warn, write_json
 from sealyard.errors import InvalidRequest
 from sealyard.observe.alerts import (

@@ -12,14 +12,15 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG, JSON, read_object, run_to_end
+from sealyard.cli.command import CONFIG, JSON, read_object
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy.levels import ANALYSIS, IsolationPolicy
 from sealyard.values import Outcome
 from sealyard.yard import open_yard
-from sealyard.yard.analyzing import AnalyzeRequest
+from sealyard.yard.analysis import AnalyzeRequest
 from sealyard.yard.yard import Yard
 
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from sealyard.broker.approvals import Approvals
-from sealyard.broker.ask_text import ask_lines, whole_lines
+from sealyard.broker.approvals import Approvals, ask_lines, whole_lines
 from sealyard.cli.command import CONFIG, JSON, load, with_store
 from sealyard.cli.terminal import plain, screen, write, write_json
 from sealyard.errors import UnknownApproval

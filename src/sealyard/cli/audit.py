@@ -19,7 +19,8 @@ import click
 import msgspec
 from rich.text import Text
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, run_to_end
+from sealyard.cli.command import CONFIG, JSON, LOCAL
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, progress, say, screen, visible, warn, write, write_json
 from sealyard.config import load_config
 from sealyard.errors import InvalidRequest, StoreError

@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, STORE, run_to_end
+from sealyard.cli.command import CONFIG, JSON, LOCAL, STORE
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, minute, plain, progress, say, warn, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import StoreError, VaultError

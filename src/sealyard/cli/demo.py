@@ -19,8 +19,8 @@ from sealyard.broker import Answer
 from sealyard.broker.answers import read_answer
 from sealyard.broker.call import OnProgress
 from sealyard.broker.upstreams import Upstream
-from sealyard.cli.command import run_to_end
 from sealyard.cli.demo_attacks import show_attacks
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, counts, plain, screen, write
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig

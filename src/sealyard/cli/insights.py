@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL, run_to_end
+from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, say, screen, warn, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest

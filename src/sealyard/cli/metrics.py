@@ -9,7 +9,8 @@ import msgspec
 from rich.table import Table
 
 from sealyard import __version__
-from sealyard.cli.command import CONFIG_ARGUMENT, JSON, STORE, run_to_end
+from sealyard.cli.command import CONFIG_ARGUMENT, JSON, STORE
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.metrics_live import WINDOWS, follow, read_report
 from sealyard.cli.terminal import (
     columns,

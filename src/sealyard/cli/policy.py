@@ -17,7 +17,7 @@ from sealyard.errors import UnknownTool
 from sealyard.privacy import Privacy, Reveal
 from sealyard.values import ToolSpec
 from sealyard.yard import Yard
-from sealyard.yard.opening import build_privacy
+from sealyard.yard.assembly import build_privacy
 
 _STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
 _REVEALS: dict[Reveal, str] = {

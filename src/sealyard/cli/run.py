@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from sealyard.analysis import GUESTS
-from sealyard.cli.command import CONFIG, JSON, read_object, run_to_end
+from sealyard.cli.command import CONFIG, JSON, read_object
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain, warn, write, write_json
 from sealyard.config import Config, SandboxConfig, load_config
 from sealyard.config.settings import Level
@@ -21,7 +22,7 @@ from sealyard.sandbox.review import Review, review
 from sealyard.sandbox.spawn import Tier
 from sealyard.values import Failure, Limits, Outcome, Usage
 from sealyard.yard import ExecuteRequest, open_yard
-from sealyard.yard.opening import build_policy
+from sealyard.yard.assembly import build_policy
 
 
 class _Timing(msgspec.Struct, frozen=True, kw_only=True):

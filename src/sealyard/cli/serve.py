@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from sealyard.broker.upstreams import transports
-from sealyard.cli.command import CONFIG_ARGUMENT, load, run_to_end
+from sealyard.cli.command import CONFIG_ARGUMENT, load
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain
 from sealyard.config import Config
 from sealyard.serve import api, dashboard
@@ -21,7 +22,7 @@ from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
 from sealyard.serve.stdio import serve_stdio
 from sealyard.yard import open_yard
-from sealyard.yard.opening import open_border
+from sealyard.yard.assembly import open_border
 
 
 @click.command()

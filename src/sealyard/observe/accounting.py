@@ -22,20 +22,20 @@ from sealyard.values import Fact, Tokens, ToolSpec, UseCase
 
 _log = logging.getLogger(__name__)
 
-_WAITING_BYTES = 32 << 20
+_WAITING_BYTES = 32 << 20  # of text that waits to be counted; answers beyond it are not counted
 _QUIET_SECONDS = 0.05
 _SLICE_SECONDS = 0.002
-"""So long it counts between two pauses while something runs."""
+"""The longest counting between two pauses while something runs."""
 _GATHER_SECONDS = 0.1
-"""So long what is to be counted waits for company before the thread is woken: by then the answer is sent."""
+"""Texts wait this long for others before the thread is woken: by then the answer is sent."""
 _HOLD_SECONDS = 1.0
-"""So long facts wait for company: each time some are recorded is a write to the disk."""
-_CLOSE_SECONDS = 5.0
-_DEFINITIONS_KEPT = 50_000
+"""Facts wait this long for others: each batch is a write to the disk."""
+_CLOSE_SECONDS = 5.0  # for the rest of the counting when the gateway ends
+_DEFINITIONS_KEPT = 50_000  # counts of tool definitions in memory
 
 
 class Bill:
-    """What one run, search or visit costs. It is added up in the thread and becomes a fact when it is closed."""
+    """The costs of one run, search or visit. They are added up in the thread and become a fact when it is closed."""
 
     def __init__(self, *, principal: str, session: str, execution_id: str, use_case: UseCase, at: float) -> None:
         self.principal = principal
@@ -159,7 +159,7 @@ class Accounting:
             self._waking = self._loop.call_later(_GATHER_SECONDS, self._wake)
 
     def _wake(self) -> bool:
-        """Give what was gathered to the thread; whether there is one."""
+        """Give the gathered texts to the thread; returns False without one."""
         if self._waking is not None:
             self._waking.cancel()
             self._waking = None
@@ -231,7 +231,7 @@ class Accounting:
             bill.counted["definitions"] += known
 
     def _count_text(self, text: str, part: str = "") -> int | None:
-        """How many tokens it is; None for an answer that there is no time for any more."""
+        """The number of tokens; None for an answer once no time is left to count."""
         total = 0
         for count in tokens.count_slowly(text):
             if self._is_hasty and part == "data":

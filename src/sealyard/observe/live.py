@@ -1,7 +1,7 @@
 """Live events for those who watch: runs as they begin, call, print, wait for people and end.
 
 Everything here is concealed before it comes in. The last events are kept, so that a watcher who lost its connection
-goes on where it was; a watcher that is too slow misses some and is told so. Nobody who runs code waits for a watcher.
+resumes where it stopped; a watcher that is too slow misses some and gets a notice. No run waits for a watcher.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ import msgspec
 
 LiveKind = Literal["started", "queued", "begun", "output", "call", "called", "asked", "answered", "ended", "lagged"]
 
-_EVENTS_KEPT = 2_000
-_QUEUED = 500
+_EVENTS_KEPT = 2_000  # for watchers that come back
+_QUEUED = 500  # events for one slow watcher; it misses the rest
 _TEXT_CHARACTERS = 4_096
 """Of one event. Longer output is several."""
 _ENDED = "ended"
@@ -46,9 +46,9 @@ class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     output_characters: int
     asks: int
-    """How many of its calls wait for a person."""
+    """The number of its calls that wait for a person."""
     queued: bool = False
-    """Whether it waits for its turn to run."""
+    """True while it waits for its turn to run."""
 
 
 class Watched:
@@ -58,7 +58,7 @@ class Watched:
         self._live = live
         self._run = run
         self.on_watcher = on_watcher
-        """Called when somebody begins to watch: output that was kept back can go out then."""
+        """Called when a watcher arrives: output held back until then can go out."""
         self.calls = 0
         self.output_characters = 0
         self.asks = 0
@@ -66,7 +66,7 @@ class Watched:
 
     @property
     def run(self) -> LiveRun:
-        """How it stands."""
+        """Its current state."""
         return msgspec.structs.replace(
             self._run,
             calls=self.calls,
@@ -119,7 +119,7 @@ class Live:
         return self._runs.get(execution_id)
 
     def is_watched(self, execution_id: str, principal: str) -> bool:
-        """Whether anybody would see what this run prints."""
+        """True if a watcher would see this run's output."""
         return any(watcher.wants(execution_id, principal) for watcher in self._watchers)
 
     def running(self, *, principal: str | None = None) -> list[LiveRun]:
@@ -147,7 +147,7 @@ class Live:
     ) -> AsyncIterator[AsyncIterator[LiveEvent]]:
         """Events from now on, or those after number `after` that are still kept: of all, of a run or of a principal.
 
-        Those of one run end with its end. Without `after`, a run that is under way is told from its beginning, as far
+        The stream of one run ends with the run. Without `after`, a current run is replayed from its beginning, as far
         as that is kept.
         """
         watcher = _Watcher(execution_id, principal)
@@ -184,7 +184,7 @@ class _Watcher:
         self._more = asyncio.Event()
 
     def wants(self, execution_id: str, principal: str) -> bool:
-        """Whether it sees such a run."""
+        """True if it watches such a run."""
         return self._execution_id in (None, execution_id) and self._principal in (None, principal)
 
     def offer(self, event: LiveEvent) -> None:

@@ -1,4 +1,4 @@
-"""Tries out each part that the gateway needs to do its work, now and then and whenever somebody asks.
+"""Checks each part that the gateway needs to do its work, regularly and on request.
 
 A part that fails is logged once, and once more when it works again.
 """
@@ -28,19 +28,19 @@ PartName = Literal["sandbox", "store", "disk", "temporary", "descriptors"]
 
 _BUILDING = "The sandbox is being built."
 _EVERY_SECONDS = 60.0  # between looks when nobody asks
-_FRESH_SECONDS = 2.0  # an answer is given again for so long: a look costs a write to the disk
-_PROVEN_SECONDS = 30.0  # a worker that ran proves so long that others can: starting one costs some 10 ms
+_FRESH_SECONDS = 2.0  # a result is reused this long: a check costs a write to the disk
+_PROVEN_SECONDS = 30.0  # a finished run proves for this long that workers start: starting one costs some 10 ms
 _PROBE_SECONDS = 5.0  # a disk or a worker that takes longer is as good as broken
 _LEAST_BYTES = 64 << 20  # on disk: what the store may hold back in memory, twice
 _LEAST_DESCRIPTORS = 64  # a run takes about ten, and an upstream four
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one part of the gateway is."""
+    """The state of one part of the gateway."""
 
     ok: bool
     reason: str | None = None
-    """What is wrong, and what to do. None if nothing is."""
+    """The fault and its remedy. None if the part works."""
     left: int | None = None
     """Bytes of disk, or descriptors."""
 
@@ -59,7 +59,7 @@ class Readiness:
         self._told: set[PartName] = set()
 
     async def look(self) -> Mapping[PartName, Part]:
-        """How every part is, found out within the last seconds."""
+        """The state of every part, at most seconds old."""
         async with self._looking:
             if time.monotonic() - self._looked_at >= _FRESH_SECONDS or self._is_opening():
                 parts: dict[PartName, Part] = (
@@ -73,7 +73,7 @@ class Readiness:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Look from time to time, so that the log says what breaks although nobody asks."""
+        """Check from time to time, so that the log reports faults although nobody asks."""
         watching = asyncio.create_task(self._watch())
         try:
             yield
@@ -159,7 +159,7 @@ class Readiness:
         return Part(ok=True, left=left)
 
     def _look_at_files(self) -> Part:
-        """Whether a temporary file can be written."""
+        """Write a temporary file and report if that works."""
         try:
             with tempfile.TemporaryFile() as file:
                 file.write(b"x")

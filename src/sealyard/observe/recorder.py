@@ -11,19 +11,20 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from types import TracebackType
+from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
 from sealyard.broker import Answer
 from sealyard.broker.call import Broker, FinishedCall, OnProgress, OpenCall, Passage, audit_entry
-from sealyard.errors import InvalidRequest, StoreError
-from sealyard.observe.output import OutputStream
+from sealyard.errors import HelperFailed, InvalidRequest, StoreError
 from sealyard.observe.results import failure_text
 from sealyard.observe.visits import Visit
 from sealyard.offload import is_large
 from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
+from sealyard.sandbox.worker import OnOutput
 from sealyard.store import Store
 from sealyard.values import Assessed, CallEvidence, ExecutionRecord, Grant, Outcome, RecordStatus, ToolSpec, UseCase
 from sealyard.versioning import Plan
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 Form = Literal["code", "analysis", "call", "rehearsal", "proxy"]
 
 _SHORT_CODE = 1_000
-"""Characters of code that are looked through at once: a timer would cost more."""
+"""Characters of code that are scanned at once: a timer would cost more."""
 _CALLS_KEPT = 8
 """Calls that an explanation of a failure looks at."""
 _EVIDENCE_BYTES = 256 << 10
@@ -41,11 +42,14 @@ _EVIDENCE_BYTES = 256 << 10
 _ERROR_CHARACTERS = 2_000
 """Of an error that is kept for it."""
 _POLLS = 3
-"""The same call so often is polling."""
+"""The same call this often is polling."""
 _ASKS_COUNTED = 1_000
 """Different calls of a run that are counted: code may make any number of them."""
 _POLLED_CHARACTERS = 10_000
 """Of arguments that are compared; nobody polls with longer ones."""
+_QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
+_TOLD_CHARACTERS = 256 << 10
+"""At once: the last part of what was printed before anyone listened."""
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +57,9 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     status: RecordStatus
     outcome: Outcome | None
-    """Concealed; None if there is none."""
+    """Concealed; None if the run has none."""
     text: str
-    """What the agent is sent."""
+    """The text sent to the agent."""
     ended_at: float
     """Seconds since the epoch."""
     seconds: float
@@ -92,7 +96,7 @@ class Tally(RunObserver):
         self.bytes_in = 0
         self.tools: set[str] = set()
         self.last_calls: deque[CallEvidence] = deque(maxlen=_CALLS_KEPT)
-        """As the code saw them, for whoever explains a failure."""
+        """As the code saw them, to explain a failure."""
         self.answer: Answer | None = None
         """The last one."""
         self._asked: Counter[tuple[str, int]] = Counter()
@@ -136,7 +140,7 @@ class Tally(RunObserver):
 
 
 def _sees(observer: RunObserver, event: str) -> bool:
-    """Whether the observer does anything about an event: a run may make thousands of calls."""
+    """True if the observer handles an event: a run may make thousands of calls."""
     return getattr(type(observer), event) is not getattr(RunObserver, event)
 
 
@@ -171,16 +175,16 @@ class Run:
         self._visit = visit
         self.clock = RunClock()
         self.output = OutputStream(guard)
-        """What it prints, on its way to whoever listens."""
+        """Its output, on its way to listeners."""
         self.assessed: Assessed | None = None
-        """What was expected of it."""
+        """The forecast for the run."""
         self.skills = 0
-        """How many saved skills it used."""
+        """The number of saved skills it used."""
         self.tally = Tally()
         self.status: RecordStatus = "cancelled"
         self.outcome: Outcome | None = None
         self.text = ""
-        """What the agent is sent."""
+        """The text sent to the agent."""
         self.queued_seconds = 0.0
         """For which it waited for its turn."""
         self._queued_at: float | None = None
@@ -209,7 +213,7 @@ class Run:
 
     @property
     def last_calls(self) -> Sequence[CallEvidence]:
-        """Its last calls as the code saw them, for whoever explains a failure."""
+        """Its last calls as the code saw them, to explain a failure."""
         return self.tally.last_calls
 
     @property
@@ -288,11 +292,11 @@ class Recorder:
     ) -> AsyncIterator[Run]:
         """An execution from its beginning to its end. The caller notes with `Run.finish` how it went.
 
-        It is recorded whatever comes of it, and it is on disk when this is left, by an error too. The parameters from
+        It is always recorded, and on disk when the block is left, by an error too. The parameters from
         `own` on are those of `Passage`.
 
         Raises:
-            InvalidRequest: The code and its context could not be looked through within `begin_seconds`.
+            InvalidRequest: The code and its context could not be scanned within `begin_seconds`.
             StoreError: It could not be recorded: it was not begun, or its end is not on disk.
         """
         await self._store.room()  # what cannot be recorded is not begun
@@ -416,3 +420,94 @@ def _print_of(arguments: dict[str, Any]) -> int:
         return hash(msgspec.json.encode(arguments, order="sorted"))
     except (TypeError, ValueError, RecursionError):  # which no tool is called with
         return 0
+
+
+class OutputStream:
+    """Passes output on to its listeners while code runs, concealed. The sandbox calls `add`.
+
+    Output is scanned only for a listener: until one arrives, it is held back.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._listeners: list[OnOutput] = []
+        self._kept: list[str] = []
+        """All of it, and no copy: the sandbox has it too. The second half of something private is not known alone."""
+        self._is_open = False
+        self._is_over = False
+        self.last_seconds: float | None = None
+        """For what was printed last to be passed on once the run is over; what is not by then is in its result."""
+        self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        self._passing: asyncio.Task[None] | None = None
+
+    def listen(self, listener: OnOutput) -> None:
+        """Pass on to `listener` too, from here on."""
+        self._listeners.append(listener)
+
+    def open(self) -> None:
+        """A listener is there: let out the held output, and all that follows."""
+        if self._is_open or self._is_over or not self._listeners:
+            return
+        self._is_open = True
+        kept = "".join(self._kept)
+        self._kept.clear()
+        if kept:
+            self.add(kept)
+
+    def add(self, text: str) -> None:
+        """The code printed something."""
+        if not self._is_open:
+            self._kept.append(text)
+            return
+        if self._guard.is_off:
+            self._tell(text)
+            return
+        if self._passing is None:  # not before: what prints nothing is not waited for
+            self._passing = asyncio.create_task(_pass_on(self._pieces, self._guard, self._tell))
+        self._pieces.put_nowait(text)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over = True
+        if self._passing is None:
+            return
+        try:
+            if kind is None:
+                self._pieces.put_nowait(None)
+                await asyncio.wait({self._passing}, timeout=self.last_seconds)
+                if self._passing.done():
+                    await self._passing
+        finally:
+            self._passing.cancel()
+            await asyncio.wait({self._passing})
+
+    def _tell(self, text: str) -> None:
+        for listener in self._listeners:
+            listener(text[-_TOLD_CHARACTERS:])
+
+
+async def _pass_on(pieces: "asyncio.Queue[str | None]", guard: Guard, listen: OnOutput) -> None:
+    """Conceal pieces until a None, or until scanning fails: the run's result has them too."""
+    stream, door = guard.stream(), guard.door
+    piece: str | None = ""
+    is_new = False
+    while piece is not None:
+        try:
+            async with asyncio.timeout(_QUIET_SECONDS if is_new else None):
+                piece = await pieces.get()
+        except TimeoutError:
+            is_new = False
+            search = stream.flushing()
+        else:
+            is_new = True
+            search = stream.closing() if piece is None else stream.adding(piece)
+        try:
+            text = await door.search(search)
+        except HelperFailed:
+            return
+        if text:
+            listen(text)

@@ -13,11 +13,11 @@ from sealyard.sandbox.workspace import Workspace
 from sealyard.values import Failure, Outcome, Result, Spill
 
 _FRAME_TOKENS = 160  # for the sentences around a preview
-_NOTE_TOKENS = 40
-_MESSAGE_CHARACTERS = 2_000
-_LAST_CHARACTERS = 400
+_NOTE_TOKENS = 40  # reserved for the note that the text is cut
+_MESSAGE_CHARACTERS = 2_000  # of an error message for the agent
+_LAST_CHARACTERS = 400  # of output, which are scanned in no time
 _FIRST_CHARACTERS = 80
-"""Of texts that were to be looked through when there was no time left: so few that it takes none."""
+"""Of texts left to scan when no time is left: few enough to take none."""
 _LEFT_OUT = "left out: there was no time left to look through it for private values"
 _TOKEN_CHARACTERS = 128
 """No token of the vocabulary is longer: a text of more characters cannot fit."""
@@ -25,14 +25,14 @@ _ESCAPED_BYTES = 6
 """Of one character in JSON, at most: \\u00e9. Of one beyond the basic plane twice that."""
 _CUT_MARK = re.compile(r"… \(\+[\d,]+ characters?\)\Z")
 _RAGGED_CHARACTERS = 200
-"""Where a text was cut before anybody looked through it, its end may be the beginning of something private."""
+"""Where a text was cut before it was scanned, its end may be the beginning of a private value."""
 _CUT_VALUE = re.compile(rf'[^"…]{{0,{_RAGGED_CHARACTERS}}}…')
 _CUT_QUOTE = re.compile(r"[^…]{0,60}…")
 """The same in what an analysis answers, which cuts values, and in its messages, which quote them."""
 
 
 def preview_bytes(budget_tokens: int) -> int:
-    """How long a preview may be so that it and the words around it fit; a token is at least one byte."""
+    """The longest preview that fits together with the words around it; a token is at least one byte."""
     return max(256, budget_tokens - _FRAME_TOKENS)
 
 
@@ -50,9 +50,9 @@ def without_cut_values(outcome: Outcome, guard: Guard) -> Outcome:
 
 
 async def conceal_outcome(outcome: Outcome, guard: Guard, *, seconds: float | None = None) -> Outcome:
-    """The outcome as anybody outside the sandbox may see it.
+    """The outcome as shown outside the sandbox.
 
-    What cannot be looked through within `seconds` is left out: then there is the end of what was printed and the
+    Parts that cannot be scanned within `seconds` are left out: then there is the end of what was printed and the
     beginning of each word about a failure, which take no time.
     """
     is_bare = not (outcome.output or outcome.notes) and outcome.failure is None and outcome.spill is None
@@ -90,7 +90,7 @@ async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
 
 
 def _shortened(outcome: Outcome) -> Outcome:
-    """What is left of an outcome that takes too long to be looked through."""
+    """The rest of an outcome that takes too long to scan."""
     output = outcome.output
     if len(output) > _LAST_CHARACTERS:
         # Not in the middle of a line: the second half of something private is not known alone.
@@ -150,7 +150,7 @@ async def render(
 
 
 def answer_text(value: Any, budget_tokens: int) -> str:
-    """A tool's answer without code: whole if it fits the budget, for there is no workspace to keep it in."""
+    """A tool's answer without code: whole if it fits the budget, since there is no workspace to keep it in."""
     most = budget_tokens * _TOKEN_CHARACTERS
     if isinstance(value, msgspec.Raw):
         size, text = len(bytes(value)), _beginning(bytes(value), most)
@@ -179,7 +179,7 @@ def _beginning(document: bytes, most: int) -> str:
 
 
 def failure_text(error: Exception) -> str:
-    """What the agent is sent of something that could not be carried out; nothing of what is not its business."""
+    """The text for the agent about a failed request; it leaves out internal details."""
     return f"{type(error).__name__}: {error}" if isinstance(error, SealyardError) else ""
 
 
@@ -207,7 +207,7 @@ def _failure(failure: Failure) -> str:
 async def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None, guard: Guard, *, is_cut: bool) -> str:
     if outcome.spill is None:
         return "" if outcome.result is None else _text(outcome.result)
-    # A token is often four bytes, so what is longer than its preview may well fit whole.
+    # A token is often four bytes, so a text longer than its preview may still fit whole.
     if workspace is not None and outcome.spill.bytes <= budget * 8:
         text = _read(workspace, _relative(outcome.spill))
         if text is not None:
@@ -258,7 +258,7 @@ def _read(workspace: Workspace, path: str) -> str | None:
     try:
         return workspace.read_bytes(path).decode("utf-8", "replace")
     except InvalidRequest:
-        return None  # another run of the session removed it: the preview is what there is
+        return None  # another run of the session removed it: only the preview is left
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Observers of runs, searches and decisions: facts for the journal, tokens for the bill, spans, live events.
+"""Observers of runs, searches and decisions: the journal, the audit log, facts, tokens, spans, live events.
 
 The request path calls this and goes on; nothing here waits, and nothing here decides.
 """
@@ -9,7 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
 
-from sealyard.broker.call import FinishedCall, OpenCall
+import msgspec
+
+from sealyard.broker.call import FinishedCall, OpenCall, audit_entry
 from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
@@ -20,9 +22,11 @@ from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
 from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy import Guard
 from sealyard.store import Store
+from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.values import (
     Approval,
     Ask,
+    CallRecord,
     Executed,
     Fact,
     Grant,
@@ -42,21 +46,21 @@ from sealyard.values import (
 LIKELY_TO_FAIL = "LikelyToFail"
 """The type of the failure of code that was not run because it is as good as certain to fail."""
 
-_TOOLS_TOLD = 20
-_QUERY_CHARACTERS = 500
+_TOOLS_TOLD = 20  # in the fact about one run
+_QUERY_CHARACTERS = 500  # of a query in its fact
 _ANSWERS_HELD = 64
 _ANSWERS_BYTES = 256 << 10
-"""Answers are handed over to be counted so many or so much at a time."""
+"""Answers are handed over for counting in batches of this many, or of this size."""
 _ERROR_TYPES = frozenset(METRICS["sealyard_execution_errors_total"].labels["error_type"])
 
 
 class Observer:
-    """Tells of everything that happens in one gateway."""
+    """Reports every event in one gateway."""
 
     def __init__(
         self, store: Store, *, tracing: NoTracing | None = None, domain_of: Callable[[str], str] = lambda principal: ""
     ) -> None:
-        """`domain_of` says what a principal works on; empty if nobody said it."""
+        """`domain_of` returns the domain of a principal; empty if none is set."""
         self._store = store
         self.live = Live()
         self.accounting = Accounting(store.metrics.record)
@@ -208,7 +212,7 @@ class Observer:
             self.skill("failed" if use.failures else "reused", use.principal, execution_id=use.execution_id)
 
     def hidden(self, guard: Guard, principal: str, execution_id: str = "") -> None:
-        """What a guard has hidden since it was last asked."""
+        """Count the values that a guard has hidden since the last call."""
         values, failures = guard.take_counts()
         if values or failures:
             self.record(
@@ -308,7 +312,7 @@ class TokenSink(RunObserver):
         admitted = call.admitted
         if admitted is None:
             return
-        if admitted.answer.files:  # a picture is no text that could be counted
+        if admitted.answer.files:  # pictures have no text to count
             self._accounting.skip(self._bill, admitted.size_bytes - len(admitted.encoded))
         self._answers.append(admitted.encoded)
         self._answers_bytes += len(admitted.encoded)
@@ -378,7 +382,7 @@ class SpanSink(RunObserver):
 
 
 class LiveSink(RunObserver):
-    """Shows the run to whoever watches the gateway."""
+    """Shows the run to watchers of the gateway."""
 
     def __init__(self, live: Live, run: Run) -> None:
         grant = run.grant
@@ -416,7 +420,7 @@ class LiveSink(RunObserver):
         self._watched.tell("call", {"number": call.number, "tool": call.spec.full_name})
 
     def call_finished(self, call: FinishedCall) -> None:
-        """Say what came of it."""
+        """Report how the call ended."""
         body: dict[str, Any] = {"number": call.number, "tool": call.spec.full_name}
         body["seconds"] = round(call.seconds + call.waited_seconds, 6)
         if call.admitted is None:
@@ -452,3 +456,92 @@ def _kind_of(call: FinishedCall) -> str:
 
 def _error_type(name: str) -> str:
     return name if name in _ERROR_TYPES else OTHER
+
+
+class JournalSink(RunObserver):
+    """Writes the calls and the end of an execution into the journal, where its beginning is already."""
+
+    is_durable = True
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._store = store
+        self._run = run
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Record the call, with a sample of an answer that is too long for the journal."""
+        admitted, size_bytes = call.admitted, call.answer_bytes
+        is_kept = size_bytes <= CALL_VALUE_BYTES
+        self._store.record_call(
+            CallRecord(
+                execution_id=call.grant.execution_id,
+                number=call.number,
+                tool=call.spec.full_name,
+                digest=call.spec.digest,
+                version=call.spec.version,
+                upstream=call.spec.upstream,
+                arguments=call.arguments,
+                answer=admitted.told if admitted is not None and is_kept else None,
+                error=call.failure,
+                started_at=call.started_at,
+                seconds=call.seconds,
+                answer_bytes=size_bytes,
+                answer_sample=admitted.answer.sample if admitted is not None and not is_kept else None,
+            )
+        )
+
+    def ended(self, end: RunEnd) -> None:
+        """Record the end in the place of the beginning."""
+        run = self._run
+        run.record = msgspec.structs.replace(run.record, ended_at=end.ended_at, status=end.status, outcome=end.outcome)
+        self._store.record_end(run.record)
+
+
+class AuditSink(RunObserver):
+    """Writes the calls and the end of an execution into the audit log."""
+
+    is_durable = True
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._store = store
+        self._grant = run.grant
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Record which tool was called with what, and who allowed it."""
+        body: dict[str, Any] = {
+            "tool": call.spec.full_name,
+            "number": call.number,
+            "digest": call.spec.digest,
+            "version": call.spec.version,
+            "arguments": call.arguments,
+            "verdict": None if call.decision is None else call.decision.verdict,
+            "rule": None if call.decision is None else call.decision.rule,
+            "answer_bytes": call.answer_bytes,
+            "error": call.failure,
+        }
+        if call.approval is not None:
+            body["approved_by"] = call.approval.by
+            body["approved_for"] = call.approval.decision
+        self._store.audit(audit_entry(call.grant, "call", body))
+
+    def ended(self, end: RunEnd) -> None:
+        """Record how it ended."""
+        body: dict[str, Any] = {"status": end.status}
+        if (outcome := end.outcome) is not None:
+            body["tool_calls"] = outcome.usage.tool_calls
+            body["output_bytes"] = outcome.usage.output_bytes
+            body["result"] = outcome.result
+            if outcome.failure is not None:
+                body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
+        self._store.audit(audit_entry(self._grant, "execution.end", body))
+
+
+class TraceSink(RunObserver):
+    """Keeps answers that hold nothing private, so that an example of a skill can be recorded from them."""
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._traces = store.traces
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Keep the answer, if it may be."""
+        if call.is_traceable and call.admitted is not None:
+            self._traces.keep(call.grant.execution_id, call.number, call.admitted.encoded)

@@ -14,15 +14,15 @@ from sealyard.values import Fact, UpstreamEvent, UpstreamStatus
 
 _log = logging.getLogger(__name__)
 
-_EVERY_SECONDS = 2.0
+_EVERY_SECONDS = 2.0  # between two rounds
 _IDLE_SHARE = 4
 """Seconds of rest after each second of adding up."""
-_PRUNE_SECONDS = 3_600.0
+_PRUNE_SECONDS = 3_600.0  # between two removals of old rows
 _DAY = 86_400.0
 
 
 class Upkeep:
-    """The loop of one gateway. `circuits` says how the circuit breakers stand, `record` takes facts."""
+    """The loop of one gateway. `circuits` returns the state of the circuit breakers, `record` takes facts."""
 
     def __init__(
         self,

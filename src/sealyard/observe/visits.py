@@ -1,6 +1,6 @@
 """Visits: what one principal did in one gateway, until half an hour passed without anything.
 
-The newest protocol has no connection that would say when a conversation begins or ends, so this is told from time. It
+The newest protocol has no connection that marks when a conversation begins or ends, so time decides. It
 decides how often the definitions of all tools would have been read, and which search a call came from.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from sealyard.catalog import Snapshot
 
-_IDLE_SECONDS = 1_800.0
-_VISITS_KEPT = 10_000
-_SEARCHES_KEPT = 20
-_TOOLS_KEPT = 20
+_IDLE_SECONDS = 1_800.0  # half an hour without anything ends a visit
+_VISITS_KEPT = 10_000  # one per principal; the longest unused goes first
+_SEARCHES_KEPT = 20  # whose tools may still be called
+_TOOLS_KEPT = 20  # called last
 
 
 class _Search:
@@ -42,7 +42,7 @@ class Visit:
         """Hints that are given once in a visit."""
 
     def note_search(self, search_id: str, found: Sequence[str]) -> bool:
-        """Remember a search; whether the one before it led to no call."""
+        """Remember a search; returns True if the one before it led to no call."""
         is_continued = self._is_searching
         self._is_searching = True
         self._searches.append(_Search(search_id, self.last_at, found))
@@ -65,7 +65,7 @@ class Visit:
 
 
 class Visits:
-    """The visits of one gateway. `on_begin` is told of each new one, and of what it sees of the catalog."""
+    """The visits of one gateway. `on_begin` gets each new one, with its view of the catalog."""
 
     def __init__(self, on_begin: Callable[[Visit, Snapshot], None]) -> None:
         self._on_begin = on_begin

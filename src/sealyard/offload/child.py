@@ -33,7 +33,7 @@ TASKS = {
     "conceal": "sealyard.privacy.mirror:conceal",
     "find": "sealyard.privacy.mirror:find",
     "words": "sealyard.privacy.mirror:words",
-    "answer": "sealyard.broker.offloaded:answer",
+    "answer": "sealyard.broker.admission:admit_in_helper",
     "relay": "sealyard.serve.messages.offloaded:relay",
     "review": "sealyard.sandbox.review.beside:review_code",
     "read_skill": "sealyard.skills.offloaded:read",

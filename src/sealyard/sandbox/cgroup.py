@@ -12,7 +12,7 @@ from pathlib import Path
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "sealyard-"
 _GATEWAY = f"{_PREFIX}gateway"
-# What may be left in a group that is used again: the kernel charges each processor's pages by the quarter mebibyte.
+# Memory that may remain in a reused group: the kernel charges each processor's pages by the quarter mebibyte.
 _LEFT_BYTES = 1 << 20
 _MOST_IDLE = 16  # groups that wait to be used again
 
@@ -25,7 +25,7 @@ class Leaf:
         self._version = version
         self._cpu_path = cpu_path
         self._opened: dict[str, int] = {}
-        """Descriptors of its files, which stay open: opening one waits for whoever makes or removes a group."""
+        """Descriptors of its files, which stay open: opening one waits for every creation or removal of a group."""
         self._memory_bytes = 0
         self._kills = 0
         """Processes that the kernel had killed here for their memory before the present worker."""
@@ -44,7 +44,7 @@ class Leaf:
             _write(self._path / name, "0")
 
     def entrances(self) -> list[int]:
-        """Descriptors that move whoever writes `0` to each into this group; what it allocates from then on counts.
+        """Descriptors that move the process that writes `0` to each into this group; its later allocations count.
 
         A process that moves itself takes no lock that all forks of the machine wait for, as being moved does: that
         costs milliseconds. Version 2 has no such way for a process, but there at least the gateway does not wait.
@@ -77,7 +77,7 @@ class Leaf:
 
     @property
     def counts_cpu(self) -> bool:
-        """Whether it counts processor time."""
+        """True if it counts processor time."""
         return self._cpu_path is not None
 
     def cpu_seconds(self) -> float:
@@ -90,7 +90,7 @@ class Leaf:
         return int(usage[usage.index("usage_usec") + 1]) / 1e6
 
     def was_out_of_memory(self) -> bool:
-        """Whether the kernel killed a process of the present worker for its memory."""
+        """True if the kernel killed a process of the present worker for its memory."""
         return self._count_kills() > self._kills
 
     def _count_kills(self) -> int:
@@ -121,7 +121,7 @@ class ControlGroup:
         self.version = version
         self._path = path
         self._cpu_path = cpu_path
-        """Where processor time is counted: the same group in version 2, one of another hierarchy in version 1."""
+        """The group that counts processor time: the same group in version 2, one of another hierarchy in version 1."""
         self._numbers = itertools.count(1)
         self._idle: list[Leaf] = []
         """Of workers that are gone."""
@@ -130,7 +130,7 @@ class ControlGroup:
 
     @property
     def can_count_cpu(self) -> bool:
-        """Whether leaves can count processor time."""
+        """True if leaves can count processor time."""
         return self._cpu_path is not None
 
     @property
@@ -139,16 +139,16 @@ class ControlGroup:
         return f"cgroup v{self.version}"
 
     def add(self, *, memory_bytes: int, count_cpu: bool = False) -> Leaf:
-        """A leaf with a memory limit, which with `count_cpu` counts processor time where that can be had.
+        """A leaf with a memory limit; with `count_cpu` it counts processor time where the machine can.
 
-        It is that of a worker which is gone, if there is one that can be had again.
+        A leaf of a worker that has ended is reused if it can be.
         """
         while self._idle and not count_cpu:
             idle = self._idle.pop()
             try:
                 if idle.renew(memory_bytes):
                     return idle
-            except OSError:  # such as removed by somebody
+            except OSError:  # such as one removed from outside
                 pass
             self._remove(idle)
         path = self._path / f"w{next(self._numbers)}"
@@ -232,12 +232,12 @@ def _cpu_group(path: Path, version: int) -> Path | None:
 
 
 def owner_mark() -> str:
-    """This process, told apart from a later one of the same number by its start time."""
+    """An id of this process; the start time distinguishes it from a later one with the same number."""
     return f"{os.getpid()}.{_start_time(os.getpid())}"
 
 
 def owner_is_alive(mark: str) -> bool:
-    """Whether the process that made `mark` still runs."""
+    """True if the process that made `mark` still runs."""
     pid, _, started = mark.partition(".")
     try:
         return _start_time(int(pid)) == started

@@ -17,13 +17,13 @@ class RunClock:
         self._on_deadline: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.end_by = math.inf
-        """When the run has to be over, by the loop's clock, if this one never stands still. Set before it does."""
+        """The latest end of the run by the loop's clock, if this one never pauses. Set before the start."""
         self.on_change: Callable[[bool], None] | None = None
-        """Told whether it stands still, whenever that changes."""
+        """Called with True when it pauses, and with False when it goes on."""
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Hold the clock. It goes on when everybody who held it has let go."""
+        """Hold the clock. It goes on when all holders have let go."""
         self._holds += 1
         if self._holds == 1:
             self._stand()
@@ -36,7 +36,7 @@ class RunClock:
 
     @property
     def is_still(self) -> bool:
-        """Whether somebody holds it."""
+        """True while something holds it."""
         return self._holds > 0
 
     @property
@@ -46,7 +46,7 @@ class RunClock:
         return self._still_seconds + (now - self._since if self._holds else 0.0)
 
     def start(self, seconds: float, on_deadline: Callable[[], None]) -> float:
-        """Call `on_deadline` once the clock has gone for so long, or by `end_by`; how many seconds there are."""
+        """Call `on_deadline` after `seconds` of this clock, or at `end_by`; returns the seconds that are left."""
         left = self.end_by + self.still_seconds - asyncio.get_running_loop().time()
         self._left_seconds = max(0.0, min(seconds, left))
         self._on_deadline = on_deadline

@@ -1,7 +1,7 @@
 """The library: the stub files that sandboxed code imports and browses, one folder per version.
 
 A version is the whole catalog or what one principal may see of it; several can be there at once. The library lies on
-the host. A worker sees the one folder that its run was given, read-only, and cannot tell what others there are.
+the host. A worker sees the one folder that its run was given, read-only, and cannot see any others.
 
 A large version is there as soon as its packages are: the files of its tools follow in the background, for code that
 browses them. Code that imports one before asks the gateway for its text.
@@ -30,7 +30,7 @@ class Library:
         self.path = path
         self._place = str(path)
         self.version: str | None = None
-        """What a run gets that names no version: the catalog that was published last, as a whole."""
+        """The version for a run that names none: the last published catalog, as a whole."""
         self._folders: dict[str, str] = {}
         """Version -> its folder, whose name nobody can guess."""
         self._catalogs: dict[str, str] = {}
@@ -44,7 +44,7 @@ class Library:
         """Folders that may be written into."""
 
     def has(self, version: str) -> bool:
-        """Whether it is there to be used: somebody who cleans up may have removed it."""
+        """True if the version can be used: a clean-up from outside may have removed it."""
         folder = self._folders.get(version)
         return folder is not None and os.path.isdir(f"{self._place}/{folder}")
 

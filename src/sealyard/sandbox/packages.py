@@ -1,4 +1,4 @@
-"""Which files make up the packages that agent code may import.
+"""The files that make up the packages which agent code may import.
 
 Only the named distributions and what they require are shown to a worker, entry by entry, so that the rest of the
 environment they are installed in, which may be the gateway's own, stays out of sight.

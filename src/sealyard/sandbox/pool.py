@@ -34,14 +34,14 @@ _QUIET_SECONDS = 5.0
 _BUSY_SECONDS = 0.01  # from the end of a run to the next one of a client that waits for nothing in between
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
-_USERS_EACH = 32_000
+_USERS_EACH = 32_000  # for runs, and as many for sessions: both fit into 65,536
 _LEAST = {"size": 0, "running": 1, "queue": 0, "queue_each": 0, "recycle_after": 1, "sessions": 0, "idle_bytes": 0}
 
 _T = TypeVar("_T")
 
 
 class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How many workers wait, run and live."""
+    """The numbers of workers that wait, run and live."""
 
     size: int = 2
     """Workers kept waiting."""
@@ -60,9 +60,9 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
     sessions: int = 64
     """Workspaces that stay open in memory while nobody runs in them; the files of others are put on disk."""
     idle_bytes: int = 1 << 30
-    """Of files of idle sessions on disk. Beyond it the oldest of whoever has the most are deleted."""
+    """Bytes of idle sessions on disk. Beyond it, the oldest sessions of the owner with the most are deleted."""
     idle_folder: Path | None = None
-    """Where they are put; by default below the temporary directory."""
+    """Their folder; by default below the temporary directory."""
 
     def __post_init__(self) -> None:
         for field, low in _LEAST.items():
@@ -118,7 +118,7 @@ class Pool:
         self.size = options.size
         """Workers kept waiting now."""
         self.directory: Path | None = None
-        """Where the `landlock` tier keeps its files."""
+        """The folder of the `landlock` tier's files."""
         self.renewing = asyncio.Lock()
         """Held while a zygote is replaced: what must not fall between the two takes it."""
         self._privileged = privileged
@@ -137,7 +137,7 @@ class Pool:
         self._postponed: list[Callable[[], object]] = []
         self._later: asyncio.TimerHandle | None = None
         self._is_busy = False
-        """Whether the last worker was taken soon after a run had ended."""
+        """True if the last worker was taken soon after a run had ended."""
         self._ended_at = 0.0
         self._chores: set[asyncio.Future[Any]] = set()
         self._forks = 0
@@ -146,9 +146,9 @@ class Pool:
         self._cpus = sorted(os.sched_getaffinity(0))
         self._next_cpu = itertools.count()
         self.has_own_users = spawn.can_change_user() if tier == "landlock" else privileged
-        """Whether each worker runs as a user of its own."""
+        """True if each worker runs as a user of its own."""
         self.holds_tasks = False
-        """Whether the kernel was seen to hold a worker to its threads; until then they are watched."""
+        """True once the kernel was seen to hold a worker to its threads; until then they are watched."""
         self.is_closed = False
 
     async def start(self) -> None:
@@ -166,12 +166,12 @@ class Pool:
 
     @property
     def resource_control(self) -> str:
-        """What holds memory down: `cgroup v2`, `cgroup v1` or `rlimits`."""
+        """The holder of the memory limit: `cgroup v2`, `cgroup v1` or `rlimits`."""
         return self._group.name if self._group is not None else "rlimits"
 
     @property
     def can_fork(self) -> bool:
-        """Whether code may start processes where its policy allows it: only if all of them can be held together."""
+        """True if code may start processes where its policy allows it: only if all of them can be held together."""
         return self.tier == "namespace" and self._group is not None and self._group.can_count_cpu and self.holds_tasks
 
     @property
@@ -213,7 +213,7 @@ class Pool:
             self.postpone(functools.partial(self._let_go, lease, gone), can_wait=can_wait)
         else:
             lease.worker.stop()
-            self._loop.call_soon(self._let_go, lease, gone)  # whoever waits for the run's end goes first
+            self._loop.call_soon(self._let_go, lease, gone)  # the task that waits for the run's end goes first
         return gone
 
     def _let_go(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
@@ -252,10 +252,10 @@ class Pool:
         return [self._cpus[(first + offset) % len(self._cpus)] for offset in range(min(cores, len(self._cpus)))]
 
     async def mend(self) -> None:
-        """Make anew what somebody removed of the gateway's directories, with a zygote that knows the new ones.
+        """Remake those of the gateway's directories that were removed, with a zygote that knows the new ones.
 
         Costs a few microseconds when all is there. Where the folder above them is gone too, nothing is made: it would
-        stand in the way of whoever moved the gateway's data and moves it back. Raises `SandboxBroken` when they cannot
+        stand in the way of moving the gateway's data back. Raises `SandboxBroken` when they cannot
         be made.
         """
         generation = self._generation
@@ -276,11 +276,11 @@ class Pool:
         return [path for path in (self._library, self.directory, packages) if path is not None]
 
     def _look(self) -> tuple[object, ...]:
-        """Which directories these are: one that was removed is another one when it is there again."""
+        """The identity of the directories: one that was removed and made again is another one."""
         return tuple(_identity(path) for path in self.places)
 
     def folder_of(self, slot: int) -> Path:
-        """Where a worker of the `landlock` tier has its own directories."""
+        """The folder of a `landlock` worker's own directories."""
         assert self.directory is not None
         return self.directory / f"run-{slot}"
 
@@ -359,15 +359,15 @@ class Pool:
             self.do_later(self._renew_quietly(generation))
 
     def _is_quiet(self, generation: _Generation) -> bool:
-        """Whether no run is under way or has just begun, and the zygote is not a new one."""
+        """True if no run is under way or has just begun, and the zygote is not a new one."""
         now = self._loop.time()
         is_idle = generation.in_use == len(self._waiting) and not self._retiring and not self.renewing.locked()
         return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
 
     def postpone(self, chore: Callable[[], object], *, can_wait: bool = False) -> None:
-        """Do a chore when the run that ends is answered, or at once if runs come fast and it is not one that `can_wait`.
+        """Do a chore once the ending run is answered, or at once if runs come fast, unless it `can_wait`.
 
-        It would take the processor from whoever writes the run to disk and sends its answer.
+        At once, it would take the processor from writing the run to disk and sending its answer.
         """
         if self._is_busy and not can_wait:
             chore()
@@ -560,7 +560,7 @@ def open_directory(name: str, folder: Path | None = None) -> Path:
     base = folder if folder is not None and is_better else _temporary()
     for left in base.glob("sealyard-*.*-*"):
         mark = left.name.removeprefix("sealyard-").rpartition("-")[0]
-        with contextlib.suppress(OSError):  # somebody else's, or swept by another gateway just now
+        with contextlib.suppress(OSError):  # another owner's, or just swept by another gateway
             if left.lstat().st_uid == os.geteuid() and not left.is_symlink() and not owner_is_alive(mark):
                 os.close(_lock(left))  # raises for one whose owner lives, but in another container
                 remove_directory(left)
@@ -595,7 +595,7 @@ def make_place(path: Path) -> None:
 
 
 def _lock(directory: Path) -> int:
-    """A descriptor that holds `directory` locked until it is closed. Raises `OSError` while somebody else does."""
+    """A descriptor that holds `directory` locked until it is closed. Raises `OSError` while another process does."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -618,7 +618,7 @@ def _temporary() -> Path:
 
 
 def _is_usable(folder: Path) -> bool:
-    """Whether files can be made in `folder`, and reached there by the users that workers may have."""
+    """True if files can be made in `folder`, and the workers' users can reach them there."""
     try:
         if spawn.can_change_user() and not _is_open_to_all(str(folder)):
             return False
@@ -654,13 +654,13 @@ def _link_packages(folder: Path, packages: GuestPackages) -> None:
 
 
 def _is_open_to_all(*paths: str) -> bool:
-    """Whether every user can reach these files, so that a worker with a user of its own still can."""
+    """True if every user can reach these files, so that a worker with a user of its own can too."""
     places = [place for path in paths for place in Path(os.path.realpath(path)).parents]
     return all(place.stat().st_mode & 0o001 for place in places)
 
 
 def _can_give_away(directory: Path) -> bool:
-    """Whether files can be given to the workers' users: inside a user namespace those may not exist."""
+    """True if files can be given to the workers' users: inside a user namespace those may not exist."""
     sample = directory / "sample"
     sample.mkdir()
     try:

@@ -1,4 +1,4 @@
-"""Which tier of isolation this machine offers: each is built whole and attacked from inside before it is trusted.
+"""Finds the tier of isolation this machine offers: each is built whole and attacked from inside before it is trusted.
 
 Nothing is concluded from a distribution's name or a kernel's version. A control that fails means that the set-up does
 not work, an attack that succeeds means that it does not protect; either rules the tier out.
@@ -80,7 +80,7 @@ async def open_sandbox(
 
 
 async def examine(policy: IsolationPolicy = DEFAULT, *, environment: Path | None = None) -> Report:
-    """Build and attack every tier, and say which levels follow from that."""
+    """Build and attack every tier, and report the levels that follow."""
     tiers: list[TierReport] = []
     control = "none"
     for tier in TIERS:
@@ -210,7 +210,7 @@ async def _prove(sandbox: Sandbox) -> TierReport:
 
 
 async def _holds_memory(sandbox: Sandbox) -> bool:
-    """Whether code that wants twice its memory is ended. Raises `SandboxUnavailable` if it gets not even a quarter."""
+    """True if code that wants twice its memory is ended. Raises `SandboxUnavailable` if it cannot get a quarter."""
     mib = min(_PROBED_MIB, sandbox.policy.memory_mib)
     code = f"kept = b'x' * ({mib // 4} << 20)\nprint('held')\nkept = b'x' * ({mib * 2} << 20)"
     clock = RunClock()
@@ -222,7 +222,7 @@ async def _holds_memory(sandbox: Sandbox) -> bool:
 
 
 def _limits(sandbox: Sandbox, *, holds_memory: bool) -> tuple[LimitReport, ...]:
-    """What holds each limit of the policy here."""
+    """The mechanism behind each limit of the policy here."""
     pool, namespaces = sandbox.pool, sandbox.tier == "namespace"
     group = None if pool.resource_control == "rlimits" else pool.resource_control
     whose = "user" if pool.has_own_users else "user namespace"

@@ -1,4 +1,4 @@
-"""What the probe found, as data: for `sealyard doctor`, and kept by every sandbox as the proof it passed."""
+"""The probe's findings as data: for `sealyard doctor`, and kept by every sandbox as the proof it passed."""
 
 from typing import Literal
 
@@ -26,7 +26,7 @@ class Attack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds one limit of a policy here, for the user that asks."""
+    """The mechanism behind one limit of a policy here, for the present user."""
 
     name: str
     """As the field of the policy is called."""
@@ -36,7 +36,7 @@ class LimitReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TierReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tier came to on this machine."""
+    """The findings about one tier on this machine."""
 
     name: str
     available: bool
@@ -45,7 +45,7 @@ class TierReport(msgspec.Struct, frozen=True, kw_only=True):
     attacks: tuple[Attack, ...] = ()
     limits: tuple[LimitReport, ...] = ()
     can_fork: bool = False
-    """Whether code may start processes where its policy allows it: only if all of them can be held together."""
+    """True if code may start processes where its policy allows it: only if all of them can be held together."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class TierReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LevelReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a level can be honoured here, and by which tier."""
+    """A level, and the tier that can honour it here, if any."""
 
     honoured: bool
     tier: str | None
@@ -75,7 +75,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shortfall(policy: IsolationPolicy, report: TierReport) -> str | None:
-    """Why `report`'s tier is less than the policy's level promises; None when it is not."""
+    """The reason why `report`'s tier is less than the policy's level promises; None when it is not."""
     if report.name != "namespace":
         return f"only the {report.name!r} tier works, which has no namespaces."
     if policy.every_layer and report.missing:

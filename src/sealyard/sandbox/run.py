@@ -25,16 +25,15 @@ from sealyard.sandbox.report import TierReport, shortfall
 from sealyard.sandbox.sessions import Sessions, owner_of
 from sealyard.sandbox.shelf import Shelf
 from sealyard.sandbox.turns import Place, Turns
-from sealyard.sandbox.watch import Watch
 from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
-from sealyard.values import Failure, Limits, Outcome, Spill, Status, Usage
+from sealyard.values import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
 
 _WATCH_SECONDS = 0.1
-_PROBED_THREADS = 8
-_WORDS_CHARACTERS = 16_384
-_NOTES = 20
+_PROBED_THREADS = 8  # few, so that the probe can exceed them at once
+_WORDS_CHARACTERS = 16_384  # of each text in a worker's report
+_NOTES = 20  # of one run
 _STATUS: dict[str, Status] = {
     "wall_time": "timeout",
     "protocol": "broken",
@@ -48,7 +47,7 @@ _STATUS: dict[str, Status] = {
 
 
 class ReplayClock(msgspec.Struct, frozen=True, kw_only=True):
-    """When and by which chance a run is to take place, so that it can be had again with the same result."""
+    """The time and the seed of a run, so that it can be repeated with the same result."""
 
     at: float
     """Seconds since the epoch at which its clock stands; sleeping takes no time and moves it."""
@@ -93,7 +92,7 @@ class Sandbox:
         )
         self._sessions.pool = self.pool
         self.turns = turns or Turns.of(options)
-        """Who runs when. Everything that takes a worker for agent code has a place here."""
+        """Decides the order of runs. Everything that takes a worker for agent code has a place here."""
 
     async def start(self) -> None:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
@@ -102,7 +101,7 @@ class Sandbox:
 
     @property
     def resource_control(self) -> str:
-        """What holds memory down: `cgroup v2`, `cgroup v1` or `rlimits`."""
+        """The holder of the memory limit: `cgroup v2`, `cgroup v1` or `rlimits`."""
         return self.pool.resource_control
 
     @property
@@ -160,7 +159,7 @@ class Sandbox:
         execution_id = execution_id or secrets.token_hex(8)
         clock = clock or RunClock()
         await self.pool.mend()
-        # The stubs first, and without waiting: whoever published them need not hold them.
+        # The stubs first, and without waiting: then their publisher need not hold them.
         with self._stubs(library_version) as stubs:
             async with (
                 self._turn(place, session, clock) as place,
@@ -340,7 +339,7 @@ class Sandbox:
             yield folder
 
     def _place_of(self, stubs: str | None) -> str | None:
-        """Where the worker sees that folder."""
+        """The path of that folder inside the worker."""
         if stubs is None or self.library is None:
             return None
         return "/servers" if self.tier == "namespace" else str(self.library.path / stubs)
@@ -355,7 +354,7 @@ class Sandbox:
         return {"allowed": allowed, "refused": policy.refused_modules, "level": policy.level}
 
     async def _mounts(self, workspace: Workspace | None, zygote: Zygote) -> list[int]:
-        """What a worker is handed of its session: a descriptor of the workspace, or nothing."""
+        """The worker's part of its session: a descriptor of the workspace, or nothing."""
         if workspace is None or workspace.directory is not None:
             return []
         held = workspace.take_mount(zygote)
@@ -375,10 +374,10 @@ class Sandbox:
             watch.cancel()
 
     async def _conclude(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> End:
-        """How a run ended. Raises what `Worker.conclude` does."""
+        """The end of a run. Raises what `Worker.conclude` does."""
         end = await worker.conclude()
         if self.pool.directory is not None and workspace is not None and end.failure is None:
-            # What was written since the last look stays in the session, so it is looked at once more.
+            # Files written since the last look stay in the session, so it is measured once more.
             worker.stop()
             excess = await self._find_excess(worker, policy, workspace)
             if excess is not None:
@@ -394,7 +393,7 @@ class Sandbox:
         stubs: str | None,
         nice: int = 0,
     ) -> bytes:
-        """What the worker needs to seal itself."""
+        """The order with which the worker seals itself."""
         slot = worker.fork.slot
         user = self.pool.user_of(slot, None if workspace is None else workspace.number)
         directory, temp = None, None
@@ -461,8 +460,8 @@ class Sandbox:
             return None
         return policy.threads + policy.processes
 
-    def _watched(self, worker: Worker, policy: IsolationPolicy, zygote: Zygote) -> Watch:
-        """What the kernel does not hold for all of this worker together."""
+    def _watched(self, worker: Worker, policy: IsolationPolicy, zygote: Zygote) -> "Watch":
+        """The limits that the kernel does not hold for all of this worker together."""
         return Watch(
             worker,
             policy,
@@ -472,10 +471,12 @@ class Sandbox:
         )
 
     def _can_fork(self, worker: Worker) -> bool:
-        """Whether this worker's processes would all be held together."""
+        """True if all of this worker's processes would be held together."""
         return self.pool.can_fork and worker.leaf is not None and worker.leaf.counts_cpu
 
-    async def _watch(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None, limits: Watch) -> None:
+    async def _watch(
+        self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None, limits: "Watch"
+    ) -> None:
         """End the run when it is over a limit that is watched; the room on disk is, without a file system per run."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
@@ -554,7 +555,7 @@ def _closing(descriptors: list[int]) -> Iterator[None]:
 
 
 def _short(told: wire.DoneFailure | wire.DoneSpill) -> dict[str, Any]:
-    """What the worker told, no longer than the guest would make it: the agent's code may have written it itself."""
+    """The worker's report, cut to the guest's own bounds: the agent's code may have written it itself."""
     fields = msgspec.structs.asdict(told)
     return {name: value[:_WORDS_CHARACTERS] if isinstance(value, str) else value for name, value in fields.items()}
 
@@ -592,3 +593,69 @@ def _job(
         raise InvalidRequest(f"The code or its context holds text that is not valid Unicode: {error}.") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"The context must be JSON data: {error}.") from error
+
+
+class Watch:
+    """One worker's use of memory, threads and processor time, where the kernel does not limit all of it together.
+
+    Looking costs some 30 µs, so it is done ten times a second and only where it is needed. A run that is found over a
+    limit is ended; a tenth of a second more is bounded by the limits of its one process.
+    """
+
+    def __init__(
+        self, worker: Worker, policy: IsolationPolicy, *, tasks: bool, memory_base: int | None, cpu: bool
+    ) -> None:
+        """Choose what to measure: `tasks`, memory beyond `memory_base`, and `cpu` time of all processes together."""
+        self._worker = worker
+        self._policy = policy
+        self._tasks = tasks
+        self._memory_base = memory_base
+        self._leaf = worker.leaf if cpu else None
+        self._status: Path | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """True if there is anything to measure."""
+        return self._tasks or self._memory_base is not None or self._leaf is not None
+
+    def excess(self) -> tuple[FailureKind, str] | None:
+        """The limit that the worker is over, with the words for it; None if it is over none, or gone."""
+        policy = self._policy
+        try:
+            if self._leaf is not None and self._leaf.cpu_seconds() > policy.cpu_seconds:
+                return "cpu_time", f"The code used more than {policy.cpu_seconds:g} s of CPU time."
+            if self._tasks or self._memory_base is not None:
+                return self._excess_of(self._read_status())
+        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile, which its own run deals with
+            return None
+        return None
+
+    def _excess_of(self, status: dict[str, int]) -> tuple[FailureKind, str] | None:
+        policy = self._policy
+        if self._tasks and status["Threads"] > policy.threads + policy.processes:
+            return "processes", f"The code started more than {policy.threads:,} threads."
+        used = (status["RssAnon"] + status["RssShmem"] + status["VmSwap"]) << 10
+        if self._memory_base is not None and used > self._memory_base + (policy.memory_mib << 20):
+            return "memory", f"The code used more than {policy.memory_mib:,} MiB of memory."
+        return None
+
+    def _read_status(self) -> dict[str, int]:
+        """The figures of the worker's process; it is the only one wherever this is called."""
+        if self._status is None:
+            self._status = Path(f"/proc/{_pid_of(self._worker.fork.pidfd)}/status")
+        figures = dict.fromkeys(("Threads", "RssAnon", "RssShmem", "VmSwap"), 0)
+        for line in self._status.read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name in figures:
+                figures[name] = int(value.split()[0])
+        return figures
+
+
+def _pid_of(pidfd: int | None) -> int:
+    """The number of the process behind a descriptor. Raises `ProcessLookupError` when it is gone or not born."""
+    if pidfd is None:
+        raise ProcessLookupError
+    for line in os.fsdecode(Path(f"/proc/self/fdinfo/{pidfd}").read_bytes()).splitlines():
+        if line.startswith("Pid:") and int(line.split()[1]) > 0:
+            return int(line.split()[1])
+    raise ProcessLookupError

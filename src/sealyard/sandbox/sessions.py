@@ -44,15 +44,16 @@ class _Session:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether there is nothing to keep of it."""
+        """True if there is nothing of it to keep."""
         return not self.users and self.workspace is None and self.parcel is None
 
 
 class Sessions:
     """The workspaces of one sandbox. `pool` is set by it, since each needs the other.
 
-    What is before the first `:` of a session's name owns it. Whoever has the most open workspaces is the first whose
-    idle ones are put on the shelf, and whoever has the most on the shelf the first whose oldest are deleted there.
+    The part before the first `:` of a session's name is its owner. The owner with the most open workspaces is the
+    first whose idle ones are put on the shelf; the owner with the most on the shelf is the first whose oldest are
+    deleted there.
     """
 
     pool: Pool
@@ -67,7 +68,7 @@ class Sessions:
         self._tidying: asyncio.Task[None] | None = None
         self._tidied = asyncio.Condition()
         self._trouble: Exception | None = None
-        """Why the last one could not be put away."""
+        """The reason why the last one could not be put away."""
 
     def names(self) -> list[str]:
         """All sessions that have files, open or on the shelf."""
@@ -234,7 +235,7 @@ class Sessions:
         self._opened.discard(session)
 
     def _user_of(self, workspace: Workspace) -> int | None:
-        """Whose its files are on the host."""
+        """The owner of its files on the host."""
         return workspace.user if workspace.directory is None else self.pool.user_of(0, workspace.number)
 
     async def _close_workspace(self, session: _Session) -> None:
@@ -254,7 +255,7 @@ class Sessions:
     async def _wait_for_room(self, owner: str) -> None:
         """Wait while there are far too many open workspaces, if this owner has its share of them already.
 
-        A disk may be slower than those who fill them. Whoever has fewer than its share does not wait for that.
+        A disk may be slower than the sessions that fill it. An owner with fewer than its share does not wait for that.
         Raises `SandboxBroken` if they cannot be put away at all.
         """
         most = self.pool.options.sessions + self.pool.options.running
@@ -275,11 +276,11 @@ class Sessions:
                     )
 
     def _counts(self) -> Counter[str]:
-        """How many open workspaces every owner has."""
+        """The number of open workspaces by owner."""
         return Counter(each.owner for each in self._opened)
 
     def _next_idle(self) -> _Session | None:
-        """What is put away next: of the owner with the most open workspaces, the one that was unused longest."""
+        """The next to put away: of the owner with the most open workspaces, the one unused longest."""
         if len(self._opened) <= self.pool.options.sessions:
             return None
         counts = self._counts()
@@ -316,7 +317,7 @@ class Sessions:
             await workspace.quiet()
             with _held(workspace) as root:
                 parcel = await asyncio.to_thread(self._shelf.put, workspace.number, root)
-            if session.users > 0:  # somebody came meanwhile, and finds it as it was
+            if session.users > 0:  # taken again meanwhile, and found as it was
                 if parcel is not None:
                     await asyncio.to_thread(self._shelf.drop, parcel)
                 return
@@ -326,7 +327,7 @@ class Sessions:
             self._forget_if_nothing(session)
 
     async def _keep_within_budget(self) -> None:
-        """Delete what is oldest of whoever has the most on the shelf, until the rest fits."""
+        """Delete the oldest parcels of the owner with the most on the shelf, until the rest fits."""
         while self._shelf_bytes > self.pool.options.idle_bytes:
             sizes: Counter[str] = Counter()
             idle = []
@@ -361,7 +362,7 @@ def _held(workspace: Workspace) -> Iterator[int]:
 
 
 def owner_of(session: str) -> str:
-    """Whose it is; sessions without a `:` in their name are all one owner's."""
+    """The owner of a session; sessions without a `:` in their name share one owner."""
     owner, colon, _ = session.partition(":")
     return owner if colon else ""
 

@@ -24,7 +24,7 @@ from sealyard.sandbox.policy.syscalls import numbers
 Tier = Literal["namespace", "landlock"]
 
 FIRST_USER = 2_000_000_000
-"""Where the workers' users lie on the host when root runs the gateway: far from anybody's."""
+"""The first of the workers' users on the host when root runs the gateway: far from real users."""
 USERS = 65_536
 
 _CHANGE_USER = (1 << 6) | (1 << 7)  # setgid and setuid
@@ -33,7 +33,7 @@ _SYS_ADMIN = 1 << 21
 
 _GUEST = Path(__file__).parent / "guest"
 
-# What agent code imports all the time, and what the runner needs. Loaded before any worker is forked.
+# Modules that agent code imports often, and those of the runner. Loaded before any worker is forked.
 _PRELOAD = """
     abc ast asyncio base64 bisect calendar collections collections.abc concurrent.futures contextlib copy csv
     dataclasses datetime decimal difflib enum fnmatch fractions functools glob gzip hashlib heapq html inspect io
@@ -50,7 +50,7 @@ class Process(msgspec.Struct):
     stderr_fd: int
 
     def last_words(self) -> str:
-        """What it wrote to standard error."""
+        """The text it wrote to standard error."""
         size = os.fstat(self.stderr_fd).st_size
         return os.pread(self.stderr_fd, min(size, 4_000), max(0, size - 4_000)).decode("utf-8", "replace").strip()
 
@@ -151,12 +151,12 @@ def held_capabilities() -> int:
 
 
 def can_change_user() -> bool:
-    """Whether workers can be given users of their own."""
+    """True if workers can be given users of their own."""
     return held_capabilities() & _CHANGE_USER == _CHANGE_USER
 
 
 def is_privileged() -> bool:
-    """Whether this process may build namespaces as root and give workers users of their own."""
+    """True if this process may build namespaces as root and give workers users of their own."""
     return os.geteuid() == 0 and can_change_user() and bool(held_capabilities() & _SYS_ADMIN)
 
 

@@ -2,7 +2,7 @@
 
 Every run belongs to an owner, which is the principal that asked for it. Owners share the turns by their weights: the
 next turn goes to the owner that has the fewest for its weight. A few turns stay free for owners that have less than
-their share, so that one which comes to a busy gateway need not wait until somebody else's run ends.
+their share, so that one which comes to a busy gateway need not wait for the end of another owner's run.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from sealyard.sandbox.pool import PoolOptions
 
 _RESERVED_SHARE = 8  # one turn in eight stays free: 4 of 32, and of fewer than 16 one
 _NICE_STEP = 1.25  # what one step of niceness means to the kernel: a share of the processor smaller by this factor
-_LONGEST_RETRY_SECONDS = 60.0
+_LONGEST_RETRY_SECONDS = 60.0  # of the advice to a refused caller
 _FIRST_GUESS_SECONDS = 1.0  # of how long a run takes, before one has ended
 _CALL_SECONDS = 0.004
 """Apart are the calls of an owner beside others: a few times what one takes on the event loop."""
 _START_SECONDS = 0.03
 """Apart are the starts of its runs, unless one is over sooner: then the pause after it is as long as the run was."""
 _LATELY_SECONDS = 1.0
-"""For so long an owner is expected back: the loop must not be full of another's work when its next run comes."""
+"""An owner is expected back for this long: the loop must not be full of another's work when its next run comes."""
 _MEMORY = 0.1  # the share of the newest run in the mean of how long they take
 
 
@@ -39,20 +39,20 @@ class _Owner:
         self.active = 0
         """Its runs that have a turn."""
         self.served = 0
-        """When it was given its last turn, as a count of all that were given."""
+        """The number of its last turn, in the count of all turns."""
         self.waiting: deque[asyncio.Future[None]] = deque()
         self.calls = _Lane(_CALL_SECONDS)
         self.starts = _Lane(_START_SECONDS)
 
 
 class _Lane:
-    """What the runs of one owner are about to do on the event loop: see `Turns.step`."""
+    """The next steps of one owner's runs on the event loop: see `Turns.step`."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.waiting: deque[asyncio.Future[None]] = deque()
         self.free_at = 0.0
-        """When the next may be done."""
+        """The time when the next step may be done."""
         self.last: object = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -64,13 +64,13 @@ class Place:
         self._turns = turns
         self.owner = owner
         self.nice = 0
-        """How far its worker steps back for those of other owners, set when it gets its turn."""
+        """The nice value of its worker beside those of other owners, set when it gets its turn."""
         self.is_first = True
-        """Whether its owner had no other run under way when it got its turn."""
+        """True if its owner had no other run under way when it got its turn."""
         self.is_light = False
         """True if this is the only run of its owner while several owners are known."""
         self.on_wait: Callable[[bool], None] = lambda is_waiting: None
-        """Told when it has to wait for its turn, and when that has come."""
+        """Called with True when it has to wait for its turn, and with False when that has come."""
 
     def turn(self, clock: RunClock) -> contextlib.AbstractAsyncContextManager[None]:
         """Wait for the turn and have it. While `clock` stands still, another run may have it."""
@@ -101,7 +101,7 @@ class Turns:
         self._weights = dict(weights or {})
         self._owners: dict[str, _Owner] = {}
         self._seen: OrderedDict[str, float] = OrderedDict()
-        """When a run of each owner began or did something last, the earliest first, as far as it matters."""
+        """The time of each owner's last activity, the earliest first, as far as it matters."""
         self._known = set(list(self._weights)[:2])
         """Of those that have or may have runs, as many as it takes to know that there are several."""
 
@@ -112,7 +112,7 @@ class Turns:
 
     @property
     def queued(self) -> int:
-        """How many runs wait for their turn."""
+        """The number of runs that wait for their turn."""
         return sum(len(owner.waiting) for owner in self._owners.values())
 
     @contextlib.contextmanager
@@ -230,7 +230,7 @@ class Turns:
             self._seen.popitem(last=False)
 
     def _gives_way(self, name: str, owner: _Owner) -> bool:
-        """Whether somebody with fewer runs did something lately; who has none now would come with one."""
+        """True if an owner with fewer runs was active lately; one with none now would come with one."""
         size, lately = owner.places / owner.weight, asyncio.get_running_loop().time() - _LATELY_SECONDS
         for each, seen_at in reversed(self._seen.items()):
             if seen_at < lately:
@@ -308,7 +308,7 @@ class Turns:
                 self._start(following)
 
     def _next(self) -> _Owner | None:
-        """Whose turn it is: of those who may have one, who has the fewest for its weight, and of these longest ago."""
+        """The owner of the next turn: with room, the fewest for its weight, and of these the longest ago."""
         waiting = [owner for owner in self._owners.values() if owner.waiting]
         if not waiting:
             return None
@@ -326,7 +326,7 @@ class Turns:
         return self._count - self._reserved
 
     def _room(self) -> Callable[[_Owner], bool]:
-        """Whether an owner may have one more turn now."""
+        """A test for whether an owner may have one more turn now."""
         reserved, most = self._reserved, self._most_of_one
         # Turns that were lent and taken back may be more than an owner can have; the others do not pay for those.
         free = self._count - sum(min(each.active, most) for each in self._owners.values())
@@ -339,5 +339,5 @@ class Turns:
         return has_room
 
     def _retry_seconds(self, places: int) -> float:
-        """When about a tenth of these runs will be over."""
+        """The time until about a tenth of these runs are over."""
         return min(_LONGEST_RETRY_SECONDS, max(1.0, self._mean_seconds * places / self._count / 10))

@@ -16,7 +16,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class ProtocolError(ValueError):
-    """What came is not a frame this side accepts."""
+    """The bytes are not a frame this side accepts."""
 
 
 class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class LargeCall(_Frame, frozen=True, kw_only=True, tag="call"):
 
 
 class DoneSpill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a big result lies, in the worker's words."""
+    """The place of a big result, in the worker's words."""
 
     path: str
     bytes: int
@@ -58,7 +58,7 @@ class DoneSpill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class DoneFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the code failed, in the worker's words."""
+    """The code's failure, in the worker's words."""
 
     kind: FailureKind
     type: str
@@ -70,7 +70,7 @@ class DoneFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Done(_Frame, frozen=True, kw_only=True, tag="done"):
-    """The code came to its end."""
+    """The code has ended."""
 
     ok: bool
     result: Any = None
@@ -82,7 +82,7 @@ class Done(_Frame, frozen=True, kw_only=True, tag="done"):
 
 
 class LargeDone(_Frame, frozen=True, kw_only=True, tag="done"):
-    """The same in a large frame: how large its result is can be told before it is decoded."""
+    """The same in a large frame: the size of its result is known before it is decoded."""
 
     ok: bool
     result: msgspec.Raw = msgspec.Raw(b"null")
@@ -121,7 +121,7 @@ def parse(body: bytes, *, is_whole: bool = False) -> Frame:
     """The frame in `body`; of a large one the parts that may be large are left as they are, unless it `is_whole`.
 
     Raises:
-        ProtocolError: It is none that this side accepts.
+        ProtocolError: It is not a frame that this side accepts.
     """
     decoder = _decoder if is_whole or len(body) <= LARGE_BYTES else _large_decoder
     try:
@@ -131,7 +131,7 @@ def parse(body: bytes, *, is_whole: bool = False) -> Frame:
 
 
 def result_bytes(body: bytes) -> int:
-    """How long the result in a last frame is. Raises `ProtocolError`."""
+    """The length of the result in a last frame. Raises `ProtocolError`."""
     frame = _large_decoder.decode(body)
     return len(bytes(frame.result)) if isinstance(frame, LargeDone) else 0
 
@@ -142,7 +142,7 @@ def pack(body: bytes) -> bytes:
 
 
 def pack_length(size: int) -> bytes:
-    """What stands before a frame's body of that size."""
+    """The prefix of a frame whose body has that size."""
     return _LENGTH.pack(size)
 
 
@@ -155,7 +155,7 @@ class FrameReader:
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether the bytes so far end in the middle of a frame."""
+        """True if the bytes so far end in the middle of a frame."""
         return bool(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[bytes]:

@@ -25,7 +25,7 @@ from sealyard.sandbox.zygote import Exit, Fork
 from sealyard.values import Failure, FailureKind, Reply
 
 OWN_CALLS = frozenset(("load_skill", "load_stub", "skill_began", "skill_ended"))
-"""What the guest itself asks for or tells: no tools, and not counted as calls of them."""
+"""The guest's own requests and reports: not tools, and not counted as calls of them."""
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
 OnOutput = Callable[[str], None]
@@ -37,12 +37,12 @@ _FRAME_OVERHEAD = 64 << 10
 _READ_BYTES = 64 << 10  # at once; for more, every read would take memory from the system and give it back
 _WORDS_BYTES = 512 << 10  # of a last frame beside its result: five texts of 16,384 characters, each as \\u1234
 _PREVIEW_BYTES = 1 << 10  # by which a preview may miss its size
-_SHOWN_CHARACTERS = 100
-_NOTICED_SECONDS = 0.1  # what is shorter before a run begins is no part of why it ran out of time
+_SHOWN_CHARACTERS = 100  # of a name that the code chose, in a message
+_NOTICED_SECONDS = 0.1  # a shorter delay before a run begins does not explain why it ran out of time
 _UNREAD_BYTES = 64 << 20  # of answers that wait for the code to read them
 _PIECE_BYTES = 256 << 10  # of an answer that is sent before others have a turn: a tenth of a millisecond
-_OWN_CALLS = 1_000  # in one run; the guest reports at most 200 times, and nobody needs so many skills
-_CALLS_PAST_LIMIT = 100  # after so many refused calls the code is not going to stop by itself
+_OWN_CALLS = 1_000  # in one run; the guest reports at most 200 times, and no run needs this many skills
+_CALLS_PAST_LIMIT = 100  # after this many refused calls the code is not going to stop by itself
 
 _LIMITS: dict[FailureKind, tuple[str, str]] = {
     "wall_time": ("WallTimeExceeded", "Do less in one run, or ask for a longer timeout (at most 120 s)."),
@@ -60,7 +60,7 @@ _LIMITS: dict[FailureKind, tuple[str, str]] = {
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended: `done` when the worker said so itself, else `failure`."""
+    """The end of a run: `done` when the worker reported it, else `failure`."""
 
     done: wire.Done | None = None
     failure: Failure | None = None
@@ -102,7 +102,7 @@ class Worker:
         self._is_sealed = False
         self._is_probe = False
         self._seconds = 0.0
-        """That it may run: of the wall limit, what came before it is taken off."""
+        """The time it may run: the wall limit less the time before it."""
         self._call_bytes = 0
         self._inline_bytes = 0
         self._offload: Offload | None = None
@@ -117,7 +117,7 @@ class Worker:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it can still be given a run."""
+        """True if it can still be given a run."""
         return not self._is_closed and not self.fork.exited.done() and not self.ended.done()
 
     def begin(
@@ -168,7 +168,7 @@ class Worker:
             self._queue([memoryview(data)[sent:]])
 
     async def conclude(self) -> End:
-        """Say how the run ended, once it has.
+        """The end of the run, once it has ended.
 
         Raises:
             SandboxBroken: The worker could not be made or sealed, or its zygote ended.
@@ -218,7 +218,7 @@ class Worker:
             self._unsent.clear()
         self._connection.close()
 
-    # What the worker sends. Nothing below may raise into the event loop.
+    # Frames from the worker. Nothing below may raise into the event loop.
 
     def data_received(self) -> None:
         """Take frames; a worker that breaks the protocol is killed."""
@@ -246,7 +246,7 @@ class Worker:
             self._fail("protocol", f"The worker broke the protocol with {error}.")
 
     def _bounded(self, body: bytes, frame: wire.Done | wire.LargeDone) -> wire.Done:
-        """The last frame, once it is known that its result is no larger than it may be."""
+        """The last frame, after a check that its result is within its limit."""
         if len(body) > self._inline_bytes + _WORDS_BYTES:
             raise wire.ProtocolError(f"an end of {len(body):,} bytes")
         if len(body) > self._inline_bytes:
@@ -267,7 +267,7 @@ class Worker:
                 self.ended.set_result(None)
 
     def _take(self, frame: wire.Frame, body: bytes) -> None:
-        """Take a frame that is no call of a sealed worker."""
+        """Take a frame other than a call of a sealed worker."""
         if isinstance(frame, wire.Sealed) and not self._is_sealed:
             self._is_sealed = True
         elif isinstance(frame, wire.Broken):
@@ -290,7 +290,7 @@ class Worker:
             raise wire.ProtocolError(f"a second {type(frame).__name__} frame")
 
     def _admits(self, frame: wire.Call | wire.LargeCall, size: int) -> bool:
-        """Count a call; whether it can be answered now. It waits in the backlog or is refused otherwise."""
+        """Count a call; returns True if it can be answered now. Otherwise it waits in the backlog or is refused."""
         assert self._policy is not None
         if size > self._call_bytes + _FRAME_OVERHEAD:
             raise wire.ProtocolError(f"a call of {size:,} bytes")
@@ -351,10 +351,10 @@ class Worker:
             self._loop.add_reader(self._fd, self.data_received)
 
     async def _decode(self, frame: wire.LargeCall) -> dict[str, Any]:
-        """The arguments of a large call. Raises `InvalidRequest` for more than anybody looks at."""
+        """The arguments of a large call. Raises `InvalidRequest` for more than the gateway looks at."""
         what = f"What {frame.tool[:_SHOWN_CHARACTERS]!r} is called with"
         args = await decode(bytes(frame.args), self._offload, who=self._who, what=what)
-        await asyncio.sleep(0)  # others have a turn before the next thing is done with so much
+        await asyncio.sleep(0)  # others have a turn before the next step on this much data
         if not isinstance(args, dict):
             raise InvalidRequest(f"{what} is no object. Leave descriptor 3 alone.")
         return args

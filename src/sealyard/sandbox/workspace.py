@@ -23,7 +23,7 @@ from sealyard.errors import InvalidRequest
 _log = logging.getLogger(__name__)
 
 _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
-_LISTED_DEPTH = 16
+_LISTED_DEPTH = 16  # folders deeper down are not listed
 _libc = ctypes.CDLL(None)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -47,15 +47,15 @@ class Workspace:
         self.number = number
         self.root_fd = root_fd
         self.directory = directory
-        """Where it lies on the host in the `landlock` tier."""
+        """Its place on the host in the `landlock` tier."""
         self.user = user
-        """Whose files they are on the host, where this process's own user cannot have any in it."""
+        """The owner of its files on the host, where this process's own user cannot have any in it."""
         self._leaving: set[asyncio.Future[None]] = set()
         self._mount: tuple[object, int] | None = None
         self._is_closed = False
 
     def mend(self) -> None:
-        """Make its directory anew if somebody removed it; the files are gone. Costs nothing if it is there."""
+        """Remake its directory if it was removed; the files are gone. Costs nothing if it is there."""
         if self.directory is None or self.directory.is_dir():
             return
         _log.warning("The directory %s of session %r was removed. Its files are lost.", self.directory, self.session)
@@ -82,11 +82,11 @@ class Workspace:
             self._mount = (zygote, fd)
 
     def has_mount(self, zygote: object) -> bool:
-        """Whether a descriptor is held for a worker of this zygote."""
+        """True if a descriptor is held for a worker of this zygote."""
         return self._mount is not None and self._mount[0] is zygote
 
     def take_mount(self, zygote: object) -> int | None:
-        """The descriptor held for a worker of this zygote, now the caller's to close; None if there is none."""
+        """The descriptor held for a worker of this zygote, now the caller's to close; None without one."""
         if self._mount is None or self._mount[0] is not zygote:
             return None
         fd = self._mount[1]

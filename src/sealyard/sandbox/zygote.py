@@ -19,14 +19,14 @@ from sealyard.sandbox import spawn
 from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.policy.levels import IsolationPolicy
 
-_START_SECONDS = 120.0
-_ORDER_SECONDS = 30.0
-_END_SECONDS = 5.0
+_START_SECONDS = 120.0  # for its imports, before it is ready
+_ORDER_SECONDS = 30.0  # for one answer to an order
+_END_SECONDS = 5.0  # for an orderly end
 _ORDERS_AT_ONCE = 32  # what is under way fits the socket's buffer with room to spare
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker's process ended, as its parent saw it."""
+    """The end of a worker's process, as its parent saw it."""
 
     slot: int
     signal: int | None
@@ -57,7 +57,7 @@ class Fork:
         self.exited: asyncio.Future[Exit | None] = loop.create_future()
         """None when it was never born, or the zygote ended first and nobody knows."""
         self.trouble: str | None = None
-        """Why it was not born."""
+        """The reason why it was not born."""
         self._is_doomed = False
 
     def note_birth(self, pidfd: int) -> None:
@@ -275,7 +275,7 @@ class Zygote:
             if answer is not None and not answer.done():
                 answer.set_result((message, descriptors))
             else:
-                _let_go(descriptors)  # whoever ordered it has given up
+                _let_go(descriptors)  # the orderer has given up
 
     def _note_fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
         slot = message["slot"]

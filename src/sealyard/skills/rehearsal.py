@@ -26,9 +26,9 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
 from sealyard.former import FORMER_ERROR
-from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
 from sealyard.observe.recorder import Recorder, Run, RunObserver
 from sealyard.observe.results import conceal_outcome
+from sealyard.observe.sinks import AuditSink, JournalSink, TraceSink
 from sealyard.offload import Offload, decode
 from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox

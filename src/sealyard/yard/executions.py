@@ -15,12 +15,12 @@ from sealyard.values import ExecutionRecord, Result
 """The longest that a run may be given."""
 
 _KEPT = 256  # finished ones of one principal whose result can still be asked for; the journal has them all
-_SHOWN_CHARACTERS = 4_000
-_LOOK_SECONDS = 5.0
+_SHOWN_CHARACTERS = 4_000  # of a background run's output, its end
+_LOOK_SECONDS = 5.0  # that a caller waits for the end by default
 
 
 class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent asks to be run."""
+    """An agent's request to run code."""
 
     code: str
     language: str = "python"
@@ -28,7 +28,7 @@ class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     timeout_seconds: float | None = None
     form: Literal["code", "analysis"] = "code"
-    """`analysis`: the code is ours, and its context is what was asked for."""
+    """`analysis`: the code is ours, and its context is the request."""
 
 
 class Execution:
@@ -44,9 +44,9 @@ class Execution:
         self.recorded = asyncio.Event()
         """Set when the journal has it."""
         self.record: ExecutionRecord | None = None
-        """What the journal has of it, once it is over."""
+        """Its record in the journal, once it is over."""
         self.is_queued = False
-        """Whether it waits for its turn."""
+        """True while it waits for its turn."""
         self.task: asyncio.Task[Result] | None = None
         self._output: list[str] = []
         self._characters = 0
@@ -65,7 +65,7 @@ class Execution:
 
 
 class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a background execution stands."""
+    """The state of a background execution."""
 
     execution_id: str
     state: Literal["queued", "running", "done", "cancelled", "failed"]
@@ -73,11 +73,11 @@ class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
     """The end of what it printed so far, while it runs."""
     result: Result | None = None
     error: str | None = None
-    """Why the gateway could not carry it out."""
+    """The reason why the gateway could not carry it out."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it neither runs nor waits for its turn."""
+        """True if it neither runs nor waits for its turn."""
         return self.state not in ("queued", "running")
 
 
@@ -116,7 +116,7 @@ class Executions:
         return self.state(execution.id, principal=principal)
 
     def state(self, execution_id: str, *, principal: str) -> ExecutionState:
-        """Where it stands. Raises `UnknownExecution` for one that is not this principal's."""
+        """Its current state. Raises `UnknownExecution` for one that is not this principal's."""
         execution = self._get(execution_id, principal)
         task = execution.task
         assert task is not None
@@ -140,7 +140,7 @@ class Executions:
         return self.state(execution_id, principal=principal)
 
     async def cancel(self, execution_id: str, *, principal: str) -> ExecutionState:
-        """Kill it and return its state then; one that is over stays as it is."""
+        """Kill it and return its state then; one that is over stays unchanged."""
         task = self._get(execution_id, principal).task
         assert task is not None
         task.cancel()

@@ -22,7 +22,7 @@ from sealyard.store import Store
 
 _DOWN = ("failed", "backing_off")
 _LEARNED_SECONDS = 60.0
-"""What was learned is counted no more often: it takes the event loop some milliseconds."""
+"""Learned things are counted no more often than this: it takes the event loop some milliseconds."""
 
 
 class Figures:
@@ -63,7 +63,7 @@ class Figures:
         await self._store.flush()
 
     async def report(self, since: float | None = None, until: float | None = None) -> Report:
-        """What was done in that time, how well, and what it saved. Raises `StoreError`."""
+        """The work of that period, its quality and its savings. Raises `StoreError`."""
         now = time.time()
         sums = await self.sums(since, until)
         return report(sums, since=since or 0.0, until=until or now, prices=self.prices, tokenizer=tokens.TOKENIZER)
@@ -74,7 +74,7 @@ class Figures:
         return points(await self._store.metrics.series(since, until, step))
 
     async def gauges(self) -> list[Gauge]:
-        """How things stand now. Raises `StoreError`."""
+        """The current values of all gauges. Raises `StoreError`."""
         whole = await self.report()
         statuses = self._tools.statuses()
         circuits = self._upkeep.open_circuits()
@@ -109,7 +109,7 @@ class Figures:
         return [*found, *await self._learning()]
 
     async def _learning(self) -> list[Gauge]:
-        """How much was learned, and how often it was right."""
+        """The amount learned, and how often it was right."""
         guidance = self._guidance
         now = time.monotonic()
         if now - self._learned_at >= _LEARNED_SECONDS and guidance.is_on:

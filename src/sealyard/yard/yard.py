@@ -21,12 +21,11 @@ from sealyard.sandbox.review import check_code
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.worker import OnOutput
 from sealyard.values import AuditEntry, Grant, Result, SearchAnswer, UseCase
-from sealyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json
-from sealyard.yard.executing import find_tool, find_tools, limits_of, open_code, session_of
+from sealyard.yard.analysis import AnalyzeRequest, analysis_run, as_json
+from sealyard.yard.code_run import Parts, find_tool, find_tools, limits_of, open_code, session_of
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
-from sealyard.yard.parts import Parts
 
-_LONG_NAME = 1_000
+_LONG_NAME = 1_000  # a longer token is not written to the audit log
 
 
 @dataclass(kw_only=True, eq=False)
@@ -38,12 +37,12 @@ class Yard(Parts):
 
     @property
     def approvals(self) -> Approvals:
-        """What waits for a person."""
+        """The asks that wait for a person."""
         return self.recorder.broker.approvals
 
     @property
     def live(self) -> Live:
-        """What happens right now."""
+        """The runs and events of this moment."""
         return self.observer.live
 
     async def execute(
@@ -58,7 +57,7 @@ class Yard(Parts):
     ) -> Result:
         """Run the code and return what the agent may see of it. It is in the journal before this returns.
 
-        `handle` is what a background execution is known by.
+        `handle` identifies a background execution.
 
         Raises:
             InvalidRequest: The request is wrong; nothing was run.
@@ -69,7 +68,7 @@ class Yard(Parts):
         check_values("The context", request.context)
         sandbox = await self.sandbox()
         execution = handle or Execution(request, principal, execution_id=execution_id)
-        # What cannot be kept waiting is not begun. What the run leaves is looked at before it may be put on disk.
+        # A run that cannot be queued is not begun. Its leftovers are scanned before they may go to disk.
         with sandbox.turns.enter(principal) as place, sandbox.keep(session_of(principal, request.session)):
             async with open_code(self, execution, sandbox, place, limits, on_output, on_progress) as code:
                 async with code.turn():
@@ -100,7 +99,7 @@ class Yard(Parts):
         return await self.execute(run, principal=principal, execution_id=execution_id, on_progress=on_progress)
 
     async def assess(self, code: str, *, principal: str = "local", session: str | None = None) -> Assessment:
-        """How likely code is to fail, without running it. Raises `InvalidRequest` and `SandboxClosed`."""
+        """Estimate how likely code is to fail, without running it. Raises `InvalidRequest` and `SandboxClosed`."""
         check_code(code)
         snapshot, sandbox = await self.snapshot(principal), await self.sandbox()
         place = session_of(principal, session)
@@ -176,13 +175,13 @@ class Yard(Parts):
         return answer
 
     async def _told(self, value: Any, guard: Guard) -> Any:
-        """What somebody outside may see of an admitted answer."""
+        """An admitted answer as shown outside."""
         if isinstance(value, msgspec.Raw):
             return await guard.door.conceal_document(bytes(value))
         return await guard.door.conceal(value)
 
     async def reveal(self, token: str, *, principal: str) -> list[RevealedValue]:
-        """What a token of the principal's own sessions stands for. It is in the audit log before this returns."""
+        """The value behind a token of the principal's own sessions. It is in the audit log before this returns."""
         found = [
             each
             for each in await self.guards.find(token)
@@ -211,10 +210,10 @@ class Yard(Parts):
         await self.observer.accounting.close()
 
     def note_exchange(self, principal: str, use_case: UseCase, *, wrote: str, read: str, part: str = "results") -> None:
-        """An agent wrote something and read an answer to it that is no run."""
+        """Count an exchange that is not a run: text the agent wrote and the answer it read."""
         visit = self.observer.visit(principal, self.tools.seen_by(principal))
         self.observer.exchanged(visit, use_case, wrote=wrote, read=read, part=part)
 
     async def report(self, since: float | None = None, until: float | None = None) -> Report:
-        """What was done in that time, how well, and what it saved. Raises `StoreError`."""
+        """The work of that period, its quality and its savings. Raises `StoreError`."""
         return await self.operations.figures.report(since, until)

@@ -4,9 +4,8 @@
 the protocol themselves.
 """
 
-from sealyard.broker.upstreams.mcp.kept import Kept
 from sealyard.broker.upstreams.mcp.life import Transport, transports
-from sealyard.broker.upstreams.mcp.transport import edge_id, whole_message
+from sealyard.broker.upstreams.mcp.transport import Kept, edge_id, whole_message
 from sealyard.broker.upstreams.mcp.upstream import Upstream
 
 __all__ = ("Kept", "Transport", "Upstream", "edge_id", "transports", "whole_message")

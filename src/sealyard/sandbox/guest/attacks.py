@@ -1,6 +1,6 @@
-"""What a sealed worker tries on behalf of the start-up probe.
+"""The attempts that a sealed worker makes for the start-up probe.
 
-Each attempt says what happened, so that the gateway can tell a wall that held from a set-up that never worked: the
+Each attempt reports its outcome, so the gateway can distinguish a wall that held from a set-up that never worked: the
 controls must succeed, the attacks must fail. A `limit` that can be exceeded is one that the kernel does not hold.
 Standard library only; runs as the agent's code would, without its rules.
 """
@@ -69,7 +69,7 @@ def _write(path: str) -> None:
 
 
 def _use_threads(number: int) -> int:
-    """Have so many threads at once, beside the first one. Raises `OSError` if they cannot all be had."""
+    """Hold this many threads at once, besides the first one. Raises `OSError` if they cannot all start."""
     done = threading.Event()
     usual = threading.stack_size(128 << 10)  # small ones: it is their number that is tried, not their memory
     threads = [threading.Thread(target=done.wait, daemon=True) for _ in range(number)]

@@ -197,7 +197,7 @@ class _Conversion:
         return found
 
     def is_plain(self, value: Any) -> bool:
-        """Return whether the open `value` can be left as it is, and if so spend what it takes."""
+        """Return True if the open `value` can stay unchanged, and then spend its cost."""
         cost = _plain_cost(value, self.left, min(_PLAIN_DEPTH, MAX_DEPTH + 1 - len(self.opened)))
         if cost is not None:
             self.spend(cost)
@@ -597,7 +597,7 @@ _BY_ATTRIBUTE: tuple[tuple[str, _Handler], ...] = (
     ("__iter__", _refuse("list(...)")),
     ("__dict__", _refuse("convert it with vars(...) first, or take the fields you need")),
 )
-"""What to do with classes that nothing above knows, by what the class defines; the first that fits counts."""
+"""Encoders for classes that nothing above knows, chosen by what the class defines; the first that fits counts."""
 
 
 def _handlers_of_loaded_modules() -> dict[int, tuple[_Handler, type]]:

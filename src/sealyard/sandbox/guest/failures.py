@@ -1,4 +1,4 @@
-"""What went wrong in the agent's code, as plain data: the error, its line, and only the agent's own frames.
+"""Failures of the agent's code as plain data: the error, its line, and only the agent's own frames.
 
 Exceptions are hostile values here: whatever is asked of one may raise or answer megabytes. Standard library only.
 """
@@ -21,9 +21,9 @@ AGENT_FILE = "<agent>"
 SKILL_FOLDER = "skills/"
 """Begins the file name of a skill's code, which lies in no folder."""
 
-_MESSAGE_CHARACTERS = 4_000
-_NAME_CHARACTERS = 200
-_OUTER_FRAMES, _INNER_FRAMES = 3, 7
+_MESSAGE_CHARACTERS = 4_000  # of an exception's text, which the code chooses
+_NAME_CHARACTERS = 200  # of a class or a file
+_OUTER_FRAMES, _INNER_FRAMES = 3, 7  # of a long traceback; those between are counted only
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _LIMITS = {
@@ -84,7 +84,7 @@ def _describe(error: BaseException, source: list[str]) -> dict[str, Any]:
 
 
 def kind_of(error: BaseException) -> str:
-    """Which limit or rule an uncaught exception stands for."""
+    """The limit or rule behind an uncaught exception."""
     if isinstance(error, ToolError):  # whatever else it is, the host raised it
         return "calls" if type_name(error) == "CallsExceeded" else "exception"
     if isinstance(error, MemoryError):
@@ -136,7 +136,7 @@ def own_frames(trace: TracebackType | None) -> list[tuple[str, int, str]]:
 
 
 def _place(frames: list[tuple[str, int, str]]) -> str | None:
-    """Where in a skill it happened, if it did."""
+    """The place inside a skill where it happened, if it did."""
     if not frames or frames[-1][0] == AGENT_FILE:
         return None
     file, number, _ = frames[-1]

@@ -1,4 +1,4 @@
-"""Whether what a skill is called with are its inputs: names by its signature, plain JSON types by its schema.
+"""Checks the inputs of a skill: names by its signature, plain JSON types by its schema.
 
 A concealed value stands for a value of any type, so its token is accepted everywhere. Standard library only.
 """
@@ -47,7 +47,7 @@ class FunctionInputs:
             self.signature = inspect.signature(lambda *arguments, **named: None)
 
     def bind(self, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with. Raises `TypeError` for wrong names and `SkillInputError` for wrong types."""
+        """The arguments for the function. Raises `TypeError` for wrong names and `SkillInputError` for wrong types."""
         bound = _bind(self._name, self.signature, given, named)
         for key, value in bound.arguments.items():
             parameter = self.signature.parameters[key]

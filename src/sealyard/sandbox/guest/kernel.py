@@ -182,7 +182,7 @@ def drop_capabilities() -> None:
 
 
 def holds_capabilities() -> bool:
-    """Whether any effective, permitted or inheritable capability is left."""
+    """True if any effective, permitted or inheritable capability is left."""
     data = ctypes.create_string_buffer(24)
     call("capget", struct.pack("II", 0x20080522, 0), data)
     return any(data.raw)
@@ -310,7 +310,7 @@ def landlock_abi() -> int:
 
 
 def landlock_ruleset(abi: int, rules: Iterable[tuple[str, int]]) -> int:
-    """A ruleset that denies all files, TCP and, where the kernel can, signals, but for `rules` (path, rights)."""
+    """A ruleset that denies all files, TCP and, where the kernel can, signals, except `rules` (path, rights)."""
     handled = (1 << _RIGHTS_BY_ABI[min(abi, 5)]) - 1
     words = [handled]
     if abi >= 4:

@@ -1,6 +1,6 @@
-"""Mistakes that agents make often, and the way out of each: told from the exception and the values it happened on.
+"""Mistakes that agents make often, recognized from the exception and its values, and the way out of each.
 
-Values are the agent's own and hostile, and of a dict only keys that look like names of fields are told. Standard
+Values are the agent's own and hostile; of a dict, only keys that look like names of fields are shown. Standard
 library only.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 import tools
 from place import UNKNOWN, Place, fields, is_told, joined, listed, nearest
 
-_FILES_READ = 500
+_FILES_READ = 500  # in a workspace, to suggest the path that was meant
 _WORDS = {"true": "True", "false": "False", "null": "None", "undefined": "None", "nil": "None", "NULL": "None"}
 _ALIASES = {"np": "numpy", "pd": "pandas", "pl": "polars", "dt": "datetime"}
 _HOMES = {
@@ -58,7 +58,7 @@ _LIST_FIRST = "Make a list of it first: `list(…)`."
 
 
 def way_out(error: BaseException, message: str, place: Place) -> str | None:
-    """What to do about an exception, if it is one of the common mistakes."""
+    """Advice on an exception, if it is one of the common mistakes."""
     for kind, tell in _KINDS:
         if isinstance(error, kind) and (told := tell(error, message, place)):
             return told
@@ -237,7 +237,7 @@ def _mixed(found: re.Match[str], place: Place) -> str | None:
 
 
 def _conversion(place: Place) -> str:
-    """`float(…)` where the text is a number and numbers were meant; both ways if that cannot be told."""
+    """`float(…)` where the text is a number and numbers were meant; both ways if that is unclear."""
     if isinstance(place.node, ast.BinOp | ast.Compare):
         sides = [
             place.node.left,

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from typing import Any
 
 UNKNOWN = object()
-"""What cannot be told."""
+"""Marks a value that cannot be found."""
 
-_KEYS_TOLD = 12
-_KEYS_READ = 200
-_SEGMENT_BYTES = 4_000
-_SOURCE_BYTES = 64 << 10
-_STEPS = 12
+_KEYS_TOLD = 12  # named in a hint
+_KEYS_READ = 200  # of a dict, which may be huge
+_SEGMENT_BYTES = 4_000  # of an expression that is parsed again
+_SOURCE_BYTES = 64 << 10  # of code that is parsed again
+_STEPS = 12  # of attribute and item access followed in one expression
 # A key that begins with a capital letter may be the name of a person.
 _FIELD = re.compile(r"[@$]?[a-z_][\w$]{0,39}(?:-[\w$]+)*")
 _DATA = re.compile(r"\d{4}|^(?=[a-fA-F_-]*\d)[0-9a-fA-F_-]{8,}$|(?i:__PII_)")
@@ -27,7 +27,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 class Place:
-    """Where in the agent's code it happened: the expression that failed, and the names around it."""
+    """The place of a failure in the agent's code: the expression that failed, and the names around it."""
 
     def __init__(self, frame: types.FrameType | None, position: Any, source: list[str]) -> None:
         self._frame = frame
@@ -35,7 +35,7 @@ class Place:
         self.node = _node(position, source)
 
     def value(self, node: ast.AST | None, steps: int = _STEPS) -> Any:
-        """What an expression stands for, found without running anything; `UNKNOWN` if that cannot be told."""
+        """The value of an expression, found without running anything; `UNKNOWN` if that fails."""
         if self._frame is None or not steps:
             return UNKNOWN
         match node:
@@ -55,7 +55,7 @@ class Place:
         return UNKNOWN
 
     def owner(self) -> Any:
-        """What was to be subscripted, called or asked for an attribute."""
+        """The object that was subscripted, called or asked for an attribute."""
         match self.node:
             case ast.Subscript() | ast.Attribute():
                 return self.value(self.node.value)
@@ -122,7 +122,7 @@ def fields(value: Any) -> list[str]:
 
 
 def is_told(key: str) -> bool:
-    """Whether a key looks like the name of a field, and not like data."""
+    """True if a key looks like the name of a field, and not like data."""
     return _FIELD.fullmatch(key) is not None and _DATA.search(key) is None
 
 

@@ -1,4 +1,4 @@
-"""A run that can be had again: its clock stands, sleeping moves it, and chance comes from a seed.
+"""A repeatable run: its clock stands, sleeping moves it, and randomness comes from a seed.
 
 It changes the interpreter of its own worker, which is used for nothing else. This is for equal results, not for
 keeping anything from the code. Standard library only.
@@ -21,10 +21,10 @@ from fractions import Fraction
 from time import monotonic, sleep  # the real ones: the event loop and its timers go on living by them
 from typing import Any
 
-_SECOND = 10**9
-_UPTIME = 1_000 * _SECOND
+_SECOND = 10**9  # in nanoseconds
+_UPTIME = 1_000 * _SECOND  # where clocks of durations begin
 _TICK = 1_000
-"""What one look at a clock that measures durations takes: none is zero, and waiting for one to pass ends."""
+"""The step of duration clocks at each read: no duration is zero, and waiting for one to pass ends."""
 
 _real_sleep = asyncio.sleep
 
@@ -136,7 +136,7 @@ def _replace_sleep(clock: _Clock) -> None:
 
 
 def _replace_calendar(clock: _Clock) -> None:
-    """In the classes themselves: whoever has imported them already has them too, pandas among others."""
+    """Patches the classes themselves: modules that have already imported them, such as pandas, see it too."""
 
     def now(kind: Any, tz: datetime.tzinfo | None = None) -> Any:
         return kind.fromtimestamp(clock.now() / _SECOND, tz)

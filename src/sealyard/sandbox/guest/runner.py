@@ -1,6 +1,6 @@
 """Runs the agent's code on the real interpreter and reports how it ended.
 
-By the time `run` is called the process is sealed, so nothing here protects anybody: the code can rewrite every
+By the time `run` is called the process is sealed, so nothing here is a protection: the code can rewrite every
 function of this file, and then it has only lied about its own result. Standard library only.
 """
 
@@ -51,7 +51,7 @@ _reserve = [bytes(4 << 20)]
 """Zeros that nothing touches: they cost an address range and no memory, until a failure for want of memory needs it."""
 _builtins: dict[str, Any] = dict(vars(builtins))
 _main = types.ModuleType("__main__")
-"""Where the agent's code runs."""
+"""The module in which the agent's code runs."""
 _limits = {"call_bytes": 0}
 
 
@@ -80,7 +80,7 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
         try:
             body = _failure(error, source)
         except MemoryError:
-            # What filled the memory must go, or there is none left to say so.
+            # Free what filled the memory, or none is left for the report.
             traceback.clear_frames(error.__traceback__)
             names.clear()
             body = _failure(error, source)
@@ -135,7 +135,7 @@ def prepare_streams() -> None:
         setattr(sys, stream, text)
         setattr(sys, f"__{stream}__", text)
     if "tempfile" in sys.modules:
-        sys.modules["tempfile"]._name_sequence = None  # type: ignore[attr-defined]  # told apart by pid, and all are 1
+        sys.modules["tempfile"]._name_sequence = None  # type: ignore[attr-defined]  # seeded by pid, and all are 1
 
 
 def reseed() -> None:
@@ -146,7 +146,7 @@ def reseed() -> None:
 
 
 def prepare(channel: wire.Channel) -> None:
-    """Lay out the namespace of the agent's code, but for what its job brings; in the zygote."""
+    """Lay out the namespace of the agent's code, except the parts of its job; in the zygote."""
     sys.modules["__main__"] = _main
     names = _main.__dict__
     names["__builtins__"] = _builtins

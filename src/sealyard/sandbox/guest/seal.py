@@ -29,10 +29,10 @@ import wire
 BROKEN = 70  # exit status of a worker that could not be sealed
 
 _LEAST_ABI = 3  # an older one does not stop a file from being truncated
-_CONNECTION = 3
-_RULESET = 4
+_CONNECTION = 3  # descriptor of the connection to the gateway, the same in every worker
+_RULESET = 4  # descriptor of the landlock ruleset, the same in every worker
 _KILLED_SECONDS = 1.0  # within which the gateway kills a worker that is done; to end is work for the kernel, not urgent
-_IDLE_SECONDS = 0.005  # a worker that got no run for so long has time to warm up; under load none waits for longer
+_IDLE_SECONDS = 0.005  # after this long without a run a worker has time to warm up; under load none waits longer
 _LIMITS = {
     "address_bytes": resource.RLIMIT_AS,
     "cpu_seconds": resource.RLIMIT_CPU,
@@ -286,7 +286,7 @@ def _reserve(number: int, fd: int) -> int:
 
 
 def lock_zygote(setup: dict[str, Any]) -> dict[str, Any]:
-    """Give up for good what neither the zygote nor any worker needs; says which layers are there."""
+    """Give up for good what neither the zygote nor any worker needs; returns the layers in place."""
     if setup["bounding_set"]:
         kernel.drop_bounding_set()
     kernel.forbid_new_privileges()
@@ -323,7 +323,7 @@ def set_places(workspace: str, temp: str) -> None:
 
 
 def report_broken(error: BaseException) -> None:
-    """Tell the gateway that this worker could not be sealed. Only trusted code has run by then."""
+    """Report to the gateway that this worker could not be sealed. Only trusted code has run by then."""
     body = json.dumps({"t": "broken", "error": f"{type(error).__name__}: {error}"}).encode()
     try:
         os.write(_CONNECTION, struct.pack("<I", len(body)) + body)
@@ -339,7 +339,7 @@ def _with_pid(program: bytes, offsets: list[int]) -> bytes:
 
 
 def _visible_paths(setup: dict[str, Any]) -> list[tuple[str, int]]:
-    """What a worker of the landlock tier may read at most, and the one place it may write below."""
+    """The most a worker of the landlock tier may read, and the one place it may write below."""
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         trees = template.outermost([*template.interpreter_trees(), *template.library_directories(proc)])
@@ -380,7 +380,7 @@ def _coarse_paths(rules: list[tuple[str, int]], apart: list[str]) -> list[tuple[
 
 
 def _readable(tree: str, hidden: set[str]) -> list[tuple[str, int]]:
-    """Rules that open `tree` but for what is hidden below it; landlock has no way to take back a part."""
+    """Rules that open `tree` except what is hidden below it; landlock cannot take back a part."""
     if tree in hidden:
         return []
     if not any(path.startswith(tree + "/") for path in hidden):

@@ -1,4 +1,4 @@
-"""Older versions of tools for one skill: what its code imports below `servers` is what it was written for.
+"""Older versions of tools for one skill: its code imports below `servers` the tools it was written for.
 
 The gateway gives the stub files of such tools along with the skill; their calls name the version, and the gateway
 translates them. All other tools, and all other code of the run, get the real ones. Standard library only.
@@ -48,7 +48,7 @@ class Shims:
         return module
 
     def _has(self, *path: str) -> bool:
-        """Whether something below it is an older one."""
+        """True if something below it is an older one."""
         return any(key[: len(path)] == path for key in self._stubs)
 
     def _find_server(self, server: str) -> Any:

@@ -1,8 +1,8 @@
 """Saved skills as importable functions: `from skills import monthly_total`.
 
 A skill is asked for when its name is first used. Its code runs by the rules of the agent's own: the same imports, the
-same rewrites, its own lines in tracebacks. Around it a function checks the inputs and tells the gateway how each use
-ended; by then hostile code may have changed all of this, and has lied only about itself. Standard library only.
+same rewrites, its own lines in tracebacks. A function around it checks the inputs and reports how each use ended to the
+gateway; by then hostile code may have changed all of this, and has lied only about itself. Standard library only.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ from words import cut
 
 ROOT = "skills"
 
-_NAME_CHARACTERS = 100
-_ERROR_CHARACTERS = 500
-_REPORTS = 200
+_NAME_CHARACTERS = 100  # no skill has a longer name
+_ERROR_CHARACTERS = 500  # of an error in the report of a use
+_REPORTS = 200  # of one run: two for each use
 _PIN = re.compile(r"\d{1,9}(\.\d{1,9}){0,2}")
 
 _call: Any = None
 _builtins: dict[str, Any] = {}
 _answers: dict[tuple[str, str | None], dict[str, Any]] = {}
-"""What the gateway has under a name and a version."""
+"""The gateway's answers by name and version."""
 _refusals: dict[tuple[str, str | None], str] = {}
-"""Why it has nothing there."""
+"""The reasons for a missing answer."""
 _uses = itertools.count()
 _loading: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("loading", default=())
 _running: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("running", default=frozenset())
 
 
 def connect(call_tool: Any, builtins: dict[str, Any]) -> None:
-    """Say what carries a call to the gateway, and the built-ins with the rule for imports."""
+    """Set the function that carries a call to the gateway, and the built-ins with the rule for imports."""
     global _call, _builtins, _uses
     _call, _builtins, _uses = call_tool, builtins, itertools.count()
     _answers.clear()
@@ -61,7 +61,7 @@ def load(reference: str) -> Any:
     """The function of the skill `name`, or with `name@1.2` that of its newest version 1.2.
 
     Raises:
-        ImportError: There is no such skill, or it cannot be used here; the message is the gateway's.
+        ImportError: The skill does not exist or cannot be used here; the message is the gateway's.
     """
     name, at, pin = reference.partition("@")
     if not _is_name(name) or (at and not _PIN.fullmatch(pin)):
@@ -136,7 +136,7 @@ class _PackageLoader(importlib.abc.Loader):
 
 
 class _SkillModule(types.ModuleType):
-    """A skill's module, which can be called like its function where somebody imported one for the other."""
+    """A skill's module, which can be called like its function, for code that imported one for the other."""
 
     def __init__(self, full_name: str, skill: str) -> None:
         super().__init__(full_name)
@@ -167,7 +167,7 @@ _finder = _Finder()
 
 
 def _ask(name: str, version: str | None) -> dict[str, Any]:
-    """What the gateway has under this name; asked once, also for what it has not."""
+    """The gateway's answer for this name; asked once, also for a name it does not have."""
     key = (name, version)
     if key not in _answers and key not in _refusals:
         try:
@@ -218,7 +218,7 @@ def _fill(module: _SkillModule, answer: dict[str, Any]) -> None:
 
 
 def _surroundings(answer: dict[str, Any]) -> dict[str, Any]:
-    """What the code of a skill finds in its namespace: what the agent's does, or older tools in their place."""
+    """The namespace for a skill's code: the agent's own, or older tools in their place."""
     names = {"__builtins__": _builtins, "call_tool": _call, "ToolError": ToolError, **transform.names()}
     if answer["shims"]:
         shims = Shims(answer, _builtins["__import__"], _call)
@@ -303,7 +303,7 @@ def _beside(work: Callable[[], Any]) -> Any:
 
 
 class _Use:
-    """One outermost use of a skill, told to the gateway when it begins and when it ends."""
+    """One outermost use of a skill, reported to the gateway when it begins and when it ends."""
 
     def __init__(self, skill: str) -> None:
         self._skill = skill

@@ -31,7 +31,7 @@ _NAMESPACES = kernel.NEW_MOUNT | kernel.NEW_NET | kernel.NEW_IPC | kernel.NEW_UT
 
 
 class Entered(NamedTuple):
-    """What the zygote keeps of the host."""
+    """The parts of the host that the zygote keeps."""
 
     pid_namespace: int
     """A descriptor of its own pid namespace."""
@@ -40,7 +40,7 @@ class Entered(NamedTuple):
     proc: int | None
     """A descriptor of `/proc`, where workers need a user namespace of their own."""
     missing: list[str]
-    """The names of the layers that could not be had."""
+    """The names of the layers that could not be set up."""
 
 
 def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> Entered:
@@ -105,7 +105,7 @@ def enter_own_users(proc: int, namespaces: int, *, forbid_nested: bool) -> None:
 
 
 class Sessions:
-    """Where the zygote keeps the workspaces of sessions.
+    """The zygote's folder for the workspaces of sessions.
 
     Mounted with the first of them, so that until then no worker has to unmount it.
     """
@@ -128,7 +128,7 @@ class Sessions:
 
 
 class Library:
-    """What a worker sees of the library: one folder of it, or nothing.
+    """A worker's part of the library: one folder of it, or nothing.
 
     The folder is laid over the whole, in this mount namespace only. What is covered cannot be reached again without
     the power to unmount.

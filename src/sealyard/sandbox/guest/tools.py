@@ -158,7 +158,7 @@ _finder = _Finder()
 
 
 class _CallableModule(types.ModuleType):
-    """A stub's module, which can be called like its function where somebody imported one for the other."""
+    """A stub's module, which can be called like its function, for code that imported one for the other."""
 
     @property
     def __call__(self) -> Any:
@@ -199,7 +199,7 @@ def _names(*path: str | None) -> list[str]:
 
 @functools.cache
 def _listed(folder: str) -> frozenset[str]:
-    """What a package says it has: of many tools, some files are not there yet."""
+    """The names that a package lists: with many tools, some files are not there yet."""
     path = os.path.join(folder, "__init__.py")
     names: dict[str, Any] = {}
     if os.path.isfile(path):

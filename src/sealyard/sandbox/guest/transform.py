@@ -36,14 +36,14 @@ def compiled(code: str, file: str) -> types.CodeType:
 
 
 def value(names: dict[str, Any]) -> Any:
-    """What code that ran in `names` came to: `result` if it set that, else its last expression."""
+    """The value of code that ran in `names`: `result` if it set that, else its last expression."""
     result = names.get("result", _MISSING)
     return names.get(LAST) if result is _MISSING else result
 
 
 @contextlib.contextmanager
 def leaving() -> Iterator[None]:
-    """Take `sys.exit()` for an end like any other, unless it tells of a failure."""
+    """Treat `sys.exit()` as a normal end, unless it reports a failure."""
     try:
         yield
     except SystemExit as left:
@@ -62,7 +62,7 @@ def prepare(tree: ast.Module, *, asynchronous: bool) -> ast.Module:
 
 
 def names() -> dict[str, Any]:
-    """What the rewritten code refers to."""
+    """The names that the rewritten code refers to."""
     return {DEFER: _defer, AWAIT: _await, AWAIT_ALL: _await_all}
 
 
@@ -144,7 +144,7 @@ def _call(name: str, arguments: list[ast.expr], place: ast.AST) -> ast.Call:
 
 
 def _is_asyncio_run(node: ast.Call) -> bool:
-    """Whether it is `asyncio.run(f())`, which takes only what is a coroutine already."""
+    """True if it is `asyncio.run(f())`, which takes only a coroutine."""
     function = node.func
     if not isinstance(function, ast.Attribute) or function.attr != "run" or not node.args:
         return False

@@ -41,7 +41,7 @@ class Channel:
         self._watched: dict[int, tuple[asyncio.AbstractEventLoop, int]] = {}
 
     def has_news(self, seconds: float) -> bool:
-        """Whether something is there to be received, now or within some seconds."""
+        """True if something can be received, now or within `seconds`."""
         return bool(select.select([self._socket], [], [], seconds)[0])
 
     def receive_with_descriptors(self) -> tuple[dict[str, Any], list[int]]:
@@ -112,7 +112,7 @@ class Channel:
         return number
 
     def _read_one(self, number: int) -> None:
-        """As the one reader, take frames until the reply to `number` or anybody else's has come."""
+        """As the one reader, take frames until the reply to `number` or to another caller has come."""
         try:
             frame = self.receive()
         except BaseException:
@@ -124,7 +124,7 @@ class Channel:
         with self._state:
             self._reading = False
             self._dispatch(frame)
-            # What came along must not stay here: a task that waits for it is woken by the socket only.
+            # Frames that came along must not stay here: a task that waits for one is woken by the socket only.
             while (more := self._next_buffered()) is not None:
                 self._dispatch(more)
             self._state.notify_all()
@@ -188,7 +188,7 @@ def parsed(body: bytes) -> dict[str, Any]:
             return frame
     except StopIteration:
         pass
-    return json.loads(text)  # type: ignore[no-any-return]  # which says what is wrong
+    return json.loads(text)  # type: ignore[no-any-return]  # its error names the fault
 
 
 class _Waiter:
@@ -213,7 +213,7 @@ class _AsyncWaiter(_Waiter):
         try:
             self._loop.call_soon_threadsafe(self._settle_in_loop, reply)
         except RuntimeError:
-            return  # the loop is closed: whoever called gave up
+            return  # the loop is closed: the caller gave up
 
     def _settle_in_loop(self, reply: dict[str, Any]) -> None:
         if not self._future.done():

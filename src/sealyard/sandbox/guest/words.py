@@ -1,4 +1,4 @@
-"""How the guest words things for people and models: short, bounded, and safe on hostile classes.
+"""The guest's wording for people and models: short, bounded, and safe on hostile classes.
 
 Standard library only.
 """
@@ -37,7 +37,7 @@ def quoted(text: str) -> str:
 
 
 def cut(text: str, characters: int) -> str:
-    """The text in at most so many characters."""
+    """The text in at most `characters`."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-# Python's own hooks after a fork, but for those that only reset locks: `kernel.fork` runs none of them.
+# Python's own hooks after a fork, except those that only reset locks: `kernel.fork` runs none of them.
 _hooks: list[Callable[[], object]] = []
 _LOCKS_ONLY = ("concurrent.futures.thread", "logging", "threading")
 _register_at_fork = os.register_at_fork
@@ -80,7 +80,7 @@ class Control:
 
 
 class Zygote:
-    """What every worker is forked from, and the loop that does it."""
+    """The process that every worker is forked from, and its loop."""
 
     def __init__(self, control: Control, sealing: seal.Seal, pid_namespace: int | None) -> None:
         self._control = control
@@ -116,7 +116,7 @@ class Zygote:
                 self._remove_workspace(order)
             else:
                 raise ValueError(f"unknown order {name!r}")
-        except Exception as error:  # reported to the gateway, which decides; the next order may well succeed
+        except Exception as error:  # reported to the gateway, which decides; the next order may still succeed
             answer = {"op": "failed", "order": name, "error": f"{type(error).__name__}: {error}"}
             self._control.send(answer | {key: order[key] for key in ("slot", "ticket") if key in order})
         finally:
@@ -243,7 +243,7 @@ def main() -> None:
 
 
 def _cover_tracks() -> None:
-    """Take the gateway's names out of what the code sees first; they are no secret, but none of its business."""
+    """Remove the gateway's names from the first things the code sees; they are not secret, but irrelevant to it."""
     for name in (
         "attacks",
         "encode",
@@ -298,7 +298,7 @@ def _empty_environment() -> None:
 
 
 def _import_packages(setup: dict[str, Any]) -> dict[str, str]:
-    """Import the named packages from where only they can be seen; says which failed and why."""
+    """Import the named packages from where only they can be seen; returns the failures with their reasons."""
     sys.path.append(setup["package_path"])
     failed = {}
     for name in setup["package_imports"]:
@@ -316,7 +316,7 @@ def _moved_away(entered: template.Entered) -> template.Entered:
 
 
 def _memory_figures(statm: int) -> tuple[int, int]:
-    """How much is mapped here, and how much of it is memory that belongs to no file; every worker begins with both."""
+    """The bytes mapped here, and those of them that belong to no file; every worker begins with both."""
     try:
         mapped, resident, of_files = (int(word) for word in os.read(statm, 128).split()[:3])
     finally:

@@ -1,4 +1,4 @@
-"""What a worker may do, as data: isolation levels, policies and presets.
+"""The rights of a worker, as data: isolation levels, policies and presets.
 
 Marked for security review: a change here changes what hostile code may use.
 """

@@ -1,4 +1,4 @@
-"""Isolation levels and policies: the declarative data that says what a worker may do.
+"""Isolation levels and policies: the rights of a worker as declarative data.
 
 Marked for security review. Nothing here acts; `spawn.py`, `seccomp.py` and the guest enforce it.
 """
@@ -17,7 +17,7 @@ MAX_SECONDS = 120
 
 
 class IsolationLevel(enum.StrEnum):
-    """How much trust the agent's code gets inside the walls. The walls are the same for all three."""
+    """The trust that the agent's code gets inside the walls. The walls are the same for all three."""
 
     DEVELOPMENT = "development"
     PRODUCTION = "production"

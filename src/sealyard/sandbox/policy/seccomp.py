@@ -33,7 +33,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     worker: bytes
     """Installed by each worker when it seals itself, as the last thing it does before agent code runs."""
     pid_offsets: tuple[int, ...]
-    """Where in `worker` each worker writes its own pid as 4 little-endian bytes; empty in the namespace tier.
+    """Offsets in `worker` where each worker writes its pid as 4 little-endian bytes; empty in the namespace tier.
 
     Left unwritten, the program denies all signals.
     """
@@ -43,7 +43,7 @@ def build_filters(policy: IsolationPolicy, *, machine: str, tier: Literal["names
     """Build the programs for workers of `policy` on `machine`, as `platform.machine()` spells it.
 
     Raises:
-        SandboxUnavailable: There is no system call table for this machine.
+        SandboxUnavailable: This machine has no system call table.
     """
     table = numbers(machine)
     setup_calls = _SETUP_CALLS + (_NAMESPACE_SETUP_CALLS if tier == "namespace" else ())
@@ -284,7 +284,7 @@ _TEMPLATE_RULES: Mapping[str, _Action] = {
         },
         otherwise=_DENY,
     ),
-    # Leaves out what tells or hands over something about the gateway, such as SO_PEERPIDFD.
+    # Leaves out options that reveal or hand over something about the gateway, such as SO_PEERPIDFD.
     "getsockopt": _allow_only(_low(2), _SOCKET_OPTIONS, otherwise=_DENY),
     # Out-of-band data on Unix sockets has been a way into the kernel and nothing here needs it.
     "sendto": _any_bit(_low(3), _MSG_OOB, then=_DENY, otherwise=_ALLOW),

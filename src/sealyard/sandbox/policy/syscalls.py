@@ -14,7 +14,7 @@ from types import MappingProxyType
 from sealyard.errors import SandboxUnavailable
 
 AUDIT_ARCH: Mapping[str, int] = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
-"""What the kernel puts into `seccomp_data.arch` for a native 64-bit call on each machine."""
+"""The kernel's value of `seccomp_data.arch` for a native 64-bit call on each machine."""
 
 
 @functools.cache
@@ -22,7 +22,7 @@ def numbers(machine: str) -> Mapping[str, int]:
     """The system call numbers of `machine`, spelled as `platform.machine()` spells it.
 
     Raises:
-        SandboxUnavailable: There is no table for this machine.
+        SandboxUnavailable: This machine has no table.
     """
     if machine not in _ROWS:
         supported = " or ".join(_ROWS)

@@ -24,7 +24,7 @@ from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
 from sealyard.values import CallRecord, ExecutionRecord, Failure, RecordStatus, Result, Usage
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
-from sealyard.yard.analyzing import analysis_run
+from sealyard.yard.analysis import analysis_run
 from sealyard.yard.executions import Execution
 
 _ANALYSIS_CODE = analysis_run(AnalyzeRequest(analysis_type="filter", data=[]), result_tokens=1).code

@@ -22,7 +22,7 @@ from sealyard.serve.relay.border import Json, Screen
 from sealyard.serve.relay.bulk import size_of
 from sealyard.serve.relay.clients import Context, is_modern
 from sealyard.values import Grant, ToolSpec
-from sealyard.yard.opening import Border
+from sealyard.yard.assembly import Border
 
 _ROUNDS_KEPT = 1_000
 

@@ -18,11 +18,11 @@ from sealyard.broker.upstreams.mcp.transport import stand_in, too_large
 from sealyard.values import UpstreamConfig
 
 _SMALL_EVENT_BYTES = 64 << 10
-_IDLE_STREAM_SECONDS = 24 * 3600.0
+_IDLE_STREAM_SECONDS = 24 * 3600.0  # the SDK ends a silent event stream after 5 minutes otherwise
 
 
 class Delivery:
-    """What became of one request on its way, beside what the SDK says about it."""
+    """The fate of one HTTP request, in addition to the SDK's report of it."""
 
     def __init__(self) -> None:
         self.fault: str | None = None

@@ -1,7 +1,7 @@
 """The life of the connection to one MCP server: when it starts, ends, and may start again.
 
-Nothing runs until somebody asks. One task owns a connection from its first byte to its last, because the SDK's cancel
-scopes have to be left by the task that entered them; everybody else only uses the session that this task publishes.
+Nothing runs until the first request. One task owns a connection from its first byte to its last, because the SDK's
+cancel scopes have to be left by the task that entered them; all others only use the session that this task publishes.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ Transport = AbstractAsyncContextManager[tuple[Any, Any]]
 
 _log = logging.getLogger(__name__)
 
-_FIRST_PAUSE_SECONDS = 0.5
+_FIRST_PAUSE_SECONDS = 0.5  # before the first restart; it doubles with each
 _LONGEST_PAUSE_SECONDS = 60.0
-_MOST_PAUSES = 16
-_PROBE_SECONDS = 10.0
-_LISTEN_SECONDS = 1.0
-_CLOSE_SECONDS = 5.0
+_MOST_PAUSES = 16  # doublings counted: the longest pause is reached long before
+_PROBE_SECONDS = 10.0  # for the newest protocol's greeting, at most half of the start time
+_LISTEN_SECONDS = 1.0  # for the stream of changes to open before the first use
+_CLOSE_SECONDS = 5.0  # for an orderly end of a connection
 
 
 class Connection:
@@ -61,7 +61,7 @@ class Connection:
         self.last_used = time.monotonic()
         self.silent_calls = 0
         self.suspected = asyncio.Event()
-        """Set when it may be dead without anybody having been told."""
+        """Set when it may be dead without notice."""
 
     def __enter__(self) -> None:
         """While it is entered, the connection is not idle."""
@@ -73,7 +73,7 @@ class Connection:
 
 
 class _End:
-    """How a connection went."""
+    """The end of a connection."""
 
     def __init__(self) -> None:
         self.began = False
@@ -82,13 +82,13 @@ class _End:
         self.died_on_probe = False
         self.silent_on_probe = False
         self.why: str | None = None
-        """Why it ended; `None` if that was wanted."""
+        """The reason it ended; `None` if that was wanted."""
 
 
 class Life:
     """Starts a connection when it is asked for, and keeps it until it is idle, unwanted or lost.
 
-    `first` is awaited with every new connection before anybody else gets it; `beside` runs for as long as it lasts.
+    `first` is awaited with every new connection before others get it; `beside` runs as long as the connection lasts.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Life:
         """Set when the server says that its tools changed."""
         self.stderr = Tail()
         self.fault: str | None = None
-        """What the transport says went wrong, if it does."""
+        """The transport's report of a fault, if it has one."""
         self.restarts = 0
         self.version: str | None = None
         self.described: str | None = None
 
     @property
     def state(self) -> UpstreamState:
-        """Where it is in its life."""
+        """Its current state."""
         if self.connection is not None:
             return "ready"
         if self._started is not None:
@@ -142,12 +142,12 @@ class Life:
 
     @property
     def error(self) -> str | None:
-        """What is wrong with it, or what it waits for."""
+        """The current fault, or the thing it waits for."""
         return self._consent or self._failure
 
     @property
     def noise(self) -> int:
-        """How much of what it sent was no message."""
+        """The count of received items that were not messages."""
         return self._noise + (self.connection.channel.noise if self.connection is not None else 0)
 
     @property
@@ -228,7 +228,7 @@ class Life:
             if self._started is started:
                 self._started = None
             started.set()
-        # What dies of the newest protocol's greeting, or never answers it, is greeted in the old way next time.
+        # A server that dies of the newest protocol's greeting, or never answers it, gets the old greeting next time.
         self._legacy = not probe or end.silent_on_probe if end.began else probe and end.timed_out
 
     async def _hold(self, started: asyncio.Event, probe: bool) -> _End:
@@ -263,7 +263,7 @@ class Life:
         probe: bool,
         end: _End,
     ) -> None:
-        """What happens within a connection. `end` says how it went: an exception would tear at the scopes around it."""
+        """Run one connection. `end` records the outcome: an exception would tear at the scopes around it."""
         try:
             seconds = min(_PROBE_SECONDS, self._config.start_seconds / 2)
             end.silent_on_probe = await negotiate(session, probe=probe, probe_seconds=seconds)
@@ -393,7 +393,7 @@ def _open_link(
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, in a sentence, without the groups that tasks wrap around it."""
+    """The cause in one sentence, without the groups that tasks wrap around it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     text = " ".join((error.message if isinstance(error, MCPError) else str(error)).split())

@@ -34,9 +34,9 @@ from sealyard.errors import UpstreamUnavailable
 from sealyard.values import OAuthConfig, UpstreamConfig
 
 CONSENT_SECONDS = 300.0
-"""How long a person may take to consent."""
-_LINE_BYTES = 16 << 10
-_LINE_SECONDS = 10.0
+"""The time a person has to consent."""
+_LINE_BYTES = 16 << 10  # of the redirect's request line
+_LINE_SECONDS = 10.0  # for the browser to send it
 _PAGE = b"<!doctype html><title>sealyard</title><p>Thank you. You can close this page and go back.</p>"
 _REPLY = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
 
@@ -44,9 +44,9 @@ _REPLY = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConne
 def build_auth(
     config: UpstreamConfig, *, folder: Path | None, open_url: Callable[[str], bool], on_consent: Callable[[str], None]
 ) -> httpx2.Auth | None:
-    """What signs the requests to an upstream, or `None` if its config names no OAuth.
+    """The signer of requests to an upstream, or `None` if its config names no OAuth.
 
-    `on_consent` is called with the address a person has to open; `open_url` opens it and says whether it could.
+    `on_consent` is called with the address a person has to open; `open_url` opens it and returns True on success.
     Without a `folder`, tokens are forgotten with the process.
     """
     oauth = config.oauth
@@ -70,7 +70,7 @@ def build_auth(
 
 
 def open_in_browser(url: str) -> bool:
-    """Open an address in the person's browser; whether there is one."""
+    """Open an address in the person's browser; returns False without one."""
     try:
         browser = webbrowser.get()
     except webbrowser.Error:
@@ -104,7 +104,7 @@ class TokenFile:
 
     @property
     def expires_at(self) -> float | None:
-        """When the kept token expires, in seconds since the epoch."""
+        """The expiry of the kept token, in seconds since the epoch."""
         at = self._data.get("expires_at")
         return float(at) if isinstance(at, int | float) else None
 
@@ -138,7 +138,7 @@ class TokenFile:
         try:
             data = msgspec.json.decode(self._path.read_bytes())
         except (OSError, ValueError):
-            return {}  # there is none, or it is of no use: a person consents again
+            return {}  # missing or useless: a person consents again
         return data if isinstance(data, dict) else {}
 
     def _keep(self, **values: Any) -> None:

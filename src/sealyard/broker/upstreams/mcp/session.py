@@ -70,15 +70,15 @@ _TOO_LARGE = "the bytes of what is too large"
 """Stands in a definition that was not decoded, with its size."""
 _LEFT_OUT = "was left out"
 _ANY_OBJECT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
-_MOST_PAGES = 200
-_MOST_TOOLS = 10_000
-_MOST_WARNINGS = 200
-_NAME_CHARACTERS = 256
-_KEPT_PROGRESS = 64
-_PROGRESS_CHARACTERS = 1_000
-_LAST_PROGRESS_SECONDS = 1.0
-_LISTEN_AGAIN_SECONDS = 5.0
-_MOST_LISTENS = 5
+_MOST_PAGES = 200  # a server may page without end
+_MOST_TOOLS = 10_000  # of one server
+_MOST_WARNINGS = 200  # about one listing
+_NAME_CHARACTERS = 256  # a tool with a longer name is left out
+_KEPT_PROGRESS = 64  # reports that wait for their listener; older ones are dropped
+_PROGRESS_CHARACTERS = 1_000  # of a report's message
+_LAST_PROGRESS_SECONDS = 1.0  # for the last reports after the answer
+_LISTEN_AGAIN_SECONDS = 5.0  # before a lost stream of changes is opened again
+_MOST_LISTENS = 5  # attempts in a row without a stream
 
 
 class DiedOnProbe(Exception):
@@ -86,7 +86,7 @@ class DiedOnProbe(Exception):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server listed, and what was wrong with it."""
+    """A server's listing, with its faults."""
 
     definitions: list[Definition]
     warnings: list[str]
@@ -121,12 +121,12 @@ class Channel:
         self._numbers = count(1)
         self._progress: dict[str, Progress] = {}
         self.takes_tokens = inbound is not None
-        """Whether progress comes by token; else the dispatcher hands it over itself."""
+        """True if progress comes by token; otherwise the dispatcher delivers it."""
         self.ended = asyncio.Event()
 
     @property
     def noise(self) -> int:
-        """How much of what came was no message."""
+        """The count of received items that were not messages."""
         return self._inbound.noise if self._inbound is not None else 0
 
     def follow(self, progress: "Progress") -> str:
@@ -316,7 +316,7 @@ async def negotiate(session: ClientSession, *, probe: bool, probe_seconds: float
 
     Raises:
         DiedOnProbe: The connection ended under the probe.
-        MCPError: There is no version both sides know, or the connection ended.
+        MCPError: Both sides know no common version, or the connection ended.
         ValidationError, RuntimeError: The server's greeting makes no sense.
     """
     waited = False
@@ -346,7 +346,7 @@ async def negotiate(session: ClientSession, *, probe: bool, probe_seconds: float
 async def wait_for_changes(session: ClientSession, on_change: Callable[[], None], listening: asyncio.Event) -> None:
     """Keep a stream of changes open, where the protocol has them. The `Channel` sees what comes over it.
 
-    `listening` is set when the first stream is open or there is none. One that opens later may have missed something.
+    `listening` is set when the first stream is open or none is offered. One that opens later may have missed something.
     """
     attempts = 0
     try:
@@ -470,7 +470,7 @@ def _bare(schema: Any) -> dict[str, Any]:
 
 
 def _definition(tool: Any, warnings: list[str]) -> Definition | None:
-    """A tool as its upstream means it, or `None` if that cannot be told."""
+    """The definition of a listed tool, or `None` if it is unreadable."""
     name = tool.get("name") if isinstance(tool, dict) else None
     if isinstance(tool, dict) and isinstance(size := tool.get(_TOO_LARGE), int):
         called = short(repr(name), 80) if isinstance(name, str) else "whose name was not sought"

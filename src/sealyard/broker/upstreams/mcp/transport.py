@@ -13,12 +13,13 @@ import contextlib
 import logging
 import os
 import re
+import secrets
 import signal
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import count
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
 import msgspec
@@ -39,7 +40,6 @@ from mcp_types import (
 )
 
 from sealyard.broker.answers import read_leniently
-from sealyard.broker.upstreams.mcp.kept import Kept
 from sealyard.values import UpstreamConfig
 
 _STDERR_BYTES = 64 << 10
@@ -51,20 +51,20 @@ for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 _GRACE_SECONDS = 1.0
-"""How long a child may take to end by itself once its input is closed, and again once it is asked to."""
-_LAST_OUTPUT_SECONDS = 0.2
+"""The time a child has to end by itself once its input is closed, and again after the signal to end."""
+_LAST_OUTPUT_SECONDS = 0.2  # for output that arrives after the child's end
 _UNREAD_BYTES = 1 << 20
-"""When so many bytes wait to be read as messages, the child waits too."""
+"""With this many unread bytes, the child waits too."""
 _TURN = 100
-"""So many messages in a row, then everybody else on the loop has a turn."""
+"""Messages in a row before the other tasks on the loop have a turn."""
 WHOLE = "the whole message"
 """Stands in a result that is too large to be decoded on the event loop, with a key to its message."""
 _LARGE_BYTES = 64 << 10
 """A message of this size takes 4 ms to decode at worst."""
 _ENVELOPE_BYTES = 8 << 20
 """Of a message whose id is sought by reading over all of it: 20 ms at worst. In a longer one it stands at an edge."""
-_EDGE_BYTES = 1 << 10
-_MOST_REPLIES = 32
+_EDGE_BYTES = 1 << 10  # of a long message's beginning and end, kept to find its id
+_MOST_REPLIES = 32  # to a server that asks and does not read
 _FIRST_NUMBER = 1 << 30
 """Ids of requests that do not come from the SDK count from here: its own count from 1, and 32 bits hold both."""
 CLOSED = "Connection closed"
@@ -75,6 +75,7 @@ _ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ANSWER_AT_START = re.compile(_ID_AT_START.pattern + rb'\s*,\s*"(?:result|error)"\s*:')
 _METHOD_AT_START = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:\d{1,18}|"[^"\\]{1,200}")\s*,\s*){0,2}"method"')
 _ID_AT_END = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_T = TypeVar("_T")
 
 
 class Tail:
@@ -101,7 +102,7 @@ class Tail:
 
 
 class _Streamed:
-    """What the SDK asks of a message stream beside `receive` and `send`; who opened it closes it."""
+    """The parts of a message stream that the SDK needs besides `receive` and `send`; its opener closes it."""
 
     async def aclose(self) -> None:
         """Does nothing."""
@@ -128,7 +129,7 @@ class _Streamed:
 
 
 class Inbound(_Streamed):
-    """What a server sends, without the requests it makes of us: those are declined here.
+    """A server's messages, without the requests it makes of us: those are declined here.
 
     Its replies wait in a short queue for one task, so a server that asks without end and reads no answer costs nothing.
     """
@@ -139,7 +140,7 @@ class Inbound(_Streamed):
         self._replies: deque[JSONRPCMessage] = deque()
         self._waiting = asyncio.Event()
         self.noise = 0
-        """How much of what came was no message."""
+        """The count of received items that were not messages."""
 
     async def receive(self) -> SessionMessage:
         """The next response or notification."""
@@ -230,14 +231,14 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
 
 
 async def _gone(group: int) -> None:
-    """Wait, but not for long, until a process group is no more."""
+    """Wait a short time until a process group has ended."""
     with anyio.move_on_after(_GRACE_SECONDS):
-        while _signal(group, 0):  # noqa: ASYNC110 - the kernel tells nobody
+        while _signal(group, 0):  # noqa: ASYNC110 - the kernel sends no notice
             await anyio.sleep(0.01)
 
 
 def _signal(group: int, number: int) -> bool:
-    """Signal a process group; whether there is such a group."""
+    """Signal a process group; returns False if it does not exist."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -283,7 +284,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         self.exited = asyncio.Event()
         self.closed = asyncio.Event()
 
-    # What the event loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over standard output, so that it is read without a detour."""
@@ -311,7 +312,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         if type(message) is not dict or "method" in message:
             return False
         number, result = message.get("id"), message.get("result")
-        # `1.0` and `true` are equal to 1, but they are no ids.
+        # `1.0` and `true` are equal to 1, but they are not ids.
         if type(number) is not int or type(result) is not dict or number not in self._asked:
             return False
         self._settle(number, result)
@@ -336,7 +337,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
             self._near_its_end()
 
     def process_exited(self) -> None:
-        """Say how the child ended."""
+        """Record how the child ended."""
         self.exited.set()
         code = self._transport.get_returncode() if self._transport is not None else None
         if not self._ended and code is not None:
@@ -364,10 +365,10 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         """Let writers go on."""
         self._writable.set()
 
-    # What the SDK calls
+    # Called by the SDK
 
     async def receive(self) -> Any:
-        """The next message that answers no `ask`, or an exception for a line that is none."""
+        """The next message that answers no `ask`, or an exception for a line that is not a message."""
         while True:
             item = await self._next()
             message = item.message if isinstance(item, SessionMessage) else None
@@ -411,7 +412,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
     # The short way for calls
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The result of a request, as it came. Cancelling tells the child so.
+        """The result of a request, unchanged. Cancelling notifies the child.
 
         Raises:
             MCPError: The child answered with an error, or is gone.
@@ -429,12 +430,12 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         except asyncio.CancelledError:
             if self._asked.pop(number, None) is not None:
                 about = {"requestId": number, "reason": "caller cancelled"}
-                with contextlib.suppress(MCPError):  # then nothing is left to be told
+                with contextlib.suppress(MCPError):  # then nobody is left to notify
                     self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about})
             raise
 
     def desert(self) -> None:
-        """Nobody reads what the child says any more: fail whoever waits for it, and whoever asks from now on."""
+        """The reader is gone: fail every waiting request, and every later one."""
         self._deserted = True
         for number in list(self._asked):
             self._settle(number, ErrorData(code=CONNECTION_CLOSED, message=CLOSED))
@@ -455,7 +456,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
             answer.set_result(outcome)
 
     def end(self) -> None:
-        """No more messages: wake whoever waits for one, or for room to write one."""
+        """No more messages: wake every task that waits for one, or for room to write one."""
         self._ended = True
         self._arrived.set()
         self._writable.set()
@@ -498,7 +499,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
                     self._on_fault(f"It sent a message of more than {self._answer_bytes} bytes that names no call.")
                     self.end()
         elif self._line:
-            # A large one is handed over as it is: a copy of 30 MB takes 20 ms.
+            # A large one is handed over without a copy: one of 30 MB takes 20 ms.
             line = self._line if len(self._line) > _LARGE_BYTES else bytes(self._line)
             self._lines.append(line)
             self._unread_bytes += len(line)
@@ -525,12 +526,12 @@ class _Output(asyncio.Protocol):
 
 
 def too_large(answer_bytes: int) -> str:
-    """What is said of a message that is not read to its end."""
+    """The error text for a message that is not read to its end."""
     return f"The answer is larger than {answer_bytes} bytes. Ask for less, or raise answer_bytes in the config."
 
 
 def read_line(line: bytes | bytearray, *, leaves_large: bool = False) -> "list[SessionMessage | Exception]":
-    """The messages in one line, as leniently as they can be told apart; an exception for what is none.
+    """The messages in one line, split as leniently as possible; an exception for each part that is not a message.
 
     With `leaves_large`, the result of a long line is not decoded.
     """
@@ -542,7 +543,7 @@ def read_line(line: bytes | bytearray, *, leaves_large: bool = False) -> "list[S
         data = msgspec.json.decode(line)
     except (ValueError, RecursionError):
         try:
-            # Not UTF-8, NaN or half a character in it: still the answer to somebody's call.
+            # Not UTF-8, NaN or half a character in it: still the answer to a call.
             data = read_leniently(line) if line.lstrip().startswith((b"{", b"[")) else None
         except (ValueError, RecursionError) as error:
             return [_unreadable(line, error)]
@@ -565,7 +566,7 @@ def stand_in(message: bytes, number: Any = None) -> bytes | None:
     """A small message in the place of a large one, for what decodes messages itself; the large one is kept for it.
 
     `number` is the id of the request that it answers, if that is known. None for a message that is not large, and for
-    one that cannot be told what it is.
+    one whose kind cannot be recognized.
     """
     if len(message) <= _LARGE_BYTES:
         return None
@@ -585,6 +586,31 @@ def _encoded_error(number: Any) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error})
 
 
+class Kept(Generic[_T]):
+    """Holds large parts of messages beside the SDK, which copies all it gets. Each has a secret key."""
+
+    def __init__(self, *, seconds: float, most_bytes: int) -> None:
+        """Beyond `most_bytes` the oldest is dropped for a new one."""
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._things: OrderedDict[str, tuple[_T, int]] = OrderedDict()
+
+    def put(self, thing: _T, size: int) -> str:
+        """Keep a thing of `size` bytes; returns its key."""
+        key = secrets.token_hex(16)
+        self._things[key] = (thing, size)
+        # Nobody asks for the answer to a request that was cancelled meanwhile.
+        asyncio.get_running_loop().call_later(self._seconds, self._things.pop, key, None)
+        while len(self._things) > 1 and sum(size for _, size in self._things.values()) > self._most_bytes:
+            self._things.popitem(last=False)
+        return key
+
+    def take(self, key: object) -> _T | None:
+        """Remove and return the thing under a key."""
+        found = self._things.pop(key, None) if isinstance(key, str) else None
+        return None if found is None else found[0]
+
+
 _kept: Kept[bytes | bytearray] = Kept(seconds=5.0, most_bytes=256 << 20)
 """Messages between the moment when they came and the one when they are asked for, which is the next."""
 
@@ -598,7 +624,7 @@ class _Envelope(msgspec.Struct):
 def _envelope(message: bytes | bytearray) -> tuple[int | str | None, str | None]:
     """The id and the method of a large message; an answer has no method, a notification no id.
 
-    Raises `ValueError` if it is none of these, or cannot be read.
+    Raises `ValueError` if it is neither, or cannot be read.
     """
     found = _ANSWER_AT_START.match(message[:_EDGE_BYTES])
     if found is None and len(message) > _ENVELOPE_BYTES:
@@ -634,7 +660,7 @@ def _large_message(line: bytes | bytearray) -> SessionMessage | Exception:
 
 
 def _unreadable(line: bytes | bytearray, error: Exception) -> SessionMessage | Exception:
-    """The answer to whoever waits for this message, if it says who that is: else they would wait for their timeout."""
+    """An error for the request that this message answers, if it names one: else the caller waits for its timeout."""
     number = edge_id(line)
     if number is None:
         return ValueError(str(error))

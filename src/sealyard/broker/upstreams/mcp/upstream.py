@@ -44,14 +44,14 @@ OnTools = Callable[[str, list[Definition]], Awaitable[None]]
 """Gets the upstream's name and all its tools."""
 _OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 
-_PING_SECONDS = 10.0
-_CHANGES_SETTLE_SECONDS = 0.1
-_LIST_AGAIN_SECONDS = 1.0
+_PING_SECONDS = 10.0  # for a sign of life
+_CHANGES_SETTLE_SECONDS = 0.1  # servers announce several changes at once
+_LIST_AGAIN_SECONDS = 1.0  # between two listings, however often a server announces changes
 _MOST_SILENT_CALLS = 3
-"""After so many calls in a row without an answer to any of them, the server is asked for a sign of life."""
-_MOST_ROUNDS = 10
-_ROUND_SECONDS = 0.1
-_MOST_WARNINGS = 50
+"""After this many calls in a row without any answer, the server is pinged."""
+_MOST_ROUNDS = 10  # a server may ask for another round without end
+_ROUND_SECONDS = 0.1  # between two rounds
+_MOST_WARNINGS = 50  # shown for one upstream
 
 
 class Upstream:
@@ -116,7 +116,7 @@ class Upstream:
     ) -> Answer:
         """Call a tool and return its answer. Starts the server if it does not run.
 
-        Cancelling the call, or letting it time out, tells the server so; the connection stays usable.
+        Cancelling the call, or letting it time out, notifies the server; the connection stays usable.
 
         Raises:
             UnknownTool: The config leaves this tool out.
@@ -167,14 +167,14 @@ class Upstream:
         return list(self._definitions or ())
 
     async def ping(self) -> None:
-        """Ask for a sign of life, starting the server if need be. Raises `UpstreamError` if there is none."""
+        """Ping the server, starting it if necessary. Raises `UpstreamError` if it does not answer."""
         connection = await self._life.connected()
         with connection:
             if not await self._is_alive(connection):
                 raise UpstreamError(f"{self.config.name!r} shows no sign of life.")
 
     def status(self) -> UpstreamStatus:
-        """How it is."""
+        """Its current state."""
         life = self._life
         warnings = [*self._listing_warnings, *self._misfits.values()]
         if life.noise:
@@ -227,7 +227,7 @@ class Upstream:
         on_progress: _OnProgress | None,
         delivery: Delivery,
     ) -> dict[str, Any]:
-        """The result as it came, or the error that says what became of the call."""
+        """The result, unchanged, or the error that states how the call ended."""
         progress = Progress(on_progress) if on_progress is not None else None
         sent = False
         before = DELIVERY.set(delivery)
@@ -347,7 +347,7 @@ class Upstream:
     # Tools
 
     def _allows(self, tool: str, left_out: set[str]) -> bool:
-        """Whether the config lets the tool in. The patterns that keep it out are added to `left_out`."""
+        """True if the config lets the tool in. The patterns that keep it out are added to `left_out`."""
         against = [pattern for pattern in self.config.without_tools if glob(pattern)(tool)]
         left_out.update(against)
         wanted = self.config.tools
@@ -401,7 +401,7 @@ class Upstream:
             self._delivered = definitions
 
     async def _look_after(self, connection: Connection) -> None:
-        """What is done beside the calls for as long as a connection lasts."""
+        """The work beside the calls, for as long as a connection lasts."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_changes, connection)
             tasks.start_soon(self._watch, connection)
@@ -416,7 +416,7 @@ class Upstream:
             connection.silent_calls = 0
 
     async def _is_alive(self, connection: Connection) -> bool:
-        """Whether the server answers what every server of its era answers. An error is an answer too."""
+        """True if the server answers a request that every server of its era answers. An error is an answer too."""
         session = connection.session
         try:
             async with asyncio.timeout(min(_PING_SECONDS, self.config.call_seconds)):
@@ -451,7 +451,7 @@ class Upstream:
 
 
 def _check_sendable(tool: str, arguments: dict[str, Any]) -> None:
-    """Refuse what is no JSON before it reaches the SDK, where it would end the connection."""
+    """Refuse values that are not JSON before they reach the SDK, where they would end the connection."""
     try:
         # `null` may have been a NaN, about which msgspec says nothing.
         if b"null" in msgspec.json.encode(arguments):

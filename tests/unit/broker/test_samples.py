@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
-from sealyard.broker.samples import SAMPLE_BYTES, sample_of
+from sealyard.broker.admission import SAMPLE_BYTES, sample_of
 from sealyard.learning.part import Lesson
 from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.store import open_store

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from sealyard.broker.approvals import Approvals, AskChannel
-from sealyard.broker.ask_text import ask_lines
+from sealyard.broker.approvals import Approvals, AskChannel, ask_lines
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, UnknownApproval
 from sealyard.store import Store, open_store

@@ -25,7 +25,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-GUEST = pathlib.Path(__file__).parents[2] / "src/sealyard/sandbox/guest"
+GUEST = pathlib.Path(__file__).parents[3] / "src/sealyard/sandbox/guest"
 MODULE = GUEST / "encode.py"
 
 

@@ -14,7 +14,7 @@ from sealyard.wording import suggest
 from sealyard.yard.executions import ExecuteRequest
 
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
-_ROWS = 100
+_ROWS = 100  # in the answer of one analysis
 _BYTES_PER_TOKEN = 2.5
 """Of rows as JSON, at least: what is longer would not fit the budget of the answer."""
 
@@ -25,7 +25,7 @@ result = run(request, call_tool)
 
 
 class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to know of some rows."""
+    """A question about some rows."""
 
     analysis_type: str
     """`filter`, `aggregate`, `transform`, `validate` or `statistics`."""
@@ -39,7 +39,7 @@ class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteRequest:
-    """The run that carries it out. Raises `InvalidRequest` for what can be told without looking at the rows."""
+    """The run that carries it out. Raises `InvalidRequest` for faults that show without the rows."""
     if request.analysis_type not in _TYPES:
         hint = suggest(request.analysis_type, _TYPES, f"Use {', '.join(_TYPES)}.")
         raise InvalidRequest(f"analysis_type is {request.analysis_type[:100]!r}. {hint}")
@@ -68,10 +68,10 @@ def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteReque
 
 
 def written(request: ExecuteRequest) -> str:
-    """What the agent wrote to have this run: its code and the context, or its request for an analysis.
+    """The agent's own text behind this run: its code and the context, or its request for an analysis.
 
     Raises:
-        InvalidRequest: It is no JSON.
+        InvalidRequest: It is not JSON.
     """
     context = request.context
     if not context:
@@ -82,15 +82,15 @@ def written(request: ExecuteRequest) -> str:
 
 
 def as_json(value: Any, name: str) -> str:
-    """What somebody gave as `name`. Raises `InvalidRequest`."""
+    """The value given as `name`, as JSON. Raises `InvalidRequest`."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"The {name} must be JSON data: {error}.") from None
 
 
-def told(outcome: Outcome) -> Outcome:
-    """The outcome of an analysis without what is only of use to who wrote code."""
+def without_code_details(outcome: Outcome) -> Outcome:
+    """The outcome of an analysis without the details that help only an author of code."""
     failure = outcome.failure
     if failure is None:
         return outcome
@@ -99,6 +99,6 @@ def told(outcome: Outcome) -> Outcome:
 
 
 def _hint(failure: Failure) -> str | None:
-    """Hints are about code, but for those of limits."""
+    """Most hints are about code; only those on limits apply to an analysis."""
     limits = ("wall_time", "cpu_time", "memory", "workspace")
     return "Filter earlier, or work on fewer rows or columns." if failure.kind in limits else None

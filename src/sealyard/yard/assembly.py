@@ -16,9 +16,8 @@ from sealyard import __version__
 from sealyard.access.finder import Finder
 from sealyard.access.guards import Guards
 from sealyard.access.runner import Runner
-from sealyard.access.tools import FIRST_LIST_SECONDS, Tools
+from sealyard.access.tools import FIRST_LIST_SECONDS, Tools, Views
 from sealyard.access.unmatched import NameCheck
-from sealyard.access.views import Views
 from sealyard.analysis import GUESTS
 from sealyard.broker import Policy, Preset
 from sealyard.broker.approvals import Approvals
@@ -36,10 +35,9 @@ from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
 from sealyard.metrics.report import Prices
 from sealyard.observe.alerts import Alerting
-from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
 from sealyard.observe.readiness import Readiness
 from sealyard.observe.recorder import Recorder, Sink
-from sealyard.observe.sinks import Observer, ShapeSink
+from sealyard.observe.sinks import AuditSink, JournalSink, Observer, ShapeSink, TraceSink
 from sealyard.observe.upkeep import Upkeep
 from sealyard.offload import Offload
 from sealyard.privacy import TYPES, Handling, Privacy
@@ -255,12 +253,12 @@ class _Listing:
         self._sources = {name: _source(upstream) for name, upstream in config.upstreams.items()}
         self._kept: dict[str, str] = {}
         self.on_taken: Callable[[str], None] = lambda upstream: None
-        """Told of every upstream whose tools were taken in."""
+        """Called with every upstream whose tools were taken in."""
         self.on_listed: Callable[[], Awaitable[None]] | None = None
         """Awaited after that."""
 
     async def load(self, given: Iterable[str]) -> None:
-        """Remember what the upstreams of the config offered, if they are the same, and those that are `given`."""
+        """Load the remembered tools of the config's unchanged upstreams, and of those that are `given`."""
         self._kept = await self._store.fingerprints()
         same = [name for name, mark in self._prints.items() if self._kept.get(name) == mark]
         await self._catalog.load([*same, *given])
@@ -294,7 +292,7 @@ async def _check_names(names: NameCheck, listing: _Listing, catalog: Catalog, fi
 
 
 class Border(msgspec.Struct, frozen=True, kw_only=True):
-    """What every call crosses, for a gateway that runs no code."""
+    """The checks that every call passes, for a gateway that runs no code."""
 
     guards: Guards
     policy: Policy
@@ -308,7 +306,7 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.asynccontextmanager
 async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterator[Border]:
-    """The border of the config, over its store. It raises what `open_yard` does, which see for `preset`."""
+    """The border of the config, over its store. Takes `preset` and raises errors like `open_yard`."""
     policy = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     privacy = build_privacy(config.privacy)
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
@@ -466,12 +464,12 @@ async def _open(
 
 
 def _fingerprint(upstream: UpstreamConfig) -> str:
-    """Which tools of which server are meant: what another selection of them listed is not what this one does."""
+    """Identifies the selected tools of a server: a listing made with another selection does not apply."""
     return _digest(_source(upstream), *(upstream.tools or ("*",)), "without", *upstream.without_tools)
 
 
 def _source(upstream: UpstreamConfig) -> str:
-    """Which server it is: how it is started or reached, without what may change between two starts of the same."""
+    """Identifies a server by how it is started or reached, without what may change between two starts of the same."""
     return _digest(upstream.transport, upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or "")
 
 

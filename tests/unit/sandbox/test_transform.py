@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-GUEST = Path(__file__).parents[2] / "src/sealyard/sandbox/guest"
+GUEST = Path(__file__).parents[3] / "src/sealyard/sandbox/guest"
 
 
 def _load(name: str) -> types.ModuleType:

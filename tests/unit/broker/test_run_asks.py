@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.test_approvals import an_answer, an_ask, audited, gateway
+from tests.unit.broker.test_approvals import an_answer, an_ask, audited, gateway
 
-from sealyard.broker.approvals import Approvals
-from sealyard.broker.ask_text import ask_lines, options
+from sealyard.broker.approvals import Approvals, ask_lines, options
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest
 from sealyard.serve.dialogue import _form

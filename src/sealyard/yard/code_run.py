@@ -4,17 +4,22 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from sealyard.access.guards import Guards
+from sealyard.access.runner import Runner
+from sealyard.access.tools import Tools
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.learning import Look, SearchGuide
-from sealyard.observe.recorder import Run
+from sealyard.learning import Guidance, Look, SearchGuide
+from sealyard.observe.recorder import Recorder, Run
 from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
+from sealyard.observe.sinks import Observer
 from sealyard.observe.visits import Visit
 from sealyard.privacy import Guard
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
@@ -23,23 +28,40 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Place
 from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
-from sealyard.skills import SkillSession
+from sealyard.skills import Skills, SkillSession
+from sealyard.store import Store
 from sealyard.values import Failure, Grant, Limits, Outcome, Result, SearchAnswer, ToolSpec, Usage
 from sealyard.versioning import Plan
-from sealyard.yard.analyzing import told, written
+from sealyard.yard.analysis import without_code_details, written
 from sealyard.yard.executions import ExecuteRequest, Execution
-from sealyard.yard.parts import Parts
+from sealyard.yard.operations import Operations
 
 _SESSION_CHARACTERS = 50
 _TELL_SECONDS = 0.05
 """For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
 _SHORT_CODE = 1_000
 """Characters of code that are reviewed at once: a timer would cost more."""
-_WARNINGS = 3
-_QUERY_CHARACTERS = 1_000
-_RAGGED_CHARACTERS = 200
+_WARNINGS = 3  # of the review in one result
+_QUERY_CHARACTERS = 1_000  # of a query that is recorded
+_RAGGED_CHARACTERS = 200  # at a cut end, where half of a private value may stand
 _NAME_CHARACTERS = 200
 """Of a name that no tool has, in what is said about it."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Parts:
+    """The parts that `open_yard` builds, each after those it depends on."""
+
+    store: Store
+    guards: Guards
+    observer: Observer
+    recorder: Recorder
+    tools: Tools
+    runner: Runner
+    skills: Skills
+    guidance: Guidance
+    operations: Operations
+    """The operators' view: readiness, figures, alerts."""
 
 
 @contextlib.asynccontextmanager
@@ -161,7 +183,7 @@ class CodeRun:
         return refusal
 
     def options(self) -> dict[str, Any]:
-        """What the sandbox is given beside the code."""
+        """The sandbox's arguments besides the code."""
         run, look = self.run, self._look
         assert look is not None
         return {
@@ -201,13 +223,15 @@ class CodeRun:
         run, left = self.run, self._left_seconds()
         run.passage.settle()
         if not self._is_code:
-            return await conceal_outcome(without_cut_values(told(seen), run.guard), run.guard, seconds=left)
+            return await conceal_outcome(
+                without_cut_values(without_code_details(seen), run.guard), run.guard, seconds=left
+            )
         outcome = await conceal_outcome(seen, run.guard, seconds=left)
         assert self._look is not None
         return await self._yard.guidance.explain(outcome, run.record, self._look, run, self._snapshot)
 
     async def render(self, outcome: Outcome) -> Result:
-        """What the agent gets of it."""
+        """The result for the agent."""
         run, look = self.run, self._look
         warnings = [
             finding.message
@@ -233,7 +257,7 @@ class CodeRun:
         self.run.queued(is_waiting)
 
     def _left_seconds(self) -> float:
-        """What is left of its time, and a moment: the result of a run that was stopped comes at once."""
+        """The rest of its time, and a moment: the result of a stopped run comes at once."""
         clock = self.run.clock
         return max(_TELL_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
 
@@ -251,7 +275,7 @@ class CodeRun:
         return look
 
     async def _warn(self, look: Look) -> None:
-        """Say that the code is likely to fail, before it runs, to whoever listens: they may cancel it."""
+        """Warn listeners before the run that the code is likely to fail: they may cancel it."""
         tell = self.run.passage.on_progress
         if look.assessment.risk in ("high", "critical") and look.refusal is None and tell is not None:
             telling = tell(0.0, None, f"likely to fail: {look.assessment.text}")
@@ -260,7 +284,7 @@ class CodeRun:
 
 
 def _find(snapshot: Snapshot, skills: SkillSession, name: str) -> tuple[ToolSpec, Plan | None]:
-    """The tool that code means by a name which is no full name: another spelling, or an older version."""
+    """The tool that code means by a name other than its full name: another spelling, or an older version."""
     return skills.find_plan(name) or (find_tool(snapshot, name), None)
 
 
@@ -320,7 +344,7 @@ async def _shown(query: str, guard: Guard) -> str:
 async def _search(
     yard: Parts, execution_id: str, visit: Visit, view: Snapshot, guard: Guard, arguments: dict[str, Any]
 ) -> list[Any]:
-    """What code gets for `search_tools`. Raises `InvalidRequest`."""
+    """Answer `search_tools` for code. Raises `InvalidRequest`."""
     try:  # nothing has checked what comes from inside the sandbox
         asked = msgspec.convert(arguments, _SearchArguments)
     except msgspec.ValidationError as error:

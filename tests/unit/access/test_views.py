@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sealyard.access.finder import Finder
-from sealyard.access.views import Views
+from sealyard.access.tools import Views
 from sealyard.broker.policy import Policy, PolicySettings, Rule
 from sealyard.catalog import Catalog, Snapshot
 from sealyard.errors import InvalidRequest
