@@ -126,7 +126,7 @@ def _atom(node: ast.AST, reading: Reading) -> _Atom | None:
         case ast.Constant(value=value):
             return _constant(value)
         case ast.Name(id=name):
-            return None if name in _BUILTINS or reading.is_imported(name) else ("name", name)
+            return None if name in _BUILTINS or reading.is_imported(node) else ("name", name)
         case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             return "name", name
         case ast.Attribute(attr=name):

@@ -12,12 +12,11 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from sealyard.code import Names, Source, read
+from sealyard.code import Names, Source, find_uses, read
 from sealyard.learning.disclosure import IDENTIFIER, NAME_CHARACTERS, is_field, is_name, kind_of, plain
 from sealyard.values import CallEvidence
 
@@ -35,12 +34,13 @@ _FEATURES = 400  # features of a sketch: a bound
 _DEPTH = 12  # levels of an expression that are followed to its origin: a bound
 _MODULE_PARTS = 4  # parts of a dotted name that are followed to its module: a bound
 _ARGUMENTS = 40  # arguments of a call that are sketched: a bound
-_SHORT_TEXT = 100  # characters below which the length of a text is no reason to fail
+_SHORT_TEXT = 100  # shorter texts do not fail for their length
 
 # Prints
 
-_OURS = ("servers", "skills")
-_FULL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}|[^\W\d]\w{,127}\.[^\W\d]\w{,127}")
+"""A full name, or the names of a module and a function."""
+_SKILL_NAME = re.compile(r"[^\W\d]\w{,127}")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -60,47 +60,48 @@ class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
     skills: tuple[str, ...] = ()
     """The saved skills that it imports, sorted."""
     words: tuple[str, ...] = ()
-    """Of the names in it, in lower case, sorted."""
+    """The words of its names, in lower case, sorted."""
     statements: int = 0
 
 
-def syntax_tree(code: str) -> ast.Module | None:
-    """The tree of `code`; None if it is not Python, or too long to be read."""
-    source = read(code)
-    return None if source.is_larger(_CODE_BYTES) else source.tree
-
-
 def names_of(code: str) -> Names | None:
-    """The names of `code`; None if it has no `syntax_tree`."""
+    """The names of `code`; None if it is not Python, or too long to be read."""
     source = read(code)
     return None if source.is_larger(_CODE_BYTES) else source.names
 
 
 def code_print(code: str) -> CodePrint | None:
-    """The print of `code`; None if it has no `syntax_tree`, or an empty one. It is made once for each text."""
+    """The print of `code`; None if it has no names to read, or is empty. It is made once for each text."""
     source = read(code)
     return None if source.is_larger(_CODE_BYTES) else source.of(_print)
 
 
 def _print(source: Source) -> CodePrint | None:
-    tree = source.tree
-    if tree is None or not tree.body:
+    names = source.names
+    if names is None or not names.tree.body:
         return None
-    reading = _Reading(tree)
+    structure = _Structure(names.tree)
     shingles = {
-        zlib.crc32("\0".join(reading.tokens[at : at + _SHINGLE]).encode("utf-8", "replace"))
-        for at in range(max(1, len(reading.tokens) - _SHINGLE + 1))
+        zlib.crc32("\0".join(structure.tokens[at : at + _SHINGLE]).encode("utf-8", "replace"))
+        for at in range(max(1, len(structure.tokens) - _SHINGLE + 1))
     }
+    uses = find_uses(names)
+    tools = {ref.full_name or f"{ref.module}.{ref.function}" for ref in uses.tools}
+    modules = {module.partition(".")[0] for module in names.imports}
     return CodePrint(
-        digest=_digest(reading.structure().encode("utf-8", "replace")),
+        digest=_digest(structure.text().encode("utf-8", "replace")),
         exact=source.digest,
         sample=tuple(sorted(shingles)[:_SAMPLE]),
-        tools=tuple(sorted(reading.tools)[:_NAMES]),
-        imports=tuple(sorted(reading.imports)[:_NAMES]),
-        skills=tuple(sorted(reading.skills)[:_NAMES]),
-        words=tuple(sorted(reading.words)[:_WORDS]),
-        statements=reading.statements,
+        tools=_kept(tools, _TOOL_NAME),
+        imports=_kept(modules - {"servers", "skills"}, IDENTIFIER),
+        skills=_kept({ref.name for ref in uses.skills}, _SKILL_NAME),
+        words=tuple(sorted(structure.words())[:_WORDS]),
+        statements=structure.statements,
     )
+
+
+def _kept(found: set[str], form: re.Pattern[str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in found if form.fullmatch(name))[:_NAMES])
 
 
 def _digest(content: bytes) -> str:
@@ -116,147 +117,83 @@ def similarity(one: CodePrint, other: CodePrint) -> float:
     return len(mine & theirs & set(smallest)) / len(smallest) if smallest else 0.0
 
 
-class _Reading:
-    """One walk over a syntax tree, in the order of the text."""
+class _Structure:
+    """The kinds, shapes and names of all nodes, in the order of the text."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tokens: list[str] = []
-        """The kind of each node: similar code has many runs of them in common."""
-        self.tools: set[str] = set()
-        self.imports: set[str] = set()
-        self.skills: set[str] = set()
-        self.words: set[str] = set()
-        self._noted: set[str] = set()
+        """The kind of each node. Similar code has many runs of tokens in common."""
         self.statements = 0
         self._shapes: list[str] = []
-        """The number of nodes in each one, and where: with the tokens, that is the whole tree."""
+        """With the tokens, the whole tree."""
+        self._spelled: set[str] = set()
         self._named: list[str] = []
         self._bound: set[str] = set()
-        """Names that the code gives a value itself: what they are called does not matter."""
-        self._roots: dict[str, str] = {}
-        """The modules that imported names stand for."""
-        self._dotted: list[tuple[str, str, str]] = []
+        """Names that the code binds, so their spelling does not matter."""
         for node, shape in _walk(tree):
             self._shapes.append(shape)
-            self._READERS.get(type(node), _Reading._read_other)(self, node)
-        for path in self._dotted:  # now that all imports are known, wherever they stand
-            self._find_tool(*path)
+            self.statements += isinstance(node, ast.stmt)
+            self._add(node)
 
-    def structure(self) -> str:
-        """The same for code that differs in literals and in what its variables are called, and only for that."""
+    def text(self) -> str:
+        """The same for code that differs in literals and in the names of variables, and only for that."""
         numbers: dict[str, str] = {}
         names = [numbers.setdefault(each, str(len(numbers))) if each in self._bound else each for each in self._named]
         return "\1".join("\0".join(part) for part in (self.tokens, self._shapes, names))
 
-    def _read_name(self, node: ast.Name) -> None:
-        # A variable's own name says what the code is about, but not how it is built.
-        self.tokens.append("name")
-        self._note(node.id)
-        self._named.append(node.id)
-        if not isinstance(node.ctx, ast.Load):
-            self._bound.add(node.id)
+    def words(self) -> set[str]:
+        """The words of all names, in lower case."""
+        found = (_WORD.findall(name[:_NAME_CHARACTERS]) for name in self._spelled)
+        return {word.lower() for words in found for word in words if len(word) > 2}
 
-    def _read_constant(self, node: ast.Constant) -> None:
-        self.tokens.append(f"={type(node.value).__name__}")
+    def _add(self, node: ast.AST) -> None:
+        match node:
+            case ast.Name():
+                self.tokens.append("name")
+                self._spelled.add(node.id)
+                self._named.append(node.id)
+                if not isinstance(node.ctx, ast.Load):
+                    self._bound.add(node.id)
+            case ast.Constant():
+                self.tokens.append(f"={type(node.value).__name__}")
+            case ast.Attribute():
+                self.tokens.append(f".{node.attr}")
+                self._spelled.add(node.attr)
+            case ast.keyword():
+                self.tokens.append(f"{node.arg}=")
+                self._spelled.add(node.arg or "")
+            case ast.Call(func=ast.Name(id="call_tool")):
+                self.tokens.append("call_tool")
+            case ast.Import() | ast.ImportFrom():
+                self._add_import(node)
+            case _:
+                self.tokens.append(type(node).__name__)
+                if not isinstance(node, ast.alias):
+                    self._add_definition(node)
 
-    def _read_keyword(self, node: ast.keyword) -> None:
-        self.tokens.append(f"{node.arg}=")
-        self._note(node.arg or "")
-
-    def _read_other(self, node: ast.AST) -> None:
-        self.tokens.append(type(node).__name__)
-        if isinstance(node, ast.stmt):
-            self.statements += 1
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                self._note(node.name)
-        # The name that it gives a value, beside those that are nodes of their own.
-        kind = type(node)
-        field = _naming_fields.get(kind)
-        if field is None:
-            field = _naming_fields[kind] = next(iter(_NAMING.intersection(kind._fields)), "")
-        if field and isinstance(name := getattr(node, field), str):
-            self._named.append(name)
-            self._bound.add(name)
-
-    def _read_attribute(self, node: ast.Attribute) -> None:
-        self.tokens.append(f".{node.attr}")
-        self._note(node.attr)
-        match node.value:
-            case ast.Name(id=root):
-                self._dotted.append((root, node.attr, ""))
-            case ast.Attribute(value=ast.Name(id=root), attr=middle):
-                self._dotted.append((root, middle, node.attr))
-
-    def _read_call(self, node: ast.Call) -> None:
-        if not isinstance(node.func, ast.Name) or node.func.id != "call_tool":
-            self.tokens.append("Call")
-            return
-        # A tool that is called by its full name.
-        self.tokens.append("call_tool")
-        named = [each.value for each in node.keywords if each.arg == "name"]
-        match [*node.args[:1], *named]:
-            case [ast.Constant(value=str(name)), *_] if _FULL_NAME.fullmatch(name):
-                self.tools.add(name)
-
-    def _read_import(self, node: ast.Import | ast.ImportFrom) -> None:
-        self.statements += 1
-        origin = None if isinstance(node, ast.Import) else "." * node.level + (node.module or "")
+    def _add_import(self, node: ast.Import | ast.ImportFrom) -> None:
+        origin = "import" if isinstance(node, ast.Import) else f"from {'.' * node.level}{node.module or ''}"
         for alias in node.names:
-            self.tokens.append(f"import {alias.name}" if origin is None else f"from {origin} {alias.name}")
-            self._note(alias.name)
-            path = alias.name if origin is None else f"{origin}.{alias.name}"
-            top = alias.name.partition(".")[0]
-            name = alias.asname or top
-            self._named.append(name)
-            self._bound.add(name)
-            # `import a.b` gives a value to `a` alone.
-            self._read_module(path, name=name, stands_for=top if origin is None and not alias.asname else path)
+            self.tokens.append(f"{origin} {alias.name}")
+            self._spelled.add(alias.name)
+            self._bind(alias.asname or alias.name.partition(".")[0])
 
-    def _read_module(self, path: str, *, stands_for: str, name: str) -> None:
-        root, *rest = path.split(".")
-        if root not in _OURS:
-            if IDENTIFIER.fullmatch(root):
-                self.imports.add(root)
-            return
-        self._roots[name] = stands_for
-        self._add_use(root, rest)
+    def _add_definition(self, node: ast.AST) -> None:
+        """Add a name that is not a node: of a function, class, parameter, handler or pattern."""
+        for field in _NAMING.intersection(node._fields):
+            name = getattr(node, field)
+            if isinstance(name, str):
+                self._bind(name)
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    self._spelled.add(name)
 
-    def _find_tool(self, name: str, first: str, second: str) -> None:
-        """Notes an attribute of an imported module if the module is one of `servers` or `skills`."""
-        path = self._roots.get(name)
-        if path is not None:
-            root, *rest = path.split(".")
-            self._add_use(root, [*rest, first, *([second] if second else [])])
-
-    def _add_use(self, root: str, rest: list[str]) -> None:
-        if not all(len(each) <= _NAME_CHARACTERS and each.isidentifier() for each in rest):
-            return
-        if root == "servers" and len(rest) >= 2:
-            self.tools.add(f"{rest[0]}.{rest[1]}")
-        elif root == "skills" and rest:
-            self.skills.add(rest[0])
-
-    def _note(self, name: str) -> None:
-        if name not in self._noted:
-            self._noted.add(name)
-            self.words.update(word.lower() for word in _WORD.findall(name[:_NAME_CHARACTERS]) if len(word) > 2)
-
-    _READERS: ClassVar[dict[type[ast.AST], Callable[["_Reading", Any], None]]] = {
-        ast.Name: _read_name,
-        ast.Constant: _read_constant,
-        ast.Attribute: _read_attribute,
-        ast.Import: _read_import,
-        ast.ImportFrom: _read_import,
-        ast.keyword: _read_keyword,
-        ast.Call: _read_call,
-    }
-    """All other kinds of nodes are read by `_read_other`."""
+    def _bind(self, name: str) -> None:
+        self._named.append(name)
+        self._bound.add(name)
 
 
 _NAMING = frozenset(("name", "arg", "rest"))
 """Fields that hold a name; no node has two of them."""
-_naming_fields: dict[type[ast.AST], str] = {ast.alias: ""}
-"""The one of each kind of node that was met; empty for those that have none, or whose name was read before."""
 _SHAPELESS = frozenset((ast.Name, ast.Constant, ast.alias))
 """Nodes that hold no other node that matters."""
 
@@ -264,8 +201,8 @@ _SHAPELESS = frozenset((ast.Name, ast.Constant, ast.alias))
 def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     """Every node, parents before their children, without recursion, each with its shape.
 
-    The shape is the number of nodes in each field, which are left out, and the flags. It does not tell reads of a name
-    from writes.
+    The shape is the number of nodes in each field, the places of missing ones, and the flags. It is the same for reads
+    and writes of a name.
     """
     waiting: list[ast.AST] = [tree]
     while waiting:
@@ -301,6 +238,15 @@ def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
 
 _BUILTINS = frozenset(name for name in vars(builtins) if not name.startswith("_"))
 _STDLIB = frozenset(sys.stdlib_module_names)
+_KIND_FEATURES: dict[type[ast.AST], str] = {
+    **dict.fromkeys((ast.If, ast.IfExp, ast.While), "check|if"),
+    **dict.fromkeys((ast.AsyncFor, ast.AsyncWith), "async"),
+    **dict.fromkeys((ast.Global, ast.Nonlocal), "global"),
+    ast.Await: "await",
+    ast.JoinedStr: "fstring",
+    ast.Slice: "slice",
+}
+"""Nodes that are counted by their kind alone."""
 
 
 def tool_name(full_name: str) -> str:
@@ -311,7 +257,7 @@ def tool_name(full_name: str) -> str:
 
 
 def _is_key(name: object) -> bool:
-    """True if a key in code is the name of a field, and not of a person."""
+    """True if a key in code names a field, and not a person."""
     return is_name(name) and is_field(name)
 
 
@@ -320,7 +266,7 @@ def _is_part(name: str) -> bool:
 
 
 def sent(call: CallEvidence) -> Iterator[tuple[str, int]]:
-    """The features of a call's arguments, as the journal kept them."""
+    """The features of a call's arguments, from the journal."""
     tool = tool_name(call.tool)
     if not tool or not isinstance(call.arguments, Mapping):
         return
@@ -337,47 +283,36 @@ def sent(call: CallEvidence) -> Iterator[tuple[str, int]]:
 
 
 class Reading:
-    """One walk over the code: its features, and which tool each name's value may come from."""
+    """One walk over the code: its features, and the tool that each value may come from."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, table: Names) -> None:
         self.features: Counter[str] = Counter()
         self.nodes: list[ast.AST] = []
         self.names: set[str] = set()
-        """Every name, attribute, keyword and short text in the code that could be named."""
-        self.origins: dict[str, str] = {}
-        """Variables whose value comes from one tool's answer."""
-        self._dotted: dict[str, str] = {}
+        """Every name, attribute, keyword and short text in the code that may be shown."""
+        self._table = table
+        self._scopes = {node: place.scope for node, place in table.noted}
+        self._origins: dict[str, str] = {}
+        """Variables whose value comes from one tool's answer, by spelling: `row` in a lambda is a row too."""
         self._loops: set[int] = set()
-        for node, is_looped in _walk_in_order(tree):
+        for node, is_looped in _walk_in_order(table.tree):
             self.nodes.append(node)
             if is_looped:
                 self._loops.add(id(node))
-            self._bind(node)
-        for node in self.nodes:
-            self._follow(node)
+        self._follow_all()
         if self._follow_functions():
-            for node in self.nodes:
-                self._follow(node)
+            self._follow_all()
         for node in self.nodes:
             self._count(node)
             if len(self.features) >= _FEATURES:
                 break
 
-    # What names stand for
+    # Names
 
-    def _bind(self, node: ast.AST) -> None:
-        match node:
-            case ast.Import():
-                for alias in node.names:
-                    root = alias.name.partition(".")[0]
-                    self._dotted[alias.asname or root] = alias.name if alias.asname else root
-            case ast.ImportFrom(module=str(module), level=0):
-                for alias in node.names:
-                    self._dotted[alias.asname or alias.name] = f"{module}.{alias.name}"
-
-    def is_imported(self, name: str) -> bool:
+    def is_imported(self, node: ast.Name) -> bool:
         """True if a name stands for something imported."""
-        return name in self._dotted
+        variable = self._table.of.get(node)
+        return variable is not None and any(binding.dotted is not None for binding in variable.bindings)
 
     def is_of_module(self, node: ast.Attribute) -> bool:
         """True if it is an attribute of a module, imported or not."""
@@ -386,36 +321,32 @@ class Reading:
             if not isinstance(root, ast.Attribute):
                 break
             root = root.value
-        return isinstance(root, ast.Name) and (root.id in self._dotted or root.id in _STDLIB)
+        return isinstance(root, ast.Name) and (root.id in _STDLIB or self.is_imported(root))
 
-    def dotted(self, node: ast.AST | None) -> str:
-        """The dotted name that an expression stands for; empty if it stands for none."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute) and len(parts) < _DEPTH:
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
+    def dotted(self, node: ast.expr) -> str:
+        """The dotted name of the import or built-in thing that an expression stands for; empty if it is data."""
+        if not isinstance(node, ast.Name | ast.Attribute):
             return ""
-        return ".".join((self._dotted.get(node.id, node.id), *reversed(parts)))
+        found = self._table.meanings(node, self._scopes[node]) - {None}
+        return str(next(iter(found))).removeprefix("builtins.") if len(found) == 1 else ""
 
     def tool_of(self, node: ast.AST | None) -> str:
         """The tool that a call calls; empty if it calls none."""
         if not isinstance(node, ast.Call):
             return ""
-        name = self.dotted(node.func)
-        if name.rpartition(".")[2] == "call_tool":
+        parts = self.dotted(node.func).split(".")
+        if parts[-1] == "call_tool":
             first = node.args[0] if node.args else None
             return tool_name(first.value) if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
-        parts = name.split(".")
         return ".".join(parts[1:]) if parts[0] == "servers" and len(parts) == 3 and all(map(_is_part, parts)) else ""
 
     def origin(self, node: ast.AST | None, depth: int = _DEPTH) -> str:
-        """The tool whose answer an expression is made of; empty if there is none."""
+        """The tool from whose answer an expression is made; empty if there is none."""
         if not depth:
             return ""
         match node:
             case ast.Name():
-                return self.origins.get(node.id, "")
+                return self._origins.get(node.id, "")
             case ast.Subscript() | ast.Attribute() | ast.Await() | ast.Starred() | ast.NamedExpr():
                 return self.origin(node.value, depth - 1)
             case ast.Call():
@@ -435,33 +366,23 @@ class Reading:
                 return self.origin(node.left, depth - 1)
         return ""
 
-    def _follow(self, node: ast.AST) -> None:
-        match node:
-            case ast.Assign():
-                targets, value = node.targets, node.value
-            case ast.AnnAssign(value=ast.expr() as value) | ast.NamedExpr(value=value):
-                targets = [node.target]
-            case ast.For() | ast.AsyncFor() | ast.comprehension():
-                targets, value = [node.target], node.iter
-            case ast.withitem(optional_vars=ast.expr() as target):
-                targets, value = [target], node.context_expr
-            case _:
-                return
-        origin = self.origin(value)
-        if origin:
-            for target in targets:
+    def _follow_all(self) -> None:
+        for node in self.nodes:
+            targets, value = _assigned(node)
+            origin = self.origin(value)
+            for target in targets if origin else ():
                 for each in ast.walk(target):
                     if isinstance(each, ast.Name):
-                        self.origins.setdefault(each.id, origin)
+                        self._origins.setdefault(each.id, origin)
 
     def _follow_functions(self) -> bool:
-        """Follows the values that functions of the code return at their end; true if there are any."""
+        """Follow the values that functions of the code return at their end; true if there are any."""
         found = False
         for node in self.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and isinstance(node.body[-1], ast.Return):
                 origin = self.origin(node.body[-1].value)
                 if origin:
-                    self.origins.setdefault(node.name, origin)
+                    self._origins.setdefault(node.name, origin)
                     found = True
         return found
 
@@ -487,10 +408,6 @@ class Reading:
                     self._add("load" if isinstance(node.ctx, ast.Load) else "bind", node.id)
             case ast.Constant(value=str(text)):
                 self._note(text)
-            case ast.Await():
-                self._add("await")
-            case ast.AsyncFor() | ast.AsyncWith():
-                self._add("async")
             case ast.For() | ast.comprehension():
                 self._add("loop", self.origin(node.iter))
                 if isinstance(node, ast.comprehension) and node.ifs:
@@ -502,28 +419,22 @@ class Reading:
 
     def _count_other(self, node: ast.AST) -> None:
         match node:
-            case ast.If() | ast.IfExp() | ast.While():
-                self._add("check", "if")
             case ast.BoolOp(op=ast.Or()):
                 self._add("check", "or")
             case ast.Compare():
-                for operator, side in zip(node.ops, node.comparators, strict=False):
+                for operator, side in zip(node.ops, node.comparators, strict=True):
                     if isinstance(side, ast.Constant) and side.value is None:
                         self._add("check", "none")
                     elif isinstance(operator, ast.In | ast.NotIn):
                         self._add("check", "in")
-            case ast.ExceptHandler():
-                for each in ast.walk(node.type) if node.type is not None else ():
+            case ast.ExceptHandler(type=ast.expr() as caught):
+                for each in ast.walk(caught):
                     if isinstance(each, ast.Name) and is_name(each.id):
                         self._add("except", each.id)
             case ast.BinOp():
                 self._add("op", type(node.op).__name__)
-            case ast.JoinedStr():
-                self._add("fstring")
-            case ast.Global() | ast.Nonlocal():
-                self._add("global")
-            case ast.Slice():
-                self._add("slice")
+            case _ if type(node) in _KIND_FEATURES:
+                self._add(_KIND_FEATURES[type(node)])
 
     def _count_call(self, node: ast.Call) -> None:
         tool = self.tool_of(node)
@@ -596,12 +507,26 @@ class Reading:
 
 def read_sketch(code: str) -> Reading | None:
     """The sketch of code; None if it is not Python, or too long to be read."""
-    tree = syntax_tree(code)
-    return None if tree is None else Reading(tree)
+    names = names_of(code)
+    return None if names is None else Reading(names)
+
+
+def _assigned(node: ast.AST) -> tuple[Sequence[ast.expr], ast.expr | None]:
+    """The targets to which a node gives a value, and that value."""
+    match node:
+        case ast.Assign():
+            return node.targets, node.value
+        case ast.AnnAssign() | ast.NamedExpr():
+            return [node.target], node.value
+        case ast.For() | ast.AsyncFor() | ast.comprehension():
+            return [node.target], node.iter
+        case ast.withitem(optional_vars=ast.expr() as target):
+            return [target], node.context_expr
+    return (), None
 
 
 def _written(value: ast.expr) -> str:
-    """Identifies an argument at a glance: its value, or the variable that has it."""
+    """A short identity of an argument: its value, or the variable that holds it."""
     match value:
         case ast.Constant():
             return plain(value.value)
@@ -615,7 +540,7 @@ def _hash(text: str) -> int:
 
 
 def _arguments(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    """The arguments of a tool's call that have a name."""
+    """The named arguments of a tool's call."""
     for word in node.keywords:
         if word.arg is not None and is_name(word.arg):
             yield word.arg, word.value
@@ -627,7 +552,7 @@ def _arguments(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _walk_in_order(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
-    """Every node in the order of the text, and whether it is inside a loop; not more than eight thousand."""
+    """Every node in the order of the text, at most 8,000, and true if it is inside a loop."""
     waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     for _ in range(_NODES):
         if not waiting:

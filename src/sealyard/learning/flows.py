@@ -1,7 +1,7 @@
-"""Argument flow: the field of one tool's answer that became a parameter of a later call, and the code that does it.
+"""Argument flow: fields of one tool's answer that become parameters of a later call, and code that does it.
 
-Flows are recognised by equal values that are hardly equal by chance. A value that the code or an earlier call already
-had was not taken from an answer. Only the names of tools, fields and parameters leave this module, no value does.
+A flow is recognised by equal values that are unlikely to be equal by chance. A value that the code or an earlier call
+already had does not come from an answer. Only names of tools, fields and parameters leave this module; values do not.
 """
 
 import ast
@@ -15,7 +15,7 @@ import msgspec
 
 from sealyard.catalog.stubs import Parameter, parameters
 from sealyard.code import read
-from sealyard.learning.code import syntax_tree
+from sealyard.learning.code import names_of
 from sealyard.learning.disclosure import UNPLACED, agree, is_callable, is_field, is_nameable, joined, steps
 from sealyard.values import CallEvidence, RunEvidence, ToolSpec
 
@@ -90,9 +90,9 @@ class _Reading:
         self._visits = _ALL_VISITS
         self._written, self._read = _words_of(run.code)
         self._first: dict[str | float, list[tuple[int, str]]] = {}
-        """The fields and the call in whose answer a value was first seen. Empty if a call was given it."""
+        """The call and fields whose answer first had each value; empty if an argument had it first."""
         self._found: dict[tuple[str, str], Counter[tuple[str, int, str]]] = defaultdict(Counter)
-        """By target and parameter: how often it got what was at a tool's field."""
+        """By target and parameter: the number of values that came from each field of a tool."""
         self._asked: Counter[tuple[str, str]] = Counter()
         """The number of different values that a target was given for a parameter."""
         self._majors: dict[str, int] = {}
@@ -100,7 +100,7 @@ class _Reading:
         """Tools whose answers were too large for the journal, with their major versions."""
         self._seen: set[tuple[str, str, str | float]] = set()
         self._named: dict[object, bool] = {}
-        """Cached verdicts on keys as names of fields; rows have the same ones."""
+        """Cached results of `is_field`, because rows share their keys."""
 
     def flows(self) -> tuple[Flow, ...]:
         for number, call in enumerate(self._calls):
@@ -134,7 +134,7 @@ class _Reading:
                 self._found[key][source.tool, major_of(source.version), field] += 1
 
     def _trace_silent(self, key: tuple[str, str], value: str | float) -> None:
-        """It was in no answer that the journal has: the code says which field it read, if just one can be meant."""
+        """Take the field from the code if no stored answer has the value and just one answer is missing."""
         if len(self._silent) != 1:
             return
         ((source, major),) = self._silent.items()
@@ -166,7 +166,7 @@ class _Reading:
     def _inside(self, value: Any, field: str) -> Iterator[tuple[Any, str]]:
         if isinstance(value, list):
             yield from ((item, f"{field}[]") for item in value[:_ITEMS])
-        elif isinstance(value, dict) and len(value) <= _KEYS:  # one with more is a mapping: its keys are data
+        elif isinstance(value, dict) and len(value) <= _KEYS:  # larger ones are mappings, whose keys are data
             for key, inner in value.items():
                 if key not in self._named:
                     self._named[key] = is_field(key)
@@ -178,7 +178,7 @@ class _Reading:
             best: dict[str, tuple[tuple[int, bool, int], int, str]] = {}
             for (source, major, field), count in counts.items():
                 rank = (count, agree(field, parameter), -len(field))
-                # What fits few of the values that the parameter was given is a chance.
+                # A field that fits less than half of the values fits by chance.
                 if count * 2 >= self._asked[target, parameter] and (source not in best or best[source][0] < rank):
                     best[source] = rank, major, field
             for source, (_, major, field) in best.items():
@@ -204,7 +204,7 @@ def _given(arguments: dict[str, Any]) -> Iterator[tuple[str, str | float]]:
 
 
 def _tells(value: str | float, field: str, parameter: str) -> bool:
-    """True if a value that was answered and then given is the same one, and not just an equal one."""
+    """True if equal values of a field and a parameter are unlikely to be equal by chance."""
     if isinstance(value, str):
         if agree(field, parameter):
             return bool(value)
@@ -221,12 +221,12 @@ def _tells(value: str | float, field: str, parameter: str) -> bool:
 
 def _words_of(code: str) -> tuple[set[Any], set[str]]:
     """The values that code writes out, and the names of the fields that it reads."""
-    tree = syntax_tree(code)
-    if tree is None:
+    names = names_of(code)
+    if names is None:
         return set(), set()
     written: set[Any] = set()
     read: set[str] = set()
-    for node in itertools.islice(ast.walk(tree), _NODES):
+    for node in itertools.islice(ast.walk(names.tree), _NODES):
         match node:
             case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
                 read.add(name)
@@ -245,9 +245,9 @@ class _Step(msgspec.Struct, frozen=True, kw_only=True):
 
     parameter: Parameter
     loops: tuple[tuple[str, ...], ...]
-    """The keys to each list that is gone through, from the answer or from the item of the list before."""
+    """The keys to each list of the loop, from the answer or from an item of the list before."""
     keys: tuple[str, ...]
-    """From there to the value."""
+    """The keys from the last item to the value."""
     is_collected: bool = False
     """True if the last list becomes a list of values instead of a call for each."""
     is_item: bool = False
@@ -255,10 +255,10 @@ class _Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fragment(first: ToolSpec, second: ToolSpec, flow: Sequence[tuple[str, str]]) -> str | None:
-    """Code that calls `first` and gives fields of its answer to `second`; None if it would need a name of no use.
+    """Code that calls `first` and gives fields of its answer to `second`; None if a name in it cannot be used.
 
-    `flow` are fields and the parameters they become. A field of a list's items makes a loop. What else the tools demand
-    is named in the first line and must be set. A tool that may change things is called for the first item only.
+    `flow` holds fields and the parameters they become. A field of a list's items makes a loop. The first line names
+    the other required parameters, which must be set. A tool that may change things is called for the first item only.
     """
     if first.full_name == second.full_name or not is_callable(first) or not is_callable(second):
         return None
@@ -309,7 +309,7 @@ def _step(field: str, key: str, known: dict[str, Parameter]) -> _Step | None:
 
 
 def _reaches(step: _Step, loops: tuple[tuple[str, ...], ...]) -> bool:
-    """True if the values that a step needs are at hand inside these loops."""
+    """True if the values that a step needs exist inside these loops."""
     outer = step.loops[: len(step.loops) - step.is_collected]
     return outer == loops[: len(outer)]
 
@@ -329,7 +329,7 @@ def _write(
     given = [f"{step.parameter.name}={_expression(step, [found, *rows], names)}" for step in taken]
     given += [f"{each.name}={each.name}" for each in missing[1]]
     call = f"{called}({', '.join(given)})"
-    # By the protocol a tool that does not say that it only reads may destroy.
+    # By the protocol, a tool may destroy unless it is declared read-only.
     only = "" if second.annotations.read_only is True else "[:1]"
     for row, place, keys in zip(rows, [found, *rows], loops, strict=False):
         call += f" for {row} in {_at(place, keys)}{only}"
@@ -363,7 +363,7 @@ def _at(name: str, keys: Iterable[str]) -> str:
 
 
 class _Names:
-    """Names of a fragment's own, apart from those that it uses."""
+    """New names for a fragment, different from those that it uses."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)

@@ -20,10 +20,10 @@ import msgspec
 
 from sealyard.access.tools import Tools
 from sealyard.catalog import Recent, Snapshot
-from sealyard.code import Source, read
+from sealyard.code import Names, Source, find_uses, read
 from sealyard.discovery.words import WEAK, words
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
-from sealyard.learning.code import CodePrint, similarity, syntax_tree
+from sealyard.learning.code import CodePrint, names_of, similarity
 from sealyard.learning.disclosure import IDENTIFIER, is_nameable
 from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last
 from sealyard.skills.loader import SkillLoader
@@ -82,7 +82,7 @@ _NEUTRAL = frozenset(
 )
 """Functions and methods that shape or move data. All others decide what the job is."""
 _TELLING = _NEUTRAL | {"len", "sorted"}
-"""Functions that a print of mere progress may call besides."""
+"""Functions that a `print` of progress may call."""
 _DECIDING = (
     *(ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
     *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow),
@@ -94,7 +94,7 @@ class JobPrint(msgspec.Struct, frozen=True, kw_only=True):
     """The print of a job."""
 
     parts: tuple[int, ...]
-    """Hashes of its expressions, each with what is directly in it; sorted, the smallest if there are many."""
+    """Hashes of its expressions, each with its direct parts; sorted, the smallest if there are many."""
     tools: tuple[str, ...] = ()
     """`module.function` of the tools that it calls, sorted."""
     acts: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class JobPrint(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[str, ...] = ()
     """The constant keys that it reads, sorted."""
     made: tuple[str, ...] = ()
-    """The fields that the code gives its data itself, and could have named otherwise."""
+    """The fields that the code itself gives its data, so their names do not matter."""
 
 
 def job_print(code: str) -> JobPrint | None:
@@ -116,11 +116,11 @@ def job_print(code: str) -> JobPrint | None:
 
 
 def _print(source: Source) -> JobPrint | None:
-    tree = syntax_tree(source.text)
-    if tree is None:
+    names = names_of(source.text)
+    if names is None:
         return None
-    nodes = list(_walk(tree))
-    found = _Reading(nodes).print() if len(nodes) < _NODES else None
+    nodes = list(_walk(names.tree))
+    found = _Reading(names, nodes).print() if len(nodes) < _NODES else None
     return found if found is not None and len(found.parts) >= _FEWEST_PARTS else None
 
 
@@ -134,74 +134,50 @@ def likeness(one: JobPrint, other: JobPrint) -> float:
 
 
 def _reads_the_same(one: JobPrint, other: JobPrint) -> bool:
-    """True if both read the same keys, but for those that each of them made up."""
+    """True if both read the same keys, except those that each of them makes itself."""
     mine, theirs = set(one.fields) - set(other.fields), set(other.fields) - set(one.fields)
     return len(mine) == len(theirs) and mine <= set(one.made) and theirs <= set(other.made)
 
 
 class _Reading:
-    """Two walks over a syntax tree: first for what names mean, then for what is done."""
+    """One walk over the nodes that matter."""
 
-    def __init__(self, nodes: Sequence[ast.AST]) -> None:
-        self._bound: set[str] = set()
-        self._imported: dict[str, str] = {}
-        """Names that stand for something imported -> `servers.x.y`, `statistics.mean`."""
-        self._counts: dict[str, int] = {}
+    def __init__(self, names: Names, nodes: Iterable[ast.AST]) -> None:
+        self._names = names
+        self._scopes = {node: place.scope for node, place in names.noted}
+        self._counts: Counter[str] = Counter()
         self._tools: set[str] = set()
         self._acts: set[str] = set()
         self._fields: set[str] = set()
         self._made: set[str] = set()
         """Keys that the code itself gives its data."""
-        self._skills: set[str] = set()
-        for node in nodes:
-            self._bind(node)
         for node in nodes:
             self._read(node)
 
     def print(self) -> JobPrint:
         """The finished print."""
-        parts = sorted(_hash(f"{count} {part}") for part, most in self._counts.items() for count in range(most))
+        parts = sorted(
+            _hash(f"{count} {part}") for part, most in self._counts.items() for count in range(min(most, _REPEATS))
+        )
         return JobPrint(
             parts=tuple(parts[:_PARTS]),
             tools=tuple(sorted(self._tools)[:_NAMES]),
             acts=tuple(sorted(self._acts)[:_NAMES]),
-            skills=tuple(sorted(self._skills)[:_NAMES]),
+            skills=tuple(sorted({ref.name[:64] for ref in find_uses(self._names).skills})[:_NAMES]),
             fields=tuple(sorted(self._fields)[:_NAMES]),
             made=tuple(sorted(self._made & self._fields)[:_NAMES]),
         )
 
-    # What names mean
-
-    def _bind(self, node: ast.AST) -> None:
-        match node:
-            case ast.Import():
-                for alias in node.names:
-                    whole = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self._imported[alias.asname or whole] = whole
-            case ast.ImportFrom(level=0, module=str(module)):
-                for alias in node.names:
-                    self._imported[alias.asname or alias.name] = f"{module}.{alias.name}"
-                    if module == "skills":
-                        self._skills.add(alias.name[:64])
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                self._bound.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                self._bound.add(name)
-
     def _meaning(self, node: ast.expr) -> str | None:
         """The builtin or import that an expression stands for; None if it is data."""
-        steps: list[str] = []
-        while isinstance(node, ast.Attribute):
-            steps.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
+        if not isinstance(node, ast.Name | ast.Attribute):
             return None
-        known = self._imported.get(node.id)
-        if known is None and (steps or node.id in self._bound or not hasattr(builtins, node.id)):
-            return "call_tool" if node.id == "call_tool" and node.id not in self._bound and not steps else None
-        return ".".join([known or node.id, *reversed(steps)])
-
-    # What is done
+        known = self._names.meanings(node, self._scopes[node]) - {None}
+        found = next(iter(known)) if len(known) == 1 else None
+        if found is None or not found.startswith("builtins."):
+            return found
+        name = found.removeprefix("builtins.")
+        return name if name == "call_tool" or hasattr(builtins, name) else None
 
     def _read(self, node: ast.AST) -> None:
         if isinstance(node, ast.Call):
@@ -213,11 +189,12 @@ class _Reading:
         elif isinstance(node, ast.Dict):
             self._made.update(str(key.value)[:64] for key in node.keys if isinstance(key, ast.Constant))
         part = self._part(node)
-        if part is not None and self._counts.get(part, 0) < _REPEATS:
-            self._counts[part] = self._counts.get(part, 0) + 1
+        if part is not None:
+            self._counts[part] += 1
 
     def _note_field(self, node: ast.Subscript) -> None:
-        is_input = isinstance(node.value, ast.Name) and node.value.id not in self._bound  # such as context["since"]
+        # Such as `context["since"]`.
+        is_input = isinstance(node.value, ast.Name) and node.value.id not in self._names.bound
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and not is_input:
             (self._fields if isinstance(node.ctx, ast.Load) else self._made).add(node.slice.value[:64])
 
@@ -239,7 +216,7 @@ class _Reading:
         return meaning.removeprefix("servers.") if meaning and meaning.startswith("servers.") else None
 
     def _part(self, node: ast.AST) -> str | None:
-        """An expression or the head of a statement with what is directly in it; None if that says nothing."""
+        """An expression or the head of a statement with its direct parts; None if it says nothing about the job."""
         match node:
             case ast.Call():
                 if self._meaning(node.func) == "print":
@@ -263,7 +240,7 @@ class _Reading:
                 return None
 
     def _label(self, node: ast.AST) -> str:
-        """One expression in a word. Data is all the same, be it a literal or in a variable."""
+        """One word for an expression. Literals and variables are both `data`."""
         match node:
             case ast.Await(value=value):
                 return self._label(value)
@@ -290,7 +267,7 @@ def _hash(text: str) -> int:
 
 
 def _walk(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every node but annotations, and prints that only tell how far the code is; without recursion."""
+    """Every node except annotations and prints of progress, without recursion."""
     waiting: list[ast.AST] = [tree]
     for _ in range(_NODES):
         if not waiting:
@@ -324,7 +301,7 @@ def _name_of(function: ast.expr) -> str:
 
 
 class KnownSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """An active skill that one principal can import, and what is known of it."""
+    """An active skill that one principal can import, with its record."""
 
     namespace: str
     name: str
@@ -393,7 +370,7 @@ class SkillIndex:
     def __init__(
         self, skills: Iterable[KnownSkill], background: Mapping[str, int] | None = None, total: int = 0
     ) -> None:
-        """`background` says how many of `total` other texts, such as tools, have each word."""
+        """`background` counts the other texts with each word, such as tools; there are `total` of them."""
         self.skills = tuple(skills)
         self._jobs: dict[tuple[tuple[str, ...], tuple[str, ...]], list[KnownSkill]] = {}
         self._by_word: dict[str, list[KnownSkill]] = {}
@@ -406,7 +383,7 @@ class SkillIndex:
         self._background = background or {}
 
     def for_code(self, job: JobPrint) -> list[Suggestion]:
-        """The skills that do what the code does, the most certain first. None that it imports already."""
+        """The skills that do the job of the code and are not imported by it, the most certain first."""
         found = []
         for skill in self._jobs.get((job.tools, job.acts), ())[:_COMPARED]:
             if skill.print is None or skill.name in job.skills:
@@ -417,7 +394,7 @@ class SkillIndex:
         return [_suggestion(score, skill, "A saved skill does this: ") for score, skill in _best_first(found)]
 
     def for_query(self, query: str) -> list[Suggestion]:
-        """The skills that are about what the query is about, the most certain first."""
+        """The skills that fit the query, the most certain first."""
         asked = telling_words(query)[:_WORDS]
         rare = [word for word in asked if word in self._by_word and self._is_rare(word)]
         candidates = {id(skill): skill for word in rare for skill in self._by_word[word][:_COMPARED]}
@@ -468,7 +445,7 @@ def _record(skill: KnownSkill) -> str:
         return "not used yet"
     if not skill.is_proven:
         return "used by nobody but its author so far"
-    if skill.principals > 1:  # how often is then no more than what one of them says
+    if skill.principals > 1:  # the count of one client would be misleading
         used = f"by {skill.principals} clients"
     else:
         used = "once" if skill.uses == 1 else f"{skill.uses} times"
@@ -476,7 +453,7 @@ def _record(skill: KnownSkill) -> str:
 
 
 def telling_words(text: str) -> tuple[str, ...]:
-    """The stems of a text that say what it is about, each once; of its beginning, if it is long."""
+    """The stems of a text that describe its subject, each once; only the beginning of a long text is read."""
     return tuple(dict.fromkeys(word for word in words(text[:_CHARACTERS]) if word not in WEAK))
 
 
@@ -685,7 +662,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
 
 
 def suggest_for_code(job: JobPrint, skills: SkillIndex, memory: SkillMemory, viewer: Viewer) -> Suggestion | None:
-    """The skill that does what code does, if that is certain and the principal has not passed it over three times."""
+    """The skill that surely does the job of the code, unless the principal ignored it three times."""
     for found in skills.for_code(job):
         if not memory.is_unheeded(found.subject, viewer):
             return found
@@ -700,7 +677,7 @@ def suggest_for_query(
     *,
     limit: int = 2,
 ) -> list[Suggestion]:
-    """The skills that are about what a query is about, the best first, but for those that it has passed over."""
+    """The skills that fit a query, the best first, without those that the principal ignored three times."""
     found = skills.for_query(query)
     heeded = [each for each in found if not memory.is_unheeded(each.subject, viewer)]
     return heeded[:limit]
@@ -724,7 +701,7 @@ def _find(jobs: dict[str, _Job], code: CodePrint) -> str | None:
         return code.digest
     sample = set(code.sample)
     for digest, job in jobs.items():
-        # Most are nothing like it, which a count tells at a tenth of the cost.
+        # A count rules out most jobs at a tenth of the cost.
         may_be = job.named == code.tools and len(sample.intersection(job.sample)) >= _ALIKE * len(sample) / 2
         if may_be and similarity(CodePrint(digest="", exact="", sample=job.sample), code) >= _ALIKE:
             return digest
@@ -746,7 +723,7 @@ _Key = tuple[str, str, int, int]
 
 
 class SkillIndexing:
-    """Makes indexes, and makes none again while nothing has changed."""
+    """Makes indexes of skills, each once until something changes."""
 
     def __init__(self, store: Store, tools: Tools, loading: SkillLoader) -> None:
         self._store = store
@@ -771,7 +748,7 @@ class SkillIndexing:
         return made[1]
 
     async def is_importable(self, suggestion: Suggestion, principal: str) -> bool:
-        """Whether what was found in an index is what the principal's code would get at this moment."""
+        """True if the principal's code would import the suggested version now."""
         found = await self._resolve(suggestion.name, principal, await self._tools.view(principal))
         return found is not None and (f"{found.namespace}/{found.name}", found.version) == (
             suggestion.subject,
@@ -816,7 +793,7 @@ class SkillIndexing:
         return found[0]
 
     def _background(self, view: Snapshot) -> Counter[str]:
-        """How many tools have each word: a word of many tools says little about a skill."""
+        """The number of tools with each word; a word of many tools says little about a skill."""
         found = self._words.find(view.version)
         if found is None:
             found = Counter()
@@ -827,7 +804,7 @@ class SkillIndexing:
 
 
 class KnownSkills:
-    """The skills of each principal that asked lately. Who asks gets what is there and waits for no more."""
+    """The skills of each recent principal. A question gets the index that is ready and does not wait."""
 
     def __init__(self, store: Store, tools: Tools, loading: SkillLoader) -> None:
         self._indexing = SkillIndexing(store, tools, loading)
@@ -836,7 +813,7 @@ class KnownSkills:
         self._making: dict[str, asyncio.Task[None]] = {}
 
     def of(self, principal: str) -> SkillIndex | None:
-        """What is known of a principal's skills; None before the first look. It is looked at anew in the background."""
+        """The latest index of a principal's skills; None before the first. It is renewed in the background."""
         now = time.monotonic()
         if principal not in self._making and now - self._looked_at.get(principal, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
             self._looked_at[principal] = now
@@ -846,7 +823,7 @@ class KnownSkills:
         return self._ready.get(principal)
 
     async def first_look(self, principal: str) -> None:
-        """Wait for the first look at a principal's skills, once and not for long: many an agent searches only once."""
+        """Wait shortly for the first index of a principal's skills, because many agents search only once."""
         if principal not in self._looked_at:
             self.of(principal)
             await asyncio.wait({self._making[principal]}, timeout=_FIRST_SECONDS)
@@ -863,7 +840,7 @@ class KnownSkills:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def is_importable(self, suggestion: Suggestion, principal: str) -> bool:
-        """Whether code of the principal would get this skill now. Raises nothing: what cannot be told is none."""
+        """True if code of the principal would import this skill now; false after any error."""
         try:
             return await self._indexing.is_importable(suggestion, principal)
         except SealyardError as error:
