@@ -88,13 +88,15 @@ def _print(source: Source) -> CodePrint | None:
     uses = find_uses(names)
     tools = {ref.full_name or f"{ref.module}.{ref.function}" for ref in uses.tools}
     modules = {module.partition(".")[0] for module in names.imports}
+    # Code that imports the package and spells out no skill loads one by a name that is known only when it runs.
+    skills = {ref.name for ref in uses.skills} or ({"load"} if "skills" in modules else set())
     return CodePrint(
         digest=_digest(structure.text().encode("utf-8", "replace")),
         exact=source.digest,
         sample=tuple(sorted(shingles)[:_SAMPLE]),
         tools=_kept(tools, _TOOL_NAME),
         imports=_kept(modules - {"servers", "skills"}, IDENTIFIER),
-        skills=_kept({ref.name for ref in uses.skills}, _SKILL_NAME),
+        skills=_kept(skills, _SKILL_NAME),
         words=tuple(sorted(structure.words())[:_WORDS]),
         statements=structure.statements,
     )

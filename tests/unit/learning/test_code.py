@@ -239,3 +239,11 @@ def test_any_text_has_a_print_or_none(code: str) -> None:
 def test_only_plain_names_may_stand_in_a_hint(name: str, is_named: bool) -> None:
     """Letters of ASCII, digits and underscores, at most sixty-four, and never a line of text."""
     assert (IDENTIFIER.fullmatch(name) is not None) == is_named
+
+
+def test_code_that_loads_a_skill_by_a_computed_name_uses_one() -> None:
+    """Which one is known only when it runs, so that it is not taken for code without skills."""
+    found = code_print("import skills\nskills.load(context['name']).run()")
+
+    assert found is not None
+    assert found.skills == ("load",)
