@@ -2,7 +2,7 @@
 
 Imports run downward only: cli > examples > serve > testing > yard > learning > skills > observe > access > config >
 broker | sandbox | discovery | analysis > catalog > store > privacy | versioning | metrics > code | offload > values >
-former > errors (`make check` proves it). This module imports nothing heavy, so that `sealyard --help` starts at once:
+former | wording > errors (`make check` proves it). This module imports nothing heavy, so that `sealyard --help` starts at once:
 take the library from `sealyard.yard`.
 """
 
