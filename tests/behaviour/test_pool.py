@@ -551,3 +551,26 @@ async def test_two_sandboxes_live_side_by_side() -> None:
         last = await first.run("open('f').read()", session="s")
 
     assert (seen, last.result) == ([["f"], []], "x")
+
+
+async def test_code_sees_nothing_of_the_rehearsal_in_the_zygote() -> None:
+    """Its namespace, its output, its files and its descriptors are those of a process that ran nothing before."""
+    code = """
+        import os
+
+        def is_open(fd):
+            try:
+                os.fstat(fd)
+            except OSError:
+                return False
+            return True
+
+        left = sorted({"Point", "total", "text", "rows"} & set(globals()))
+        made = [kind.__name__ for kind in object.__subclasses__() if kind.__name__ == "Point"]
+        result = [left, made, [fd for fd in range(3, 64) if is_open(fd)], os.listdir(".")]
+    """
+    async with open_sandbox(PLAIN) as sandbox:
+        outcome = await sandbox.run(textwrap.dedent(code))
+
+    assert outcome.output == ""
+    assert outcome.result == [[], [], [3], []]
