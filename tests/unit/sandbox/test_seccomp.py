@@ -77,7 +77,7 @@ CHECKED = set(
 SETUP = set(
     """
     capset landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp setresuid setresgid setgroups
-    setrlimit sched_setaffinity sched_setattr pidfd_open
+    setrlimit sched_setaffinity setpriority pidfd_open
     """.split()
 )
 NAMESPACE_SETUP = set("unshare setns mount umount2 move_mount open_tree".split())
@@ -93,7 +93,7 @@ DENIED_BY_TOPIC = {
     "other processes": """
         ptrace pidfd_send_signal process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd
         get_robust_list
-        rt_sigqueueinfo rt_tgsigqueueinfo setpgid setsid sched_setparam sched_setscheduler setpriority
+        rt_sigqueueinfo rt_tgsigqueueinfo setpgid setsid sched_setparam sched_setscheduler sched_setattr
         sched_getattr sched_rr_get_interval ioprio_set ioprio_get
     """,
     "identity": """
@@ -772,7 +772,7 @@ def outcomes():
         "datagram pair": attempt(datagrams),
         "memfd_create": attempt(lambda: os.close(os.memfd_create("x"))),
         "prctl": raw("prctl", 4, 1, 0, 0, 0),
-        "sched_setattr": raw("sched_setattr", 0, struct.pack("IIQiIQQQ", 48, 0, 0, 1, 0, 0, 0, 0), 0),
+        "setpriority": attempt(lambda: os.nice(1)),
         "sched_setaffinity": attempt(lambda: os.sched_setaffinity(0, os.sched_getaffinity(0))),
         "pidfd_open": attempt(lambda: os.close(os.pidfd_open(os.getpid()))),
     }

@@ -44,8 +44,6 @@ _NO_CAPABILITY = ctypes.create_string_buffer(24)
 _NULL_DEVICE = ctypes.create_string_buffer(b"/dev/null")
 _LIMIT = struct.Struct("QQ")
 _limit = ctypes.create_string_buffer(_LIMIT.size)
-_SCHED_ATTR_BYTES = 48
-_LONGEST_SLICE_NS = 100_000_000  # the most that the kernel takes
 _MS_REC_PRIVATE = 0x4000 | 0x40000
 _MS_NO_SUID_DEV_EXEC = 2 | 4 | 8
 
@@ -240,16 +238,6 @@ def limit(resource: int, value: int) -> None:
     """Set the soft and the hard limit of a resource."""
     _LIMIT.pack_into(_limit, 0, value, value)
     quick("prlimit64", 0, resource, ctypes.addressof(_limit))
-
-
-def step_back(nice: int) -> None:
-    """Take a smaller share of the processors, in the longest slices there are.
-
-    A process with a shorter slice takes the processor at once when it wakes up; it would wait for the end of one as
-    short as its own. Kernels before 6.12 ignore the length of a slice.
-    """
-    attributes = struct.pack("IIQiIQQQ", _SCHED_ATTR_BYTES, 0, 0, nice, 0, _LONGEST_SLICE_NS, 0, 0)
-    call("sched_setattr", 0, attributes, 0)
 
 
 def fork() -> int:

@@ -248,7 +248,7 @@ class Seal:
 
     def _limit(self, order: dict[str, Any]) -> None:
         if order["nice"]:
-            kernel.step_back(order["nice"])  # for good: to take it back needs a power that no worker has
+            os.nice(order["nice"])  # for good: to take it back needs a power that no worker has
         for field, name in _LIMITS.items():
             value = order[field]
             if value is None:

@@ -213,7 +213,7 @@ _AGENT_CALLS = _words(
 
 _SETUP_CALLS = _words("""
     capset landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp setresuid setresgid setgroups
-    setrlimit sched_setaffinity sched_setattr pidfd_open
+    setrlimit sched_setaffinity setpriority pidfd_open
 """)
 _NAMESPACE_SETUP_CALLS = _words("""
     unshare setns mount umount2 move_mount open_tree
