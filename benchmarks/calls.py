@@ -136,6 +136,8 @@ def fake_tools(count: int) -> FakeUpstream:
 class Parts(RunObserver):
     """Takes the time of the parts of one run, as an observer of it sees them."""
 
+    is_durable = True  # so that it sees the end before that is written
+
     def __init__(self, run: Run) -> None:
         self.began = time.perf_counter()
         self.sandbox = self.ended_at = 0.0
