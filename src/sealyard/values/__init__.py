@@ -258,7 +258,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What one execution may do. A tool outside the grant does not exist for it."""
+    """The rights of one execution. A tool outside the grant does not exist for it."""
 
     execution_id: str
     principal: str
@@ -283,7 +283,7 @@ class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
     observe: bool = False
     """It may see the activity of all principals: their runs, metrics, alerts and the audit log."""
     domain: str | None = None
-    """What it works on, such as `data` or `code`."""
+    """The field it works in, such as `data` or `code`."""
     weight: float = 1.0
     """Its share of run slots relative to others."""
 
@@ -497,7 +497,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent receives for one execution, bounded in tokens."""
+    """The answer to the agent for one execution, bounded in tokens."""
 
     text: str
     is_error: bool

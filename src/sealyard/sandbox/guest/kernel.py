@@ -78,8 +78,8 @@ def quick(name: str, first: int, second: int = 0, third: int = 0) -> int:
 def pretending() -> Iterator[None]:
     """Turn every syscall of this file into one that does nothing, for a rehearsal in the zygote.
 
-    What is run here is run by the same instructions on the same objects, which leaves the interpreter's caches as a
-    worker needs them. `Sandbox` attacks every wall before the first run, so a zygote that kept pretending is refused.
+    The same instructions run on the same objects, which leaves the interpreter's caches as a worker needs them. The
+    real calls are back when this is left, whatever happens inside.
     """
     global _quick, _syscall
     real = _quick, _syscall
