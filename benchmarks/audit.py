@@ -19,7 +19,7 @@ from sealyard.store import Store, open_store
 from sealyard.store.audit.log import ENTRY, open_log
 from sealyard.store.audit.verification import verify_store
 from sealyard.store.database import connect
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 
 GROUPS = (8, 512)
 """Entries in one commit: those of a small run, and of many runs at once."""

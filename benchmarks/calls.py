@@ -19,7 +19,7 @@ from sealyard.examples import demo_upstreams
 from sealyard.observe.recorder import Run, RunEnd, RunObserver
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 BUDGET = {"opening": 0.02, "reading": 0.06, "sandbox": 0.08, "commit": 0.09}

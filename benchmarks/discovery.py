@@ -19,7 +19,7 @@ from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.discovery import Index, Semantic, load_encoder
 from sealyard.errors import InvalidRequest
 from sealyard.store import open_store
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _T = TypeVar("_T")
 _DEPTH = 10

@@ -21,7 +21,8 @@ from benchmarks.corpus.traps import trap_cases
 from sealyard.catalog.stubs import parameters
 from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.errors import InvalidRequest
-from sealyard.values import ToolSpec, Trace, TraceCall
+from sealyard.values.skills import Trace, TraceCall
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.migrate import migrate, predict
 from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
 from sealyard.versioning.steps import Plan

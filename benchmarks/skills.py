@@ -33,7 +33,7 @@ from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server, text_of
 from sealyard.skills import SaveSkill
 from sealyard.store.database import connect, connect_reader
-from sealyard.values import Definition, ToolSpec
+from sealyard.values.tools import Definition, ToolSpec
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PROMISES = {

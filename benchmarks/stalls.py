@@ -37,7 +37,7 @@ from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
 from sealyard.skills import SaveSkill
 from sealyard.testing import FakeUpstream
-from sealyard.values import Definition, UpstreamConfig
+from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.assembly import open_border
 

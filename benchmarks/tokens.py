@@ -24,7 +24,7 @@ from sealyard.examples import demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server, text_of
 from sealyard.testing import FakeUpstream
-from sealyard.values import Definition, ToolAnnotations, ToolSpec
+from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec
 from sealyard.yard import Yard, open_yard
 
 PROMISES = {

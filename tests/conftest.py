@@ -23,7 +23,7 @@ from sealyard import sandbox as walls
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.cgroup import _candidates, owner_mark
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.values import Outcome
+from sealyard.values.runs import Outcome
 
 MEMORY = Path("/dev/shm")
 """A file system in memory. Most tests make a store, and a disk would sync each of its commits."""

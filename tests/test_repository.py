@@ -49,6 +49,7 @@ DOORS = (
     "sealyard.store.audit",
     "sealyard.store.backup",
     "sealyard.store.metrics",
+    "sealyard.values",
     "sealyard.versioning",
     "sealyard.versioning.compare",
     "sealyard.versioning.migrate",

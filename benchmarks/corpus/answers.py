@@ -4,7 +4,7 @@ import random
 
 from benchmarks.corpus.changes import ANSWER, Mutation, Truth, changed, fields_of, with_field
 from benchmarks.corpus.names import other_case, shuffled, unlike
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 
 def _answering(spec: ToolSpec) -> ToolSpec:

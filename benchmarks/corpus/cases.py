@@ -27,7 +27,8 @@ from benchmarks.corpus.uses import Use, uses_of
 from benchmarks.corpus.values import Unmakeable, fits, make_many
 from sealyard.catalog.names import full_name, upstream_part
 from sealyard.catalog.stubs import Parameter, parameters
-from sealyard.values import SkillForm, ToolSpec
+from sealyard.values.skills import SkillForm
+from sealyard.values.tools import ToolSpec
 
 SKILL = "find_things"
 """The name of every generated function."""

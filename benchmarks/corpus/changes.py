@@ -9,7 +9,7 @@ import msgspec
 
 from benchmarks.corpus.values import fits
 from sealyard.catalog.text import is_wrapped, resolve, unwrapped
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 Steps = tuple[str, ...]
 """A place in an answer, such as `("items", "[]", "name")`."""

@@ -26,7 +26,8 @@ from sealyard.catalog.stubs import stub_files
 from sealyard.catalog.text import unwrapped
 from sealyard.errors import SealyardError, ToolFailed
 from sealyard.skills.rehearsal import Replay, equal
-from sealyard.values import ToolSpec, Trace, TraceCall
+from sealyard.values.skills import Trace, TraceCall
+from sealyard.values.tools import ToolSpec
 
 _GUEST = Path(sandbox.__file__).with_name("guest")
 

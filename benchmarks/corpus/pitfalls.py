@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.corpus.changes import Mutation, Truth, edited, properties_of
 from benchmarks.corpus.names import python_name, shuffled
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 # Two things each that one text can describe.
 _COUNTERPARTS = (

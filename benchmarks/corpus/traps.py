@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.corpus.cases import Case
 from benchmarks.corpus.changes import Mutation, Truth, changed, edited, with_field
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _PROPERTIES: dict[str, Any] = {
     "repo_path": {"type": "string", "description": "Where the repository lies on disk."},

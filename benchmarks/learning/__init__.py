@@ -13,7 +13,7 @@ from benchmarks.learning.resources import measure as measure_resources
 from benchmarks.learning.shapes import measure as measure_shapes
 from benchmarks.tables import promised_table
 from sealyard.cli.terminal import columns, plain, screen
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 __all__ = ("PARTS", "PROMISES", "measure", "show")
 

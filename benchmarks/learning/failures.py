@@ -14,7 +14,7 @@ from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
 from sealyard.examples import demo_upstreams
-from sealyard.values import Failure
+from sealyard.values.runs import Failure
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 _SOURCES = ("failure", "fix", "advice", "missed")

@@ -10,7 +10,7 @@ from sealyard.catalog import Snapshot
 from sealyard.discovery import Index
 from sealyard.learning.learner import Model
 from sealyard.learning.part import Viewer
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _TOOLS = 1_500
 _QUERIES = 200

@@ -22,7 +22,7 @@ from sealyard.learning.learner import prepare
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.risk import Dangers
 from sealyard.sandbox.review import Finding, Review
-from sealyard.values import Assessed, CallEvidence, Executed, RunEvidence
+from sealyard.values.facts import Assessed, CallEvidence, Executed, RunEvidence
 
 _HALF_LIFE = 30 * 86_400.0
 _START = 1_700_000_000.0

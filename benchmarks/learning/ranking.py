@@ -22,7 +22,9 @@ from sealyard.discovery.index import Request
 from sealyard.learning.learner import Learner, Model
 from sealyard.learning.part import Viewer
 from sealyard.store import Store, open_store
-from sealyard.values import CallRecord, Executed, ExecutionRecord, Searched, ToolSpec, Used
+from sealyard.values.facts import Executed, Searched, Used
+from sealyard.values.runs import CallRecord, ExecutionRecord
+from sealyard.values.tools import ToolSpec
 
 HALF_LIFE = 30 * 86_400.0
 PRINCIPAL = "local"

@@ -19,7 +19,8 @@ from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.resources import Demand, Fitted, Resources, fit, wanted
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.values import Assessed, Executed, Limits, Outcome, RunEvidence
+from sealyard.values.facts import Assessed, Executed, RunEvidence
+from sealyard.values.runs import Limits, Outcome
 
 _POLICY = msgspec.structs.replace(DEFAULT, packages=())
 _MAX_SECONDS = 120.0

@@ -21,7 +21,8 @@ from sealyard.config.settings import StoreConfig
 from sealyard.examples import demo_upstreams
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.shapes import Shapes, prepare_answers
-from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
+from sealyard.values.facts import CallEvidence, Executed, RunEvidence
+from sealyard.values.tools import ToolSpec
 from sealyard.yard import Yard, open_yard
 
 _SEED = 7

@@ -22,7 +22,7 @@ from sealyard.privacy import Guard, Privacy
 from sealyard.privacy.detect import Scanner
 from sealyard.privacy.vault import Keys, Scope
 from sealyard.privacy.vault.seal import VaultStorage, make_scope, open_scope
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _CHARACTERS = 1_000_000
 _ROUNDS = 3

@@ -18,11 +18,7 @@ from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, short
 from sealyard.broker.call import OnProgress, OnTools
 from sealyard.broker.upstreams.mcp.session import Progress
 from sealyard.errors import InvalidArguments, ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
-from sealyard.values import (
-    Definition,
-    UpstreamState,
-    UpstreamStatus,
-)
+from sealyard.values.tools import Definition, UpstreamState, UpstreamStatus
 
 __all__ = ("FakeUpstream", "report_progress")
 

@@ -12,7 +12,7 @@ from sealyard.analysis import GUEST
 from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import LEVELS
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 PACKAGES = ("duckdb", "scipy")
 OWN = {"sealyard_analysis": GUEST}

@@ -17,14 +17,15 @@ import pytest
 
 from sealyard.store import open_store
 from sealyard.store.audit.verification import verify_store
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 
 PROGRAM = """
 import asyncio, json, os, resource, signal, sys
 from pathlib import Path
 from sealyard.store import open_store
 from sealyard.store.audit import log as audit
-from sealyard.values import AuditEntry, CallRecord
+from sealyard.values.access import AuditEntry
+from sealyard.values.runs import CallRecord
 
 audit.SEGMENT_ENTRIES = 4
 FOLDER, HOW, FIRST, STEP = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -164,7 +165,7 @@ import asyncio, sys
 from pathlib import Path
 from sealyard.store import open_store
 from sealyard.store.audit import log as audit
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 
 audit.SEGMENT_ENTRIES = 50
 
@@ -215,7 +216,7 @@ import asyncio, resource, sys
 from pathlib import Path
 from sealyard.errors import StoreError
 from sealyard.store import open_store
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 
 def allow(size_bytes):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))

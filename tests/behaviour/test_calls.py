@@ -12,7 +12,7 @@ import pytest
 from sealyard.errors import CallRefused
 from sealyard.sandbox import open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.values import Failure, Limits, Reply
+from sealyard.values.runs import Failure, Limits, Reply
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]

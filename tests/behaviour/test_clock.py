@@ -9,7 +9,7 @@ from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.turns import Turns
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sealyard.values import Failure
+from sealyard.values.runs import Failure
 
 FILES = "Only files of the workspace, the current directory, can be opened; nothing of the host exists here."
 NONE = "It is None here: check for None first, or give a default such as `(… or {})`."

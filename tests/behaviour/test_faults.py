@@ -21,7 +21,7 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.spawn import Tier
 from sealyard.sandbox.wire import FrameReader, pack
 from sealyard.sandbox.zygote import Fork, Zygote
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 CODE = "first = call_tool('one', {'n': 1})\nsecond = call_tool('two', {'n': 2})\n[first, second]"

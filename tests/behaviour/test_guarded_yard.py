@@ -22,7 +22,8 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.store import open_store
 from sealyard.store.audit.verification import verify_store
 from sealyard.testing import FakeUpstream
-from sealyard.values import Approval, Ask, Definition
+from sealyard.values.access import Approval, Ask
+from sealyard.values.tools import Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

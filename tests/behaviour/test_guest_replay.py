@@ -8,7 +8,7 @@ import pytest
 from sealyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
 from sealyard.sandbox.run import ReplayClock
-from sealyard.values import Outcome
+from sealyard.values.runs import Outcome
 
 AT = 1730000000.123456
 CLOCK = ReplayClock(at=AT, seed=7)

@@ -14,7 +14,7 @@ import sealyard
 from sealyard.sandbox import IsolationLevel, IsolationPolicy, open_sandbox
 from sealyard.sandbox.packages import find_packages
 from sealyard.sandbox.policy.levels import DEFAULT, FILTERING, LEVELS
-from sealyard.values import Failure, Outcome
+from sealyard.values.runs import Failure, Outcome
 
 
 async def run_all(policy: IsolationPolicy, *codes: str, **options: Any) -> list[Outcome]:

@@ -16,7 +16,8 @@ from sealyard.learning.flows import prepare_flows
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
-from sealyard.values import Definition, Hinted, RunEvidence, ToolAnnotations
+from sealyard.values.facts import Hinted, RunEvidence
+from sealyard.values.tools import Definition, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

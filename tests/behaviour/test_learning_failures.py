@@ -9,7 +9,7 @@ from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, SandboxConfig, StoreConfig
 from sealyard.learning.part import Viewer
 from sealyard.testing import FakeUpstream
-from sealyard.values import Hinted
+from sealyard.values.facts import Hinted
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 IMPORT = "from servers.bank import list_bookings\n"

@@ -14,7 +14,8 @@ from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
-from sealyard.values import Approval, Failure
+from sealyard.values.access import Approval
+from sealyard.values.runs import Failure
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -6,7 +6,7 @@ from pathlib import Path
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, SandboxConfig, StoreConfig
 from sealyard.testing import FakeUpstream
-from sealyard.values import Executed
+from sealyard.values.facts import Executed
 from sealyard.yard import ExecuteRequest, open_yard
 
 USE = "from servers.shop import {0}\n{0}(case='a1')"

@@ -19,7 +19,7 @@ from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
-from sealyard.values import Outcome, Reply
+from sealyard.values.runs import Outcome, Reply
 from sealyard.yard import ExecuteRequest, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -18,7 +18,7 @@ from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
 from sealyard.sandbox.review import ToolNames
 from sealyard.sandbox.review.beside import review_beside
 from sealyard.testing import FakeUpstream
-from sealyard.values import ExecutionRecord, Limits
+from sealyard.values.runs import ExecutionRecord, Limits
 from sealyard.yard import Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -8,7 +8,7 @@ import pytest
 
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import ExecuteRequest, open_yard
 
 SERVER = '''

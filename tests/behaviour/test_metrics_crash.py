@@ -24,7 +24,8 @@ import asyncio, itertools, os, signal, sys
 from pathlib import Path
 from sealyard.store import open_store
 from sealyard.store.metrics import ledger
-from sealyard.values import CallRecord, Executed
+from sealyard.values.facts import Executed
+from sealyard.values.runs import CallRecord
 
 PATH = Path(sys.argv[1])
 DAY = 86_400

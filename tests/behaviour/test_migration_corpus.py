@@ -13,7 +13,8 @@ from benchmarks.corpus.changes import Mutation, Truth, changed, edited, with_fie
 from benchmarks.corpus.judge import Attempt, Stage
 from benchmarks.migration import measure_migration
 from benchmarks.skills import read_specs
-from sealyard.values import ToolSpec, Trace
+from sealyard.values.skills import Trace
+from sealyard.values.tools import ToolSpec
 
 _PROPERTIES: dict[str, Any] = {
     "repo_path": {"type": "string", "description": "Where the repository lies on disk."},

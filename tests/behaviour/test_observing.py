@@ -18,7 +18,8 @@ from sealyard.observe.accounting import definition_text
 from sealyard.observe.live import LiveEvent
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
-from sealyard.values import Approval, Executed, Hidden, Saw, Searched, SecurityEvent, Tokens, Used
+from sealyard.values.access import Approval
+from sealyard.values.facts import Executed, Hidden, Saw, Searched, SecurityEvent, Tokens, Used
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

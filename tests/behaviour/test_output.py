@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 
 def test_output_and_errors_come_in_the_order_they_were_written(driver: Any) -> None:

@@ -26,7 +26,7 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.worker import Worker
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
-from sealyard.values import Definition, ToolAnnotations
+from sealyard.values.tools import Definition, ToolAnnotations
 from sealyard.yard import ExecuteRequest, open_yard
 
 MOST_FRAMES = 10

@@ -17,7 +17,7 @@ from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.pool import Lease
-from sealyard.values import Limits, Outcome
+from sealyard.values.runs import Limits, Outcome
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 Held = Callable[..., Awaitable[dict[str, Any]]]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sealyard.errors import InvalidRequest
-from sealyard.values import Failure, Limits, Spill
+from sealyard.values.runs import Failure, Limits, Spill
 
 ROWS = "[{'id': n, 'name': 'x' * 10} for n in range(1000)]"
 ROWS_BYTES = len(json.dumps([{"id": n, "name": "x" * 10} for n in range(1000)], separators=(",", ":")))

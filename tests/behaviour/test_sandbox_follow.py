@@ -16,7 +16,8 @@ from sealyard.learning.part import Lesson
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT, FILTERING
 from sealyard.sandbox.spawn import Tier
-from sealyard.values import Executed, Limits, RunEvidence
+from sealyard.values.facts import Executed, RunEvidence
+from sealyard.values.runs import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 WITH_NUMPY = msgspec.structs.replace(DEFAULT, packages=("numpy",))

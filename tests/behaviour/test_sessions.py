@@ -13,7 +13,7 @@ from sealyard.errors import InvalidRequest, SandboxBroken, UnknownSession
 from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.workspace import WorkspaceFile
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 

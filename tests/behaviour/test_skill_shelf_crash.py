@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sealyard.store import open_store
-from sealyard.values import SkillExample, Trace, TraceCall
+from sealyard.values.skills import SkillExample, Trace, TraceCall
 
 PRELUDE = """
 import asyncio, os, resource, signal, sys
@@ -24,7 +24,7 @@ from pathlib import Path
 from sealyard.errors import StoreError
 from sealyard.store import open_store, skills
 from sealyard.store.skills import ShelfLimits
-from sealyard.values import Skill, SkillExample, Trace, TraceCall
+from sealyard.values.skills import Skill, SkillExample, Trace, TraceCall
 
 PATH = Path(sys.argv[1])
 NAME = sys.argv[2]
@@ -188,7 +188,7 @@ async def test_full_disk_is_told_and_what_failed_is_not_saved_later(path: Path) 
 async def test_kill_while_uses_are_recorded_keeps_what_was_flushed(path: Path) -> None:
     """Uses are enqueued: those that were flushed add up, and none is counted twice."""
     code = """
-    from sealyard.values import SkillUse
+    from sealyard.values.skills import SkillUse
 
     async def main():
         async with open_store(PATH) as store:

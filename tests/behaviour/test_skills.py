@@ -14,7 +14,8 @@ from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
-from sealyard.values import Definition, Skill, ToolAnnotations
+from sealyard.values.skills import Skill
+from sealyard.values.tools import Definition, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -23,7 +23,7 @@ from sealyard.offload import MOST_NODES
 from sealyard.privacy.rules import Mode
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

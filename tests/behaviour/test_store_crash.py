@@ -22,7 +22,7 @@ import asyncio, os, resource, signal, sys
 from pathlib import Path
 from sealyard.errors import StoreError
 from sealyard.store import open_store
-from sealyard.values import CallRecord, ExecutionRecord
+from sealyard.values.runs import CallRecord, ExecutionRecord
 
 PATH = Path(sys.argv[1])
 NAME = sys.argv[2]

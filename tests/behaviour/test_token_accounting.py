@@ -21,7 +21,8 @@ from sealyard.metrics import tokens
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
-from sealyard.values import Tokens, ToolSpec
+from sealyard.values.facts import Tokens
+from sealyard.values.tools import ToolSpec
 from sealyard.yard import Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -17,7 +17,7 @@ from sealyard.metrics.exposition import render
 from sealyard.metrics.names import GAUGES, Gauge
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
-from sealyard.values import Executed, UpstreamEvent
+from sealyard.values.facts import Executed, UpstreamEvent
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

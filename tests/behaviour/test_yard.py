@@ -36,7 +36,7 @@ from sealyard.metrics import tokens
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
-from sealyard.values import Definition, UpstreamConfig
+from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -16,7 +16,7 @@ from sealyard.broker.approvals import Approvals
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused
 from sealyard.store import Store, open_store
-from sealyard.values import Approval, Ask
+from sealyard.values.access import Approval, Ask
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

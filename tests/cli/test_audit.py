@@ -17,7 +17,8 @@ import pytest
 from sealyard.store import open_store
 from sealyard.store.audit import log as audit
 from sealyard.store.audit.key import key_path
-from sealyard.values import AuditEntry, ExecutionRecord
+from sealyard.values.access import AuditEntry
+from sealyard.values.runs import ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -14,7 +14,8 @@ from tests import warm
 from sealyard.privacy.vault import KeyPlace
 from sealyard.store import open_store
 from sealyard.store.audit.verification import verify_store
-from sealyard.values import AuditEntry, ExecutionRecord
+from sealyard.values.access import AuditEntry
+from sealyard.values.runs import ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -21,17 +21,9 @@ from tests import warm
 from sealyard.cli.metrics_live import WINDOWS, draw, read_frame
 from sealyard.metrics.report import Prices
 from sealyard.store import open_store
-from sealyard.values import (
-    Ask,
-    CallRecord,
-    Executed,
-    ExecutionRecord,
-    Hidden,
-    Saw,
-    Searched,
-    Tokens,
-    Used,
-)
+from sealyard.values.access import Ask
+from sealyard.values.facts import Executed, Hidden, Saw, Searched, Tokens, Used
+from sealyard.values.runs import CallRecord, ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

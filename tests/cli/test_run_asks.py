@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.cli.test_approvals import ME, Command, gateway
 
-from sealyard.values import Grant
+from sealyard.values.access import Grant
 
 
 async def test_code_is_listed_and_allowed_once(sealyard: Command, tmp_path: Path) -> None:

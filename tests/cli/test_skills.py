@@ -18,7 +18,7 @@ import pytest
 from tests import warm
 
 from sealyard.skills.sharing import SigningKey, to_folder, write_archive
-from sealyard.values import Skill
+from sealyard.values.skills import Skill
 
 Done = subprocess.CompletedProcess[str]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sealyard.config import load_config
-from sealyard.values import PrincipalScope
+from sealyard.values.access import PrincipalScope
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -14,7 +14,7 @@ from sealyard.catalog import Catalog
 from sealyard.cli.tools import show_compatibility
 from sealyard.skills.requests import SkillCheck
 from sealyard.store import open_store
-from sealyard.values import Definition
+from sealyard.values.tools import Definition
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

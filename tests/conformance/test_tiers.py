@@ -18,7 +18,7 @@ from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
 from sealyard.sandbox.report import shortfall
 from sealyard.sandbox.spawn import Tier, is_privileged
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 SMALL = msgspec.structs.replace(
     DEFAULT, packages=(), workspace_mib=4, workspace_files=200, temp_mib=4, temp_files=100, memory_mib=128

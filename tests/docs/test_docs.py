@@ -25,7 +25,7 @@ from tests.docs.public_names import public
 
 import sealyard.cli
 import sealyard.sandbox
-from sealyard import errors, values
+from sealyard import errors
 from sealyard.analysis import guest as analysis
 from sealyard.analysis.guest import (
     duck,
@@ -62,6 +62,12 @@ from sealyard.sandbox.review import SEVERITIES
 from sealyard.serve import api, dashboard
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
+from sealyard.values.access import AuditEntry
+from sealyard.values.facts import UseCase
+from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, RecordStatus, Spill, Status
+from sealyard.values.runs import Usage as RunUsage
+from sealyard.values.skills import SkillStatus
+from sealyard.values.tools import DetailLevel, OAuthConfig, UpstreamState
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 
 AlertState = public("AlertState")
@@ -188,7 +194,7 @@ def test_command_line_page_shows_every_help_text() -> None:
     ("heading", "kind"),
     [
         ("upstreams", UpstreamEntry),
-        ("oauth", values.OAuthConfig),
+        ("oauth", OAuthConfig),
         ("surface", SurfaceConfig),
         ("sandbox", SandboxConfig),
         ("store", StoreConfig),
@@ -334,8 +340,8 @@ def test_errors_page_has_every_status_and_failure_kind() -> None:
     statuses = [row[0] for row in _table(REFERENCE / "errors.md", "Statuses")]
     kinds = _table(REFERENCE / "errors.md", "Failure kinds")
 
-    assert statuses == [f"`{status}`" for status in typing.get_args(values.Status)]
-    assert {row[0] for row in kinds} == {f"`{kind}`" for kind in typing.get_args(values.FailureKind)}
+    assert statuses == [f"`{status}`" for status in typing.get_args(Status)]
+    assert {row[0] for row in kinds} == {f"`{kind}`" for kind in typing.get_args(FailureKind)}
     assert {row[1] for row in kinds} <= set(statuses)
 
 
@@ -351,7 +357,7 @@ def test_errors_page_has_every_failure_type_of_our_own() -> None:
     assert {each for each in documented if re.fullmatch(pattern, f'"{each}"')} == named
 
 
-@pytest.mark.parametrize("kind", [values.Outcome, values.Failure, values.Spill, values.Usage, values.Limits])
+@pytest.mark.parametrize("kind", [Outcome, Failure, Spill, RunUsage, Limits])
 def test_outcome_page_has_every_field(kind: type[msgspec.Struct]) -> None:
     """Each value has a table of its fields, in their order."""
     rows = _table(REFERENCE / "outcome.md", kind.__name__)
@@ -425,8 +431,8 @@ def test_audit_page_has_what_verify_and_the_header_of_a_file_say() -> None:
 async def test_hashes_of_an_exported_log_follow_as_the_audit_page_says(tmp_path: Path) -> None:
     """The program on the page accepts what sealyard exports, and nothing else."""
     async with open_store(tmp_path / "store.db") as store:
-        store.audit(values.AuditEntry(kind="call", principal="zoë", body={"text": 'a"\n\x1f\u2028é'}))
-        store.audit(values.AuditEntry(kind="call", principal="local", body={"number": 1.5}))
+        store.audit(AuditEntry(kind="call", principal="zoë", body={"text": 'a"\n\x1f\u2028é'}))
+        store.audit(AuditEntry(kind="call", principal="local", body={"number": 1.5}))
         await store.flush()
     with (tmp_path / "log.jsonl").open("wb") as file:
         export_audit(tmp_path / "store.db", file)
@@ -655,7 +661,7 @@ def test_metrics_page_has_every_use_case_and_part() -> None:
     cases = [row[0].strip("`") for row in _table(REFERENCE / "metrics.md", "Use cases")]
     parts = [(row[0], row[1].strip("`")) for row in _table(REFERENCE / "metrics.md", "Tokens")]
 
-    assert sorted(cases) == sorted(typing.get_args(values.UseCase))
+    assert sorted(cases) == sorted(typing.get_args(UseCase))
     assert parts == [
         (side, part)
         for side in ("baseline", "actual")
@@ -759,7 +765,7 @@ async def test_mcp_page_has_the_keys_of_each_detail_level(tmp_path: Path) -> Non
     )
     config = Config(store=StoreConfig(path=tmp_path / "store.db"))
     async with open_yard(config, upstreams={"shop": FakeUpstream("shop", price=price)}, with_sandbox=False) as yard:
-        for column, level in enumerate(typing.get_args(values.DetailLevel), 1):
+        for column, level in enumerate(typing.get_args(DetailLevel), 1):
             (hit,) = (await yard.search("price", detail_level=level)).hits
             found = {key for key in hit.__struct_fields__ if getattr(hit, key) not in (None, ())}
 
@@ -826,7 +832,7 @@ def test_limitations_page_has_the_limits_of_skills() -> None:
 @pytest.mark.parametrize(
     ("page", "heading", "kind"),
     [
-        ("explanation/skills.md", "States", values.SkillStatus),
+        ("explanation/skills.md", "States", SkillStatus),
         ("explanation/versions.md", "Releases", ReleaseKind),
         ("explanation/versions.md", "Compatibility of skills", State),
         ("howto/migrate-skills.md", "See which skills are affected", State),
@@ -859,14 +865,14 @@ def test_store_page_has_every_status_of_an_execution() -> None:
         r"^\| (`.*?) \|", _section(REFERENCE / "store.md", "Tables").partition("| `status`")[2], re.MULTILINE
     )
 
-    assert set(_codes(" ".join(written))) == set(typing.get_args(values.RecordStatus))
+    assert set(_codes(" ".join(written))) == set(typing.get_args(RecordStatus))
 
 
 def test_debug_page_has_every_state_of_an_upstream() -> None:
     """Whatever `sealyard tools --status` shows is explained."""
     rows = _table(DOCS / "howto" / "debug-an-upstream.md", "Check its status")
 
-    assert [row[0] for row in rows] == [f"`{state}`" for state in typing.get_args(values.UpstreamState)]
+    assert [row[0] for row in rows] == [f"`{state}`" for state in typing.get_args(UpstreamState)]
 
 
 # Python API

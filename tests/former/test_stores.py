@@ -24,7 +24,7 @@ from sealyard.store.audit.log import AuditHead
 from sealyard.store.audit.verification import verify_file, verify_store
 from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
 from sealyard.store.database import take_over
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 
 
 @pytest.fixture

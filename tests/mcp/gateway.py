@@ -15,7 +15,7 @@ import msgspec
 
 from sealyard.cli import main as sealyard
 from sealyard.config.draft import dump_toml
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 _FIELDS = ("command", "args", "env", "cwd", "url")
 

@@ -12,7 +12,7 @@ import msgspec
 from tests import warm
 from tests.mcp.peers import ROOT
 
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 END_SECONDS = 60
 RUN_SECONDS = 240

@@ -8,7 +8,7 @@ from tests.mcp.conformance import passed, passes, required
 from tests.mcp.peers import everything
 from tests.mcp.processes import gateway, serving
 
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 REVISIONS = {"2025-11-25": 30, "2026-07-28": 37}
 CODE_MODE = [

@@ -22,7 +22,7 @@ from tests.mcp.processes import stdio_upstream
 from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gateway, memory, post, scripted
 
 from sealyard.broker.upstreams import transports
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 WAIT_SECONDS = 60
 CONVERSE = {"name": "converse", "arguments": {"who": "ada"}}

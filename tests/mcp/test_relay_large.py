@@ -14,7 +14,7 @@ from sealyard.broker.upstreams import transports
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.serve.relay import build_relay
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 from sealyard.yard.assembly import open_border
 
 EMAIL = "w.featherstonehaugh@brindlecombe.org"

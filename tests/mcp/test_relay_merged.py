@@ -13,7 +13,7 @@ from tests.mcp.upstreams import Connect, Context, Conversing, Json, Person, conf
 
 from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 

@@ -26,7 +26,8 @@ from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN
 from sealyard.serve.messages.structure import loosened
 from sealyard.serve.relay import build_relay
-from sealyard.values import Approval, Ask, UpstreamConfig
+from sealyard.values.access import Approval, Ask
+from sealyard.values.tools import UpstreamConfig
 from sealyard.yard.assembly import Border, open_border
 
 WAIT_SECONDS = 60

@@ -32,7 +32,7 @@ from sealyard.serve.http import open_http
 from sealyard.serve.skills_extension import EXTENSION, extend
 from sealyard.skills.shelf import Shelf
 from sealyard.store import open_store
-from sealyard.values import Skill, SkillExample
+from sealyard.values.skills import Skill, SkillExample
 
 Json = dict[str, Any]
 

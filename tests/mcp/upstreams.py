@@ -27,7 +27,7 @@ from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.serve.dialogue import principal_of
 from sealyard.serve.relay import build_relay
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 from sealyard.yard.assembly import open_border
 
 Context = ServerRequestContext[Any, Any]

@@ -15,7 +15,7 @@ import pytest
 from sealyard.analysis import GUEST
 from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.values import Limits, Outcome
+from sealyard.values.runs import Limits, Outcome
 
 POLICY = msgspec.structs.replace(DEFAULT, packages=("duckdb",))
 RUN = "from sealyard_analysis import run\nresult = [run(request, call_tool) for request in requests]"

@@ -22,7 +22,8 @@ from sealyard.errors import InvalidRequest
 from sealyard.metrics import tokens
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
-from sealyard.values import Approval, Result
+from sealyard.values.access import Approval
+from sealyard.values.runs import Result
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

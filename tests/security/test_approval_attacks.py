@@ -23,7 +23,7 @@ from sealyard.errors import UnknownApproval
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
-from sealyard.values import Answered, Approval, Ask
+from sealyard.values.access import Answered, Approval, Ask
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -18,7 +18,8 @@ from sealyard.store.audit import log as audit
 from sealyard.store.audit.key import AuditKey, key_path
 from sealyard.store.audit.log import AuditHead, open_log, read_head
 from sealyard.store.audit.verification import export_audit, verify_file, verify_store
-from sealyard.values import AuditEntry, ExecutionRecord
+from sealyard.values.access import AuditEntry
+from sealyard.values.runs import ExecutionRecord
 
 CODE = "pay(amount=5)"
 CODE_SHA256 = hashlib.sha256(CODE.encode()).hexdigest()

@@ -22,7 +22,7 @@ from sealyard.errors import StoreError
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
-from sealyard.values import Definition
+from sealyard.values.tools import Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -47,19 +47,10 @@ from sealyard.learning.skills import job_print, known_skill
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import Review
 from sealyard.testing import FakeUpstream
-from sealyard.values import (
-    Assessed,
-    CallEvidence,
-    Definition,
-    Executed,
-    Hinted,
-    LearningEvent,
-    Result,
-    RunEvidence,
-    Searched,
-    Skill,
-    Used,
-)
+from sealyard.values.facts import Assessed, CallEvidence, Executed, Hinted, LearningEvent, RunEvidence, Searched, Used
+from sealyard.values.runs import Result
+from sealyard.values.skills import Skill
+from sealyard.values.tools import Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

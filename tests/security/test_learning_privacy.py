@@ -23,7 +23,7 @@ from sealyard.learning.part import Viewer
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.skills import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
-from sealyard.values import Result
+from sealyard.values.runs import Result
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

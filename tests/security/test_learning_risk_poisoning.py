@@ -23,7 +23,7 @@ from tests.unit.learning.test_risk import (
 from sealyard.learning.part import Viewer
 from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.risk import Dangers
-from sealyard.values import RunEvidence
+from sealyard.values.facts import RunEvidence
 
 
 def flood(dangers: Dangers, code: str, *, principals: int = 1, runs: int = 300, status: str = "failed") -> None:

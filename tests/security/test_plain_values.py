@@ -19,7 +19,7 @@ from sealyard.privacy.detect import Scanner
 from sealyard.privacy.rules import Mode
 from sealyard.privacy.vault import Keys, Scope, Vault
 from sealyard.store import open_store
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 NAME, EMAIL, PIN = "Anna Berg", "anna.berg@brindle.org", "47110"
 PERSON = {"name": NAME, "email": EMAIL, "password": PIN, "phone": "+49 170 1234567"}

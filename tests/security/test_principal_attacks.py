@@ -17,7 +17,7 @@ from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
 from sealyard.sandbox.turns import Turns
-from sealyard.values import Outcome, Result, Usage
+from sealyard.values.runs import Outcome, Result, Usage
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -28,7 +28,8 @@ from sealyard.serve.mcp import build_server
 from sealyard.skills import SaveSkill, SkillSource
 from sealyard.skills.sharing import to_folder
 from sealyard.testing import FakeUpstream
-from sealyard.values import SkillExample, ToolAnnotations, Trace, TraceCall
+from sealyard.values.skills import SkillExample, Trace, TraceCall
+from sealyard.values.tools import ToolAnnotations
 from sealyard.yard import Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

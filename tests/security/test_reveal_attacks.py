@@ -30,7 +30,8 @@ from sealyard.privacy.echo import Echoes, find_echoes
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
-from sealyard.values import Approval, UpstreamConfig
+from sealyard.values.access import Approval
+from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.assembly import open_border
 

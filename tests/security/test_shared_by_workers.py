@@ -10,7 +10,7 @@ import pytest
 
 from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationPolicy
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 HARDENED = LEVELS[IsolationLevel.HARDENED]

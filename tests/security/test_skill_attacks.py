@@ -35,7 +35,7 @@ from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkil
 from sealyard.serve.texts import loaded_text
 from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
-from sealyard.values import Skill
+from sealyard.values.skills import Skill
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 SCOPES = HttpConfig(

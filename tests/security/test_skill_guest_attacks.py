@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 SKILL = {
     "name": "total",

@@ -10,7 +10,7 @@ from tests.surfaces.test_api import error, run
 
 from sealyard.config.settings import HttpConfig, LearningConfig
 from sealyard.testing import FakeUpstream
-from sealyard.values import Definition
+from sealyard.values.tools import Definition
 
 GOOD = "from servers.expenses import list_expenses\nrows = list_expenses(user='{}')\nlen(rows)"
 BAD = "from servers.expenses import list_expenses\nlist_expenses(user='{}')['amount']"

@@ -19,7 +19,7 @@ from tests.surfaces.test_surface import meta_of, text_of
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.policy import PolicySettings
 from sealyard.store import open_store
-from sealyard.values import Approval, Ask
+from sealyard.values.access import Approval, Ask
 
 TOOL = "mcp__expenses__get_budget"
 ASK = f"""

@@ -19,7 +19,7 @@ from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig, ha
 from sealyard.errors import InvalidConfig
 from sealyard.serve import api as api_module
 from sealyard.serve.http import build_app, default_preset, open_http, parse_address
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 from sealyard.yard import Yard, open_yard
 
 Config = Callable[..., Path]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.surfaces.api_gateway import TEAM, asks, gateway
 
-from sealyard.values import Grant
+from sealyard.values.access import Grant
 
 
 async def test_code_is_allowed_once_over_http_and_never_always(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import uvicorn
 from tests import warm
 
 from sealyard.broker.upstreams.mcp.upstream import Upstream
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 FOLDER = Path(__file__).parent
 

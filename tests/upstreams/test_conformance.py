@@ -22,7 +22,7 @@ from sealyard.errors import (
     UpstreamUnavailable,
 )
 from sealyard.testing import FakeUpstream, report_progress
-from sealyard.values import Definition
+from sealyard.values.tools import Definition
 
 Open = Callable[..., AbstractAsyncContextManager[ToolServer]]
 LONG = "x" * 2 * COMPLAINT_CHARACTERS

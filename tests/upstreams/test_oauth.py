@@ -18,7 +18,7 @@ from tests.ports import free_port
 from tests.upstreams.tool_server import ToolServer
 
 from sealyard.errors import UpstreamUnavailable
-from sealyard.values import OAuthConfig
+from sealyard.values.tools import OAuthConfig
 
 Connect = Callable[..., Any]
 Serve = Callable[..., Any]

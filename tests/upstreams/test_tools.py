@@ -10,7 +10,7 @@ from tests.upstreams.tool_server import ToolServer
 from tests.upstreams.waiting import until, until_ended
 
 from sealyard.errors import UpstreamError
-from sealyard.values import Definition, ToolAnnotations
+from sealyard.values.tools import Definition, ToolAnnotations
 
 Connect = Callable[..., Any]
 Child = Callable[..., dict[str, Any]]

@@ -14,7 +14,7 @@ from sealyard.catalog.text import plain
 from sealyard.discovery import Index, Learned, Ranking, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
 from sealyard.sandbox.library import Library
-from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
+from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from sealyard.sandbox.review import Review, ToolNames
 from sealyard.sandbox.review.beside import review_beside
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
-from sealyard.values import PrincipalScope
+from sealyard.values.access import PrincipalScope
 
 OPERATOR = "operator"
 """The principal that holds the key which `sealyard serve --http` prints at start."""

@@ -11,8 +11,9 @@ from sealyard.broker import Policy
 from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, DriftWatch, Snapshot
 from sealyard.sandbox.review import ToolNames
-from sealyard.values import PrincipalScope, UpstreamStatus
+from sealyard.values.access import PrincipalScope
 from sealyard.values.naming import glob
+from sealyard.values.tools import UpstreamStatus
 
 FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
 _VIEWS_KEPT = 8  # whose names are kept: as many as have an index

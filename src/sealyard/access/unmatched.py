@@ -10,8 +10,8 @@ import msgspec
 from sealyard.catalog import Snapshot
 from sealyard.catalog.names import full_name, upstream_part
 from sealyard.config import Config
-from sealyard.values import ToolSpec
 from sealyard.values.naming import glob, spellings
+from sealyard.values.tools import ToolSpec
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from sealyard.offload.child import Ask
 from sealyard.offload.turns import spend
 from sealyard.privacy import Guard, Mirror, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES, encode_within
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
 _DECODED_BYTES = 256 << 10

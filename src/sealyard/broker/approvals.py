@@ -18,7 +18,7 @@ import msgspec
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
 from sealyard.store import Store
-from sealyard.values import Answered, Approval, Ask, AuditEntry, Grant
+from sealyard.values.access import Answered, Approval, Ask, AuditEntry, Grant
 
 AskChannel = Callable[[Ask], Awaitable[Approval | None]]
 """Asks one person. None: this channel has no answer, such as when its client is gone."""

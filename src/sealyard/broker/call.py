@@ -25,7 +25,9 @@ from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownToo
 from sealyard.offload import Offload, check_values, decode
 from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
-from sealyard.values import Approval, Ask, AuditEntry, Definition, Grant, Reply, ToolSpec, UpstreamStatus
+from sealyard.values.access import Approval, Ask, AuditEntry, Grant
+from sealyard.values.runs import Reply
+from sealyard.values.tools import Definition, ToolSpec, UpstreamStatus
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
 _UNANSWERED = Answer(value=None)

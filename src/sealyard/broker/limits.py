@@ -18,7 +18,7 @@ import msgspec
 
 from sealyard.broker.policy import UNLIMITED, ToolLimits
 from sealyard.errors import LimitReached, ToolFailed, UpstreamError
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _WINDOW_SECONDS = 60.0  # the minute of `calls_per_minute`
 _FIRST_PAUSE_SECONDS = 0.25  # before the first retry; it doubles with each

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.broker.conditions import Condition, Doubt, Holds, all_of
-from sealyard.values import ToolSpec
 from sealyard.values.naming import checked_glob, tool_names
+from sealyard.values.tools import ToolSpec
 
 Verdict = Literal["allow", "ask", "deny"]
 Preset = Literal["open", "guarded", "readonly"]

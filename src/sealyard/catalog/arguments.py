@@ -21,7 +21,7 @@ from sealyard.catalog.text import plain, shape
 from sealyard.catalog.validation import Check, check_of
 from sealyard.errors import InvalidArguments
 from sealyard.privacy import TOKEN
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _ERRORS = 5
 _ALL_ERRORS = 50

@@ -21,7 +21,7 @@ from sealyard.catalog.text import one_line
 from sealyard.errors import StoreError
 from sealyard.store import Release, Store
 from sealyard.store.tools import LastRelease
-from sealyard.values import Definition, ToolSpec
+from sealyard.values.tools import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 
 _DEFINITION_BYTES = 256 << 10

@@ -29,7 +29,7 @@ from sealyard.catalog.catalog import Catalog
 from sealyard.errors import StoreError
 from sealyard.store import Store
 from sealyard.store.shapes import SeenShape
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Comparison, Version, compare, highest
 
 _log = logging.getLogger(__name__)

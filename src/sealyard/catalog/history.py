@@ -11,7 +11,7 @@ import msgspec
 
 from sealyard.store import Release
 from sealyard.store.tools import LastRelease, ReleaseKind, SeenDefinition
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version, compare, highest
 from sealyard.versioning.compare.changes import BreakingChange, Replacement
 from sealyard.versioning.compare.renames import find_renamed

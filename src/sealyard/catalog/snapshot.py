@@ -12,7 +12,7 @@ from types import MappingProxyType
 import msgspec
 
 from sealyard.catalog.answers import LearnedShape
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Version
 
 _NEAREST_CHARACTERS = 100

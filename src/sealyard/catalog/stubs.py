@@ -28,7 +28,7 @@ from sealyard.catalog.text import (
     unwrapped,
     wrap,
 )
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 # Characters that keep a stub readable for a model, and the work on a hostile schema small. Chosen, not measured.
 

@@ -14,7 +14,7 @@ import jsonschema_rs
 import msgspec
 
 from sealyard.catalog.recent import Recent
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 # Bounds on the work for one schema and one value. Chosen so that a check takes milliseconds, unless a source is named.
 

@@ -18,7 +18,7 @@ from sealyard.cli.terminal import columns, errors, plain, screen, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy.levels import ANALYSIS, IsolationPolicy
-from sealyard.values import Outcome
+from sealyard.values.runs import Outcome
 from sealyard.yard import open_yard
 from sealyard.yard.analysis import AnalyzeRequest
 from sealyard.yard.yard import Yard

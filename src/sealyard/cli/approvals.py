@@ -16,7 +16,7 @@ from sealyard.cli.terminal import plain, screen, write, write_json
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
 from sealyard.store.approvals import Remembered
-from sealyard.values import Answered, Approval, Ask, AuditEntry
+from sealyard.values.access import Answered, Approval, Ask, AuditEntry
 
 _WATCH_SECONDS = 0.5
 """A person does not notice a shorter wait, and the store is read twice a second only."""

@@ -14,7 +14,7 @@ from sealyard.errors import StoreError, VaultError
 from sealyard.privacy.vault import KeyPlace
 from sealyard.store import open_store
 from sealyard.store.backup import Backup, Restored, check_backup, restore_backup, write_backup
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 
 
 @click.command()

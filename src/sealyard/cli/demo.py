@@ -29,7 +29,7 @@ from sealyard.examples import MAIL_RULE, demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server, text_of
 from sealyard.skills.migration import migrate_skills
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 _SHOWN_LINES = 14

@@ -19,7 +19,7 @@ from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import SandboxBroken
 from sealyard.sandbox import IsolationLevel, open_sandbox
 from sealyard.sandbox.policy.levels import LEVELS
-from sealyard.values import Outcome
+from sealyard.values.runs import Outcome
 
 _READ_FILE = "result = open(path).read()"
 

@@ -17,7 +17,7 @@ from sealyard.learning.learner import PARTS
 from sealyard.learning.overview import Insights, forget, learner_of, with_conflicts
 from sealyard.learning.overview import insights as all_insights
 from sealyard.store import Store, open_store
-from sealyard.values import Forgotten
+from sealyard.values.facts import Forgotten
 from sealyard.wording import suggest
 
 _FEW = 5

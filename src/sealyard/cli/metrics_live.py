@@ -19,7 +19,8 @@ from sealyard.metrics import tokens
 from sealyard.metrics.report import Point, Prices, Report, points, report
 from sealyard.observe.alerts import AlertView, list_alerts
 from sealyard.store import Store
-from sealyard.values import Ask, ExecutionRecord
+from sealyard.values.access import Ask
+from sealyard.values.runs import ExecutionRecord
 
 _EVERY_SECONDS = 2.0
 """Between two pictures: an eye follows, and the store is hardly read."""

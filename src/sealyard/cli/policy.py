@@ -15,7 +15,7 @@ from sealyard.cli.terminal import columns, plain, screen, warn, write_json
 from sealyard.config import Config
 from sealyard.errors import UnknownTool
 from sealyard.privacy import Privacy, Reveal
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.yard import Yard
 from sealyard.yard.assembly import build_privacy
 

@@ -21,7 +21,7 @@ from sealyard.privacy import TYPES
 from sealyard.privacy.vault import KeyPlace, Keys, RevealedValue, Vault
 from sealyard.store import Store
 from sealyard.store.vault import ScopeCount
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 from sealyard.yard.assembly import build_privacy
 
 _SAMPLES = 3

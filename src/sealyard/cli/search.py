@@ -7,7 +7,7 @@ import click
 from sealyard.cli.command import CONFIG, JSON
 from sealyard.cli.gateway import with_yard
 from sealyard.cli.terminal import plain, screen, warn, write_json
-from sealyard.values import SearchAnswer
+from sealyard.values.tools import SearchAnswer
 from sealyard.yard import Yard
 
 

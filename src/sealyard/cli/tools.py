@@ -21,7 +21,7 @@ from sealyard.config import Config, describe_upstream
 from sealyard.errors import UnknownTool
 from sealyard.skills.requests import SkillCheck
 from sealyard.store import Release
-from sealyard.values import ToolSpec, UpstreamStatus
+from sealyard.values.tools import ToolSpec, UpstreamStatus
 from sealyard.versioning.compare import Change, Severity
 from sealyard.yard import Yard
 

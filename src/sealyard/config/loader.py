@@ -25,8 +25,8 @@ from sealyard.config.settings import (
 )
 from sealyard.errors import InvalidConfig
 from sealyard.former import rename_variables
-from sealyard.values import OAuthConfig, Transport, UpstreamConfig
 from sealyard.values.naming import glob
+from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig
 
 
 def load_config(

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from sealyard.config.settings import UpstreamEntry
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _INPUT = re.compile(r"input:([^:]+)")

@@ -12,7 +12,8 @@ from msgspec import Meta, inspect
 from sealyard.broker import PolicySettings
 from sealyard.config.files import read_machine
 from sealyard.errors import InvalidConfig
-from sealyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
+from sealyard.values.access import PrincipalScope
+from sealyard.values.tools import OAuthConfig, UpstreamConfig
 from sealyard.wording import suggest
 
 _T = TypeVar("_T", bound=msgspec.Struct)

@@ -8,7 +8,7 @@ untrusted: each is cut to a bounded length first, and repeating a word in a desc
 from typing import Any, NamedTuple
 
 from sealyard.discovery.words import words
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 
 class Document(NamedTuple):

@@ -12,7 +12,7 @@ import msgspec
 from sealyard.discovery.documents import Document, analysed, with_gain
 from sealyard.discovery.learned import Learned, Lift, fused, with_text_kept
 from sealyard.discovery.words import SYNONYMS, WEAK, spelled, squashed, stem, terms
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 # Tuned like the weights in `documents`.
 _QUERY_SATURATION = 1.2

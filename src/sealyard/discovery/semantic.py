@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from sealyard.discovery.index import Index, Ranking, Request
 from sealyard.discovery.learned import Learned
 from sealyard.discovery.words import parts, spelled
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _MEANING = 0.5
 """The share of nearness in a fused score; the rest is the share of words."""

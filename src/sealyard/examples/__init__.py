@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from sealyard.config.settings import PrivacyRule
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 __all__ = ("MAIL_RULE", "demo_upstreams", "outbox_of")
 

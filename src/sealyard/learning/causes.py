@@ -19,7 +19,7 @@ from sealyard import errors
 from sealyard.learning.code import CodePrint, Reading, read_sketch, sent, tool_name
 from sealyard.learning.disclosure import NAME_CHARACTERS, is_field, is_name, mark_of, plain
 from sealyard.learning.flows import major_of, prepare_flows
-from sealyard.values import CallEvidence, RunEvidence
+from sealyard.values.facts import CallEvidence, RunEvidence
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

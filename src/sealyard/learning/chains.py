@@ -26,7 +26,8 @@ from sealyard.learning.disclosure import (
 )
 from sealyard.learning.flows import Flow, fragment, major_of
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, part_insights, trim
-from sealyard.values import Hinted, HintKind, RunEvidence, ToolSpec
+from sealyard.values.facts import Hinted, HintKind, RunEvidence
+from sealyard.values.tools import ToolSpec
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

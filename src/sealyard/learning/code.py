@@ -18,7 +18,7 @@ import msgspec
 
 from sealyard.code import Names, Source, find_uses, read
 from sealyard.learning.disclosure import IDENTIFIER, NAME_CHARACTERS, is_field, is_name, kind_of, plain
-from sealyard.values import CallEvidence
+from sealyard.values.facts import CallEvidence
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

@@ -15,7 +15,7 @@ from typing import Any
 from sealyard.catalog.answers import is_named
 from sealyard.catalog.text import resolve, unwrapped
 from sealyard.privacy.reading import GIVEN_NAMES, read_name, split_name
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

@@ -17,7 +17,8 @@ from sealyard.catalog.stubs import Parameter, parameters
 from sealyard.code import read
 from sealyard.learning.code import names_of
 from sealyard.learning.disclosure import UNPLACED, agree, is_callable, is_field, is_nameable, joined, steps
-from sealyard.values import CallEvidence, RunEvidence, ToolSpec
+from sealyard.values.facts import CallEvidence, RunEvidence
+from sealyard.values.tools import ToolSpec
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

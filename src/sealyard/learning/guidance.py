@@ -44,24 +44,10 @@ from sealyard.sandbox.review import Review
 from sealyard.sandbox.run import Sandbox
 from sealyard.store import Store
 from sealyard.store.learning import context_digest
-from sealyard.values import (
-    Assessed,
-    DetailLevel,
-    Executed,
-    ExecutionRecord,
-    Fact,
-    Failure,
-    Forgotten,
-    Grant,
-    Hinted,
-    HintKind,
-    Hit,
-    Limits,
-    Outcome,
-    RunEvidence,
-    SearchAnswer,
-    ToolSpec,
-)
+from sealyard.values.access import Grant
+from sealyard.values.facts import Assessed, Executed, Fact, Forgotten, Hinted, HintKind, RunEvidence
+from sealyard.values.runs import ExecutionRecord, Failure, Limits, Outcome
+from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 # Tuned values. All were chosen, not measured.
 

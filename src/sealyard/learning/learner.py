@@ -31,7 +31,7 @@ from sealyard.learning.risk import Dangers
 from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.learning.skills import SkillMemory
 from sealyard.store import Store
-from sealyard.values import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
+from sealyard.values.facts import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

@@ -16,7 +16,10 @@ from sealyard.skills.record import EXEMPLARY, WEAK, KindRecord, by_kind, combine
 from sealyard.skills.shelf import namespaces_for
 from sealyard.store import Store
 from sealyard.store.skills import MigrationRecord, SkillRecord
-from sealyard.values import AuditEntry, Forgotten, PrincipalScope, Risk, Skill, ToolSpec
+from sealyard.values.access import AuditEntry, PrincipalScope
+from sealyard.values.facts import Forgotten, Risk
+from sealyard.values.skills import Skill
+from sealyard.values.tools import ToolSpec
 from sealyard.wording import suggest
 
 DAY = 86_400.0

@@ -12,7 +12,7 @@ from sealyard.catalog.answers import AnswerSeen
 from sealyard.learning.causes import Cause
 from sealyard.learning.code import CodePrint
 from sealyard.learning.flows import Flow
-from sealyard.values import LearningEvent, RunEvidence
+from sealyard.values.facts import LearningEvent, RunEvidence
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

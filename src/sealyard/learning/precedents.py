@@ -20,7 +20,8 @@ from sealyard.code import Names
 from sealyard.learning.code import CodePrint, names_of, similarity
 from sealyard.learning.disclosure import mark_of
 from sealyard.learning.part import Evidence, Viewer, put_last, shrunk, trim
-from sealyard.values import Risk, RunEvidence, ToolSpec
+from sealyard.values.facts import Risk, RunEvidence
+from sealyard.values.tools import ToolSpec
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

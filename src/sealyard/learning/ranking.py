@@ -31,7 +31,7 @@ from sealyard.learning.part import (
     put_last,
     trim,
 )
-from sealyard.values import RunEvidence, Searched, Used
+from sealyard.values.facts import RunEvidence, Searched, Used
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

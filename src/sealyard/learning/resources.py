@@ -16,7 +16,7 @@ from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER
 from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last, trim
 from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.values import Assessed, Executed, RunEvidence
+from sealyard.values.facts import Assessed, Executed, RunEvidence
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

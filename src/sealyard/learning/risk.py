@@ -30,7 +30,8 @@ from sealyard.learning.precedents import (
 )
 from sealyard.learning.resources import Prediction
 from sealyard.sandbox.review import Finding, Review
-from sealyard.values import Risk, RiskReason, RunEvidence, ToolSpec
+from sealyard.values.facts import Risk, RiskReason, RunEvidence
+from sealyard.values.tools import ToolSpec
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

@@ -41,7 +41,8 @@ from sealyard.learning.disclosure import is_choice, is_data, is_field, is_trait,
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, faded, part_insights
 from sealyard.privacy import TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
-from sealyard.values import CallEvidence, Hinted, RunEvidence, ToolSpec
+from sealyard.values.facts import CallEvidence, Hinted, RunEvidence
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.changes import Version
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not

@@ -30,7 +30,8 @@ from sealyard.skills.loader import SkillLoader
 from sealyard.skills.record import combined, counted, effectiveness, judge
 from sealyard.store import Store
 from sealyard.store.skills import SkillRecord
-from sealyard.values import SHARED, Hinted, RunEvidence, Skill
+from sealyard.values.facts import Hinted, RunEvidence
+from sealyard.values.skills import SHARED, Skill
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

@@ -15,7 +15,9 @@ from typing import Literal, get_args
 import msgspec
 
 from sealyard import errors
-from sealyard.values import DetailLevel, FailureKind, HintKind, RecordStatus, Risk, UseCase
+from sealyard.values.facts import HintKind, Risk, UseCase
+from sealyard.values.runs import FailureKind, RecordStatus
+from sealyard.values.tools import DetailLevel
 
 OTHER = "other"
 """The label in place of a value outside its set."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from sealyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES, OTHER, Metric
-from sealyard.values import (
+from sealyard.values.facts import (
     Assessed,
     Executed,
     Fact,

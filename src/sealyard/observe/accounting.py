@@ -18,7 +18,8 @@ from functools import partial
 import msgspec
 
 from sealyard.metrics import tokens
-from sealyard.values import Fact, Tokens, ToolSpec, UseCase
+from sealyard.values.facts import Fact, Tokens, UseCase
+from sealyard.values.tools import ToolSpec
 
 _log = logging.getLogger(__name__)
 

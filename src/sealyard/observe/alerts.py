@@ -30,7 +30,8 @@ from sealyard.privacy.detect import Scanner, check_detection
 from sealyard.store import Store
 from sealyard.store.alerts import FAILED, SILENCED, Alert, AlertState, Key, Silence
 from sealyard.store.audit import AuditWatch
-from sealyard.values import AuditEntry, UpstreamStatus
+from sealyard.values.access import AuditEntry
+from sealyard.values.tools import UpstreamStatus
 
 _log = logging.getLogger("sealyard.alerts")
 

@@ -26,7 +26,10 @@ from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.worker import OnOutput
 from sealyard.store import Store
-from sealyard.values import Assessed, CallEvidence, ExecutionRecord, Grant, Outcome, RecordStatus, ToolSpec, UseCase
+from sealyard.values.access import Grant
+from sealyard.values.facts import Assessed, CallEvidence, UseCase
+from sealyard.values.runs import ExecutionRecord, Outcome, RecordStatus
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan
 
 _log = logging.getLogger(__name__)

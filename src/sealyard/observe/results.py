@@ -10,7 +10,7 @@ from sealyard.errors import InvalidRequest, SealyardError
 from sealyard.metrics import tokens
 from sealyard.privacy import Guard
 from sealyard.sandbox.workspace import Workspace
-from sealyard.values import Failure, Outcome, Result, Spill
+from sealyard.values.runs import Failure, Outcome, Result, Spill
 
 _FRAME_TOKENS = 160  # for the sentences around a preview
 _NOTE_TOKENS = 40  # reserved for the note that the text is cut

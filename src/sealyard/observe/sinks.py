@@ -23,25 +23,22 @@ from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy import Guard
 from sealyard.store import Store
 from sealyard.store.rows import CALL_VALUE_BYTES
-from sealyard.values import (
-    Approval,
-    Ask,
-    CallRecord,
+from sealyard.values.access import Approval, Ask, Grant
+from sealyard.values.facts import (
     Executed,
     Fact,
-    Grant,
     Hidden,
     Published,
     Saw,
-    SearchAnswer,
     Searched,
     SecurityEvent,
     SkillEvent,
-    SkillUse,
-    ToolSpec,
     UseCase,
     Used,
 )
+from sealyard.values.runs import CallRecord
+from sealyard.values.skills import SkillUse
+from sealyard.values.tools import SearchAnswer, ToolSpec
 
 LIKELY_TO_FAIL = "LikelyToFail"
 """The type of the failure of code that was not run because it is as good as certain to fail."""

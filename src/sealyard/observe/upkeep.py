@@ -10,7 +10,8 @@ from sealyard.broker.limits import Circuit
 from sealyard.config.settings import MetricsConfig
 from sealyard.errors import StoreError
 from sealyard.store import Store
-from sealyard.values import Fact, UpstreamEvent, UpstreamStatus
+from sealyard.values.facts import Fact, UpstreamEvent
+from sealyard.values.tools import UpstreamStatus
 
 _log = logging.getLogger(__name__)
 

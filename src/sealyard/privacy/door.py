@@ -21,7 +21,7 @@ from sealyard.privacy.known import NOTHING_SEEN, Seen
 from sealyard.privacy.rules import Described
 from sealyard.privacy.span import Span
 from sealyard.privacy.stream import Search
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 if TYPE_CHECKING:
     from sealyard.privacy.guard import Guard

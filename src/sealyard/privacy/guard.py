@@ -29,7 +29,7 @@ from sealyard.privacy.rules import Handling, Privacy, Reveal, is_quick, texts_of
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
 from sealyard.privacy.vault.scope import Scope, count_tokens
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _E = TypeVar("_E", bound=SealyardError)
 

@@ -18,8 +18,8 @@ from sealyard.privacy.detect.judge import LEAST_SEARCHED
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.reading.fields import NAMING, WRAPPING, is_described
 from sealyard.privacy.reading.lexicon import read_name
-from sealyard.values import ToolSpec
 from sealyard.values.naming import tool_names
+from sealyard.values.tools import ToolSpec
 
 Mode = Literal["strict", "output", "off"]
 Reveal = Literal["whole", "inside", "never"]

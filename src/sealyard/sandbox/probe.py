@@ -23,7 +23,7 @@ from sealyard.sandbox.pool import PoolOptions
 from sealyard.sandbox.report import Attack, Layer, LevelReport, LimitReport, Report, TierReport, shortfall
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 _OWN_FILE = os.path.abspath(__file__)
 _HOST_SETTING = "/etc/hosts"  # beside files that a worker may read

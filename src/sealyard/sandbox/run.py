@@ -28,7 +28,7 @@ from sealyard.sandbox.turns import Place, Turns
 from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
-from sealyard.values import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
+from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
 
 _WATCH_SECONDS = 0.1
 _PROBED_THREADS = 8  # few, so that the probe can exceed them at once

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.values import FailureKind
+from sealyard.values.runs import FailureKind
 
 _LENGTH = struct.Struct("<I")
 

@@ -22,7 +22,7 @@ from sealyard.sandbox.cgroup import Leaf
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.zygote import Exit, Fork
-from sealyard.values import Failure, FailureKind, Reply
+from sealyard.values.runs import Failure, FailureKind, Reply
 
 OWN_CALLS = frozenset(("load_skill", "load_stub", "skill_began", "skill_ended"))
 """The guest's own requests and reports: not tools, and not counted as calls of them."""

@@ -22,7 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import ValidationError
 
 from sealyard.broker.approvals import Approvals, ask_lines, heading, options, waiting_line
-from sealyard.values import Answered, Approval, Ask
+from sealyard.values.access import Answered, Approval, Ask
 
 Context = ServerRequestContext[Any, Any]
 

@@ -21,8 +21,9 @@ from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
 from sealyard.skills import SaveSkill
-from sealyard.values import Result, ToolSpec
 from sealyard.values.naming import glob, spellings
+from sealyard.values.runs import Result
+from sealyard.values.tools import ToolSpec
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState
 

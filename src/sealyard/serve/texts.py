@@ -9,7 +9,8 @@ from sealyard.metrics import tokens
 from sealyard.skills import signature_of
 from sealyard.skills.loader import LoadedSkill
 from sealyard.skills.requests import FoundSkill, SavedSkill
-from sealyard.values import SHARED, Hit, SearchAnswer
+from sealyard.values.skills import SHARED
+from sealyard.values.tools import Hit, SearchAnswer
 from sealyard.yard import Yard
 
 _HIT_TOKENS = 60

@@ -22,7 +22,9 @@ from sealyard.errors import InvalidRequest, SkillUnusable, UnknownSkill, Unknown
 from sealyard.privacy import Guard
 from sealyard.skills.shelf import CLOSURE, Shelf, namespaces_for, split_pin
 from sealyard.store import Store
-from sealyard.values import RecordStatus, Skill, SkillStatus, SkillUse, ToolNeed, ToolSpec
+from sealyard.values.runs import RecordStatus
+from sealyard.values.skills import Skill, SkillStatus, SkillUse, ToolNeed
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Difficulty, Plan, make_plan
 from sealyard.versioning.compare import Version, fit
 

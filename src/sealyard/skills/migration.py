@@ -15,7 +15,8 @@ from sealyard.skills.record import change_of, foreseen
 from sealyard.skills.service import Skills
 from sealyard.skills.shelf import principal_of
 from sealyard.store import MigrationRecord
-from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
+from sealyard.values.skills import SHARED, Skill, SkillExample, ToolNeed, Trace, TraceCall
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, Untranslatable, adapt_answer, translate_arguments
 from sealyard.versioning.compare import Version, matches
 from sealyard.versioning.migrate import diff, rewrite_beside

@@ -7,7 +7,7 @@ import msgspec
 from sealyard.code import ToolRef
 from sealyard.offload.child import Ask
 from sealyard.skills.reading import read_skill
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 
 def read(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:

@@ -28,7 +28,8 @@ from sealyard.skills.declarations import (
     script_inputs,
 )
 from sealyard.store import ShelfLimits
-from sealyard.values import Skill, SkillForm, ToolNeed, ToolSpec
+from sealyard.values.skills import Skill, SkillForm, ToolNeed
+from sealyard.values.tools import ToolSpec
 
 _WARNINGS = 50  # a bound on the answer
 _GIVEN = frozenset((*dir(builtins), "ToolError", "__class__", "__module__", "__qualname__", "call_tool"))

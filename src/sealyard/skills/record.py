@@ -16,7 +16,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.skills.loader import NeedCheck, worst
 from sealyard.store import MigrationRecord, SkillRecord
 from sealyard.store.skills import SkillTotals, UseShare
-from sealyard.values import SHARED, Skill, SkillStatus
+from sealyard.values.skills import SHARED, Skill, SkillStatus
 from sealyard.versioning import Difficulty, Plan
 
 EXEMPLARY = 0.8

@@ -35,7 +35,10 @@ from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.loader import Load, SkillSession
 from sealyard.store import Store
-from sealyard.values import CallRecord, Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
+from sealyard.values.access import Grant
+from sealyard.values.runs import CallRecord, Limits, Outcome, Usage
+from sealyard.values.skills import Skill, SkillExample, Trace, TraceCall
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
 _SHOWN_CHARACTERS = 300

@@ -9,7 +9,7 @@ from sealyard.errors import InvalidSkill
 from sealyard.privacy import TOKEN, Guard
 from sealyard.skills.loader import State
 from sealyard.skills.rehearsal import Rehearsal
-from sealyard.values import Skill, SkillExample, SkillStatus, TraceCall
+from sealyard.values.skills import Skill, SkillExample, SkillStatus, TraceCall
 from sealyard.versioning import Difficulty
 
 

@@ -54,15 +54,10 @@ from sealyard.skills.requests import (
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
 from sealyard.store import MigrationRecord, SkillRecord, Store
-from sealyard.values import (
-    SHARED,
-    AuditEntry,
-    RecordStatus,
-    Skill,
-    SkillExample,
-    SkillNeed,
-    ToolSpec,
-)
+from sealyard.values.access import AuditEntry
+from sealyard.values.runs import RecordStatus
+from sealyard.values.skills import SHARED, Skill, SkillExample, SkillNeed
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Difficulty
 from sealyard.versioning.compare import matches
 from sealyard.versioning.migrate import rewrite_beside

@@ -19,7 +19,8 @@ import msgspec
 from sealyard.errors import InvalidSkill, SealyardError, SkillUnusable, UnknownSkill
 from sealyard.store import ShelfLimits
 from sealyard.store.skills import SkillTable, unknown_version
-from sealyard.values import SHARED, Skill, SkillNeed, SkillStatus, ToolSpec
+from sealyard.values.skills import SHARED, Skill, SkillNeed, SkillStatus
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Severity, compare, matches
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")

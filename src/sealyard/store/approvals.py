@@ -17,7 +17,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.store.database import Reader, reads
 from sealyard.store.gateways import is_alive
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values import Approval, Ask
+from sealyard.values.access import Approval, Ask
 
 _ASK_BYTES = 64 << 10
 """The bytes of an ask in a list: a hundred of them fit into a page of the dashboard."""

@@ -18,7 +18,7 @@ import msgspec
 from sealyard.store.database import Reader, reads
 from sealyard.store.rows import CALL_VALUE_BYTES, CALLS, upsert
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values import CallRecord
+from sealyard.values.runs import CallRecord
 
 _PACKER = ThreadPoolExecutor(1, "sealyard-traces")
 """Compresses an answer while the code works on it: the flush at the end does not wait for that."""

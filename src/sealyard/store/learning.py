@@ -17,16 +17,7 @@ from sealyard.store.database import Reader
 from sealyard.store.metrics.fold import END, decode_fact, snapshot
 from sealyard.store.rows import encode_context, storable, upsert
 from sealyard.store.writer import Writer
-from sealyard.values import (
-    CallEvidence,
-    Executed,
-    Forgotten,
-    Hinted,
-    LearningEvent,
-    RunEvidence,
-    Searched,
-    Used,
-)
+from sealyard.values.facts import CallEvidence, Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
 
 CALLS = 100
 """Of one run; the first."""

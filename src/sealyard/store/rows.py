@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 
-from sealyard.values import CallRecord, ExecutionRecord, Outcome, RecordStatus
+from sealyard.values.runs import CallRecord, ExecutionRecord, Outcome, RecordStatus
 
 CALL_VALUE_BYTES = 64 << 10
 """Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""

@@ -21,7 +21,7 @@ from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.store.database import Reader, reads
 from sealyard.store.rows import Columns, named_insert, storable, upsert
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
+from sealyard.values.skills import Skill, SkillExample, SkillStatus, SkillUse
 from sealyard.versioning import Difficulty
 from sealyard.versioning.compare import Severity, Version
 

@@ -24,7 +24,9 @@ from sealyard.store.skills import SkillTable
 from sealyard.store.tools import Release, ReleaseTable
 from sealyard.store.vault import VaultTables
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, ToolSpec
+from sealyard.values.access import AuditEntry
+from sealyard.values.runs import CallRecord, ExecutionRecord
+from sealyard.values.tools import ToolSpec
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from sealyard.store.database import Reader, reads
 from sealyard.store.rows import Columns, encode_json, named_insert, storable, upsert
 from sealyard.store.shapes import read_shape
 from sealyard.store.writer import Writer
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version
 
 ReleaseKind = Literal["added", "changed", "removed", "returned", "renamed", "observed"]

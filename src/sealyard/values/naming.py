@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from sealyard.errors import InvalidConfig
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 Names = Callable[[ToolSpec], bool]
 """Returns true if a pattern matches the tool."""

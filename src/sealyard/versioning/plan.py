@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, compare
 from sealyard.versioning.compare.changes import SURE
 from sealyard.versioning.compare.schemas import lookup

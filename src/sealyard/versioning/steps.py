@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.proof import input_verdict
 from sealyard.versioning.compare.schemas import lookup
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.values import Failure, Outcome
+from sealyard.values.runs import Failure, Outcome
 from sealyard.wording import suggest
 from sealyard.yard.executions import ExecuteRequest
 

@@ -51,7 +51,8 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
 from sealyard.skills import Skills
 from sealyard.store import Store, TraceBudget, open_store
-from sealyard.values import AuditEntry, Definition, UpstreamConfig
+from sealyard.values.access import AuditEntry
+from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.wording import suggest
 from sealyard.yard.operations import Figures, Operations
 from sealyard.yard.yard import Yard

@@ -30,7 +30,9 @@ from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
 from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
-from sealyard.values import Failure, Grant, Limits, Outcome, Result, SearchAnswer, ToolSpec, Usage
+from sealyard.values.access import Grant
+from sealyard.values.runs import Failure, Limits, Outcome, Result, Usage
+from sealyard.values.tools import SearchAnswer, ToolSpec
 from sealyard.versioning import Plan
 from sealyard.yard.analysis import without_code_details, written
 from sealyard.yard.executions import ExecuteRequest, Execution

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import SealyardError, UnknownExecution
-from sealyard.values import ExecutionRecord, Result
+from sealyard.values.runs import ExecutionRecord, Result
 
 """The longest that a run may be given."""
 

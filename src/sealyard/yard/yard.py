@@ -20,7 +20,10 @@ from sealyard.privacy.vault import RevealedValue
 from sealyard.sandbox.review import check_code
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.worker import OnOutput
-from sealyard.values import AuditEntry, Grant, Result, SearchAnswer, UseCase
+from sealyard.values.access import AuditEntry, Grant
+from sealyard.values.facts import UseCase
+from sealyard.values.runs import Result
+from sealyard.values.tools import SearchAnswer
 from sealyard.yard.analysis import AnalyzeRequest, analysis_run, as_json
 from sealyard.yard.code_run import Parts, find_tool, find_tools, limits_of, open_code, session_of
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions

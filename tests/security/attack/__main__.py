@@ -21,7 +21,7 @@ from attack.scenes import SCENES
 from attack.stage import SECRET, Stage, Targets, run_outside
 from sealyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
 from sealyard.sandbox.policy.levels import LEVELS
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 
 def tell(name: str, verdict: str, touched: list[str]) -> None:

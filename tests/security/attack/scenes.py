@@ -16,7 +16,7 @@ import msgspec
 
 from attack.model import Expectation, outcomes
 from sealyard.errors import InvalidRequest
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 if TYPE_CHECKING:
     from attack.stage import Stage

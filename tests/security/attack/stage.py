@@ -22,7 +22,7 @@ import sealyard.sandbox.spawn
 from attack.model import PRELUDE
 from sealyard.sandbox import Sandbox
 from sealyard.sandbox.policy.syscalls import numbers
-from sealyard.values import Limits, Outcome
+from sealyard.values.runs import Limits, Outcome
 
 SECRET = f"TYSECRET-{secrets.token_hex(16)}"
 

@@ -14,7 +14,8 @@ from sealyard.errors import InvalidRequest
 from sealyard.sandbox.library import Library, open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
-from sealyard.values import PrincipalScope, ToolSpec
+from sealyard.values.access import PrincipalScope
+from sealyard.values.tools import ToolSpec
 
 DENY_PAY = Rule(decision="deny", tools=("mcp__bank__pay",), principals=("ci", "bob"))
 

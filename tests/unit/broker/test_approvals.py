@@ -14,7 +14,7 @@ from sealyard.broker.approvals import Approvals, AskChannel, ask_lines
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, UnknownApproval
 from sealyard.store import Store, open_store
-from sealyard.values import Answered, Approval, Ask
+from sealyard.values.access import Answered, Approval, Ask
 
 SETTINGS = PolicySettings()
 NOW = time.time()

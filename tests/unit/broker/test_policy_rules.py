@@ -19,7 +19,7 @@ from sealyard.broker.policy import (
     default_preset,
 )
 from sealyard.errors import InvalidConfig
-from sealyard.values import ToolAnnotations, ToolSpec
+from sealyard.values.tools import ToolAnnotations, ToolSpec
 
 RANK = {"allow": 0, "ask": 1, "deny": 2}
 

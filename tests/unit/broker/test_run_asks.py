@@ -11,7 +11,7 @@ from sealyard.broker.approvals import Approvals, ask_lines, options
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest
 from sealyard.serve.dialogue import _form
-from sealyard.values import Answered, Approval, Ask, Grant
+from sealyard.values.access import Answered, Approval, Ask, Grant
 
 REASON = "This very code failed 3 times in the last hour."
 BROAD: tuple[Answered, ...] = ("run", "session", "always")

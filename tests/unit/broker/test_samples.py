@@ -15,7 +15,8 @@ from sealyard.broker.admission import SAMPLE_BYTES, sample_of
 from sealyard.learning.part import Lesson
 from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.store import open_store
-from sealyard.values import CallEvidence, CallRecord, Executed, ExecutionRecord, RunEvidence
+from sealyard.values.facts import CallEvidence, Executed, RunEvidence
+from sealyard.values.runs import CallRecord, ExecutionRecord
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=90),

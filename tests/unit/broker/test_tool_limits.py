@@ -18,7 +18,7 @@ from sealyard.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 
 class Clock:

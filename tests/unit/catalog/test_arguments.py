@@ -8,7 +8,7 @@ import pytest
 from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.stubs import parameter_names
 from sealyard.errors import InvalidArguments
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 FILTER: dict[str, Any] = {
     "type": "object",

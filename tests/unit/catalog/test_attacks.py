@@ -14,7 +14,7 @@ from typing import Any
 from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.stubs import parameter_notes, returns, signature
 from sealyard.errors import InvalidArguments
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 Schema = dict[str, Any]
 

@@ -13,7 +13,7 @@ import pytest
 from sealyard.catalog import Catalog, Change, Snapshot
 from sealyard.errors import StoreError
 from sealyard.store import open_store
-from sealyard.values import Definition, ToolAnnotations, ToolSpec
+from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"user_id": {"type": "string"}}, "required": ["user_id"]}
 

@@ -12,7 +12,7 @@ from sealyard.catalog import Catalog, Change
 from sealyard.catalog.drift import DriftWatch, outline
 from sealyard.store import Store, open_store
 from sealyard.store.shapes import SeenShape
-from sealyard.values import Definition, ToolSpec
+from sealyard.values.tools import Definition, ToolSpec
 
 OLD = {"rows": [{"id": 7, "user_name": "Ada"}], "total": 1}
 NEW = {"rows": [{"id": 7, "userName": "Ada"}], "total": 1}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sealyard.catalog import Catalog, stub_files
 from sealyard.catalog.stubs import parameter_notes, returns, signature
 from sealyard.catalog.text import annotation, is_wrapped, shape
-from sealyard.values import Definition, ToolSpec
+from sealyard.values.tools import Definition, ToolSpec
 
 numbers = itertools.count()
 

@@ -20,7 +20,8 @@ from sealyard.learning.skills import job_print
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import review
 from sealyard.skills.reading import read_skill
-from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
+from sealyard.values.facts import CallEvidence, Executed, RunEvidence
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.migrate import migrate
 
 JOB = """\

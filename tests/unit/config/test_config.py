@@ -22,7 +22,8 @@ from sealyard.config.settings import (
 from sealyard.errors import InvalidConfig
 from sealyard.sandbox import IsolationLevel
 from sealyard.sandbox.spawn import Tier
-from sealyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
+from sealyard.values.access import PrincipalScope
+from sealyard.values.tools import OAuthConfig, UpstreamConfig
 
 SECRET = "s3cret-value"
 

@@ -16,7 +16,7 @@ from sealyard.config.references import diff, find_literals, looks_secret
 from sealyard.config.rewrite import plan_apply
 from sealyard.config.settings import UpstreamEntry, read_settings
 from sealyard.errors import InvalidConfig
-from sealyard.values import OAuthConfig
+from sealyard.values.tools import OAuthConfig
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sealyard.discovery import Index, Ranking
 from sealyard.discovery.documents import analysed
 from sealyard.discovery.words import stem, terms, words
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 
 def tool(server: str, name: str, description: str = "", **fields: Any) -> ToolSpec:

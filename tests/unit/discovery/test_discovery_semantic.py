@@ -15,7 +15,7 @@ import pytest
 from sealyard.discovery import Index
 from sealyard.discovery.semantic import Encoder, Semantic, load_encoder
 from sealyard.store import open_store
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 EXTRA = ("numpy", "safetensors", "tokenizers", "wordllama")
 

@@ -9,7 +9,8 @@ from sealyard.learning.causes import Cause, prepare_cause
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import Failures, Fix
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.values import CallEvidence, Executed, RunEvidence, ToolAnnotations, ToolSpec
+from sealyard.values.facts import CallEvidence, Executed, RunEvidence
+from sealyard.values.tools import ToolAnnotations, ToolSpec
 
 __all__ = ("DAY", "HALF_LIFE", "IMPORT", "World", "make_call", "make_run", "make_spec", "make_view")
 

@@ -6,7 +6,8 @@ from typing import Any
 from sealyard.catalog.answers import LearnedShape
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.shapes import Shapes, prepare_answers
-from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
+from sealyard.values.facts import CallEvidence, Executed, RunEvidence
+from sealyard.values.tools import ToolSpec
 
 TOOL = "mcp__db__list"
 HALF_LIFE = 30 * 86_400.0

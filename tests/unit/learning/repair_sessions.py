@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from tests.unit.learning.failure_runs import make_call, make_run
 
-from sealyard.values import CallEvidence, RunEvidence
+from sealyard.values.facts import CallEvidence, RunEvidence
 
 __all__ = ("UNRELATED", "Session", "sessions")
 

@@ -7,7 +7,8 @@ from tests.unit.learning.failure_runs import IMPORT, cause_of, make_call, make_r
 
 from sealyard.catalog import Snapshot
 from sealyard.learning.failures import advice
-from sealyard.values import RunEvidence, ToolAnnotations, ToolSpec
+from sealyard.values.facts import RunEvidence
+from sealyard.values.tools import ToolAnnotations, ToolSpec
 
 ROW = {"type": "object", "properties": {"amount": {"type": "number"}, "booked_on": {"type": "string"}}}
 LISTED = {"type": "object", "properties": {"result": {"type": "array", "items": ROW}}}

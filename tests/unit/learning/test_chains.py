@@ -11,7 +11,8 @@ from sealyard.catalog import Snapshot
 from sealyard.learning.chains import FOLLOWERS, PARAMETERS, SOURCES, TIPS, TOOLS, VISITS, Chains, Tip, tip_mark
 from sealyard.learning.flows import prepare_flows
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.values import CallEvidence, Executed, Hinted, RunEvidence, ToolAnnotations, ToolSpec
+from sealyard.values.facts import CallEvidence, Executed, Hinted, RunEvidence
+from sealyard.values.tools import ToolAnnotations, ToolSpec
 
 DAY = 86_400.0
 MONTH = 30 * DAY

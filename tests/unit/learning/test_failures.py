@@ -21,7 +21,7 @@ from sealyard.learning.causes import prepare_cause
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import FIXES, GROUPS, VISITS, WAITING, Failures, Fix
 from sealyard.learning.part import Insight, Lesson, Viewer
-from sealyard.values import CallEvidence, Hinted
+from sealyard.values.facts import CallEvidence, Hinted
 
 ERROR = ("ToolFailed", "ValueError: The date is not in ISO format.")
 FAILED_CALL = make_call(error="ToolFailed: no", arguments={"since": "10/01/2024"})

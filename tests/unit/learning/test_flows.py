@@ -7,7 +7,8 @@ import pytest
 
 from sealyard.learning.disclosure import agree, is_declared, place_of
 from sealyard.learning.flows import Flow, fragment, prepare_flows
-from sealyard.values import CallEvidence, Executed, RunEvidence, ToolAnnotations, ToolSpec
+from sealyard.values.facts import CallEvidence, Executed, RunEvidence
+from sealyard.values.tools import ToolAnnotations, ToolSpec
 
 
 def call(number: int, tool: str, arguments: Any = None, answer: Any = None, **more: Any) -> CallEvidence:

@@ -19,22 +19,18 @@ from sealyard.learning import learner as module
 from sealyard.learning.learner import PARTS, Learner, Model, Scope, prepare, without_forgotten
 from sealyard.store import Store, open_store
 from sealyard.store.learning import EventPage
-from sealyard.values import (
+from sealyard.values.facts import (
     Assessed,
-    CallRecord,
     Executed,
-    ExecutionRecord,
     Fact,
-    Failure,
     Forgotten,
     Hinted,
     LearningEvent,
-    Outcome,
     RunEvidence,
     Searched,
-    Usage,
     Used,
 )
+from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
 
 HALF_LIFE = 30 * 86_400.0
 BASE = 1_728_000_000.0

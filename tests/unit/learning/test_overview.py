@@ -22,7 +22,7 @@ from sealyard.learning.overview import (
 )
 from sealyard.store import Store, open_store
 from sealyard.store.skills import MigrationRecord, ShelfLimits
-from sealyard.values import Skill, SkillUse
+from sealyard.values.skills import Skill, SkillUse
 
 SHARED = LearningConfig()
 ALONE = LearningConfig(scope="principal")

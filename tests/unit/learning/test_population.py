@@ -13,7 +13,8 @@ import msgspec
 from sealyard.discovery import Index
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.ranking import Ranking
-from sealyard.values import CallEvidence, Executed, LearningEvent, RunEvidence, Searched, ToolSpec, Used
+from sealyard.values.facts import CallEvidence, Executed, LearningEvent, RunEvidence, Searched, Used
+from sealyard.values.tools import ToolSpec
 
 DAY = 86_400.0
 MONTH = 30 * DAY

@@ -21,17 +21,8 @@ from sealyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking, lear
 from sealyard.sandbox.library import open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
-from sealyard.values import (
-    CallEvidence,
-    DetailLevel,
-    Executed,
-    Hit,
-    LearningEvent,
-    RunEvidence,
-    Searched,
-    ToolSpec,
-    Used,
-)
+from sealyard.values.facts import CallEvidence, Executed, LearningEvent, RunEvidence, Searched, Used
+from sealyard.values.tools import DetailLevel, Hit, ToolSpec
 
 DAY = 86_400.0
 MONTH = 30 * DAY

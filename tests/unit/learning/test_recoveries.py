@@ -4,7 +4,7 @@ import pytest
 from tests.unit.learning.failure_runs import IMPORT, cause_of, make_call, make_run
 
 from sealyard.learning.repairs import Edit, edits
-from sealyard.values import RunEvidence
+from sealyard.values.facts import RunEvidence
 
 TOOL = "bank.list_bookings"
 ROWS = IMPORT + "rows = list_bookings()\n"

@@ -12,7 +12,7 @@ from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.resources import Fitted, Prediction, Resources, fit
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
-from sealyard.values import Assessed, Executed, RunEvidence
+from sealyard.values.facts import Assessed, Executed, RunEvidence
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

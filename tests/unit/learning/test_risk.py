@@ -20,7 +20,8 @@ from sealyard.learning.resources import Prediction
 from sealyard.learning.risk import Assessment, Dangers
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel
 from sealyard.sandbox.review import Review, review
-from sealyard.values import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence, ToolSpec
+from sealyard.values.facts import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence
+from sealyard.values.tools import ToolSpec
 
 HALF_LIFE = 30 * 86_400.0
 NOW = 1_700_000_000.0

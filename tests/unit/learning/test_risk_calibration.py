@@ -14,7 +14,7 @@ from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.precedents import Calibration, isotonic
 from sealyard.learning.risk import HIGH, MEDIUM, Dangers
 from sealyard.sandbox.review import Finding, Review
-from sealyard.values import Assessed, CallEvidence, Executed, RunEvidence
+from sealyard.values.facts import Assessed, CallEvidence, Executed, RunEvidence
 
 HALF_LIFE = 30 * 86_400.0
 START = 1_700_000_000.0

@@ -14,7 +14,7 @@ from benchmarks.learning.shapes import fields_of
 from sealyard.catalog.answers import PLACES
 from sealyard.learning.part import Insight, Lesson, Viewer
 from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes, prepare_answers
-from sealyard.values import Hinted
+from sealyard.values.facts import Hinted
 
 
 def _row(number: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from sealyard.catalog.answers import LearnedShape
 from sealyard.catalog.stubs import returns_text, signature
 from sealyard.learning.part import Viewer
 from sealyard.learning.shapes import Shapes, SteadyShapes
-from sealyard.values import Definition
+from sealyard.values.tools import Definition
 
 ROW = {"id": 1, "status": "open", "count": 3}
 DEFINITION = Definition(name="list", description="Lists rows.", input_schema={"type": "object", "properties": {}})

@@ -31,7 +31,8 @@ from sealyard.learning.skills import (
     telling_words,
 )
 from sealyard.store.skills import SkillRecord, UseShare
-from sealyard.values import SHARED, Executed, Hinted, RunEvidence, Skill
+from sealyard.values.facts import Executed, Hinted, RunEvidence
+from sealyard.values.skills import SHARED, Skill
 
 DAY = 86_400.0
 NOW = 1_000 * DAY

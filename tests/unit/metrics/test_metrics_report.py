@@ -6,7 +6,7 @@ import msgspec
 
 from sealyard.metrics.report import Point, Prices, Report, points, report
 from sealyard.metrics.sums import CallRow, Sums
-from sealyard.values import (
+from sealyard.values.facts import (
     Assessed,
     Executed,
     Fact,

@@ -20,7 +20,7 @@ from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.privacy import TYPES
 from sealyard.sandbox.policy.levels import IsolationLevel
 from sealyard.sandbox.probe import TIERS
-from sealyard.values import (
+from sealyard.values.facts import (
     Assessed,
     Executed,
     Fact,

@@ -7,7 +7,8 @@ import pytest
 from sealyard.metrics import tokens
 from sealyard.observe import accounting
 from sealyard.observe.accounting import Accounting, Bill, definition_text
-from sealyard.values import Fact, Tokens, ToolSpec
+from sealyard.values.facts import Fact, Tokens
+from sealyard.values.tools import ToolSpec
 
 
 def bill() -> Bill:

@@ -42,8 +42,9 @@ from sealyard.store import Store, open_store
 from sealyard.store.alerts import Alert
 from sealyard.store.audit import log as audit
 from sealyard.store.audit.verification import AuditWatch, AuditWatched
-from sealyard.values import AuditEntry, UpstreamStatus
+from sealyard.values.access import AuditEntry
 from sealyard.values.facts import Executed, Hidden, Searched, Used
+from sealyard.values.tools import UpstreamStatus
 
 LIMITS = AlertsConfig(hit_rate=0.8, error_rate=0.25, p95_seconds=10, timeout_rate=0.05, detection_rate=0.95, minimum=20)
 

@@ -28,7 +28,7 @@ from sealyard.privacy import TOKEN, Guard, Handling, Privacy, Sent
 from sealyard.privacy.detect import Scanner
 from sealyard.privacy.known import NOTHING_SEEN, Seen
 from sealyard.privacy.rules import Mode
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 SLOW = b"[" + b",".join([b"[]"] * 3_000_000) + b"]"
 """Takes a helper seconds to count."""

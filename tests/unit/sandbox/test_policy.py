@@ -17,7 +17,7 @@ from sealyard.sandbox.policy import (
     IsolationLevel,
     IsolationPolicy,
 )
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 STDLIB = frozenset(sys.stdlib_module_names)
 DATA_STACK = frozenset(("duckdb", "numpy", "pandas", "polars", "scipy"))

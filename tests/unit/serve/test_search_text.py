@@ -6,7 +6,7 @@ import pytest
 
 from sealyard.metrics import tokens
 from sealyard.serve.texts import search_text
-from sealyard.values import Hit, SearchAnswer
+from sealyard.values.tools import Hit, SearchAnswer
 
 
 def hits(count: int, characters: int) -> tuple[Hit, ...]:

@@ -25,7 +25,7 @@ from sealyard.skills.sharing import (
 )
 from sealyard.skills.sharing.archive import Archive
 from sealyard.skills.sharing.files import BYTES_MOST, SkillFolder
-from sealyard.values import Skill, SkillExample
+from sealyard.values.skills import Skill, SkillExample
 
 
 def a_folder(name: str = "total", **more: bytes) -> SkillFolder:

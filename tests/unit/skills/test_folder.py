@@ -26,7 +26,7 @@ from sealyard.skills.sharing.folder import (
     read_frontmatter,
     read_skill_md,
 )
-from sealyard.values import Skill, SkillExample, SkillNeed, ToolNeed, Trace, TraceCall
+from sealyard.values.skills import Skill, SkillExample, SkillNeed, ToolNeed, Trace, TraceCall
 
 CODE = "from servers.expenses import list_expenses\r\n\ndef monthly_total(user):\n    return 'é'\n"
 FULL = Skill(

@@ -11,7 +11,7 @@ from sealyard.skills.sharing import Market, to_folder, write_folder
 from sealyard.skills.sharing import market as market_module
 from sealyard.skills.sharing.files import SkillFolder
 from sealyard.skills.sharing.market import MarketEntry
-from sealyard.values import Skill, ToolNeed
+from sealyard.values.skills import Skill, ToolNeed
 
 
 def a_folder(name: str, description: str = "d", version: str = "1.0.0") -> SkillFolder:

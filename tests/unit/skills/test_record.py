@@ -22,7 +22,9 @@ from sealyard.skills.record import (
 from sealyard.store import open_store
 from sealyard.store import skills as store_skills
 from sealyard.store.skills import MigrationRecord, SkillRecord, UseShare
-from sealyard.values import SHARED, ExecutionRecord, Skill, SkillExample, SkillUse, ToolSpec, Trace
+from sealyard.values.runs import ExecutionRecord
+from sealyard.values.skills import SHARED, Skill, SkillExample, SkillUse, Trace
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.steps import Obstacle, Plan, RenameField, RenameParameter
 
 DAY = 86_400.0

@@ -4,7 +4,8 @@ import pytest
 
 from sealyard.errors import NotRecorded, PolicyRefused, ToolFailed
 from sealyard.skills.rehearsal import Recordings, Replay, equal, replayed_error
-from sealyard.values import CallRecord, Trace, TraceCall
+from sealyard.values.runs import CallRecord
+from sealyard.values.skills import Trace, TraceCall
 
 
 def _trace(*calls: tuple[str, dict, object]) -> Trace:

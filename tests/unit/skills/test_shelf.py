@@ -15,7 +15,7 @@ from sealyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, StoreEr
 from sealyard.skills.shelf import Shelf, closure, digest_of, namespace_of, namespaces_for, split_pin
 from sealyard.store import open_store
 from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord, UseShare
-from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillUse, ToolNeed, Trace, TraceCall
+from sealyard.values.skills import SHARED, Skill, SkillExample, SkillNeed, SkillUse, ToolNeed, Trace, TraceCall
 
 NOBODY = "No skill named 'x'. Call find_skills to find one that exists."
 EXAMPLE = SkillExample(

@@ -28,7 +28,8 @@ from sealyard.store.audit.key import key_path
 from sealyard.store.audit.log import AUDIT_KINDS, AuditRow
 from sealyard.store.audit.verification import AuditVerification, export_audit, verify_file, verify_store
 from sealyard.store.rows import _has_long_number, is_longer
-from sealyard.values import AuditEntry, ExecutionRecord
+from sealyard.values.access import AuditEntry
+from sealyard.values.runs import ExecutionRecord
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 ANY_JSON = st.recursive(

@@ -29,7 +29,8 @@ from sealyard.store.audit.key import key_path
 from sealyard.store.audit.verification import verify_store
 from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
 from sealyard.store.database import MIGRATIONS
-from sealyard.values import AuditEntry, CallRecord, ExecutionRecord
+from sealyard.values.access import AuditEntry
+from sealyard.values.runs import CallRecord, ExecutionRecord
 
 ROOT = Path(__file__).parents[3]
 
@@ -210,7 +211,7 @@ def test_write_ahead_log_of_the_old_store_never_meets_the_new_database(file: Pat
     import asyncio, os, signal
     from pathlib import Path
     from sealyard.store import open_store
-    from sealyard.values import ExecutionRecord
+    from sealyard.values.runs import ExecutionRecord
     async def main():
         async with open_store(Path({str(store)!r})) as store:
             run = {{"execution_id": "late", "principal": "p", "session": "s", "code": "", "started_at": 2.0}}

@@ -15,24 +15,20 @@ from sealyard.store import learning as tables
 from sealyard.store.backup.copies import restore_backup, write_backup
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 from sealyard.store.learning import EventPage, SavedModel
-from sealyard.values import (
+from sealyard.values.facts import (
     Assessed,
     CallEvidence,
-    CallRecord,
     Executed,
-    ExecutionRecord,
-    Failure,
     Forgotten,
     Hinted,
-    Outcome,
     RunEvidence,
     Saw,
     Searched,
-    SkillUse,
     Tokens,
-    Usage,
     Used,
 )
+from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
+from sealyard.values.skills import SkillUse
 
 DAY = 86_400
 BASE = 20_000.0 * DAY

@@ -23,22 +23,9 @@ from sealyard.store.metrics import ledger as metrics
 from sealyard.store.metrics.fold import FOLD_ROWS
 from sealyard.store.metrics.ledger import Pruned
 from sealyard.store.metrics.rebuild import Rebuilt
-from sealyard.values import (
-    CallRecord,
-    Executed,
-    ExecutionRecord,
-    Fact,
-    Failure,
-    Hidden,
-    Outcome,
-    Saw,
-    Searched,
-    SecurityEvent,
-    SkillUse,
-    Tokens,
-    UpstreamEvent,
-    Usage,
-)
+from sealyard.values.facts import Executed, Fact, Hidden, Saw, Searched, SecurityEvent, Tokens, UpstreamEvent
+from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
+from sealyard.values.skills import SkillUse
 
 DAY = 86_400
 HOUR = 3_600

@@ -23,7 +23,10 @@ from sealyard.errors import StoreError
 from sealyard.store import Store, database, open_store, rows, tools, writer
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 from sealyard.store.tools import SeenDefinition
-from sealyard.values import AuditEntry, CallRecord, Executed, ExecutionRecord, Failure, Outcome, ToolSpec, Usage
+from sealyard.values.access import AuditEntry
+from sealyard.values.facts import Executed
+from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
+from sealyard.values.tools import ToolSpec
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 NASTY_TEXT = "\0 \ud800\udfff \\ud800 \U0001f600 é"

@@ -3,7 +3,7 @@
 import msgspec
 
 from sealyard.store import TraceBudget, open_store
-from sealyard.values import CallRecord, ExecutionRecord
+from sealyard.values.runs import CallRecord, ExecutionRecord
 
 
 def _execution(execution_id: str, started_at: float, principal: str = "local") -> ExecutionRecord:

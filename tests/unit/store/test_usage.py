@@ -17,7 +17,9 @@ from sealyard.metrics.report import Prices, report
 from sealyard.store import open_store
 from sealyard.store.metrics import usage
 from sealyard.store.metrics.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage, Usage
-from sealyard.values import CallRecord, Executed, ExecutionRecord, Fact, Saw, Searched, SkillUse
+from sealyard.values.facts import Executed, Fact, Saw, Searched
+from sealyard.values.runs import CallRecord, ExecutionRecord
+from sealyard.values.skills import SkillUse
 
 NOTHING = CodeUsage(runs=0, mean_characters=None, p50_characters=None, p95_characters=None)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.migrate import migrate
 from sealyard.versioning.plan import adapt_answer, translate_arguments
 from sealyard.versioning.steps import (

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.versioning.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
-from sealyard.values import ToolAnnotations, ToolSpec
+from sealyard.values.tools import ToolAnnotations, ToolSpec
 from sealyard.versioning.compare.changes import SURE, BreakingChange, Change, ChangeKind, Deprecation, Severity
 from sealyard.versioning.compare.comparison import compare
 from sealyard.versioning.compare.renames import find_renamed

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.versioning.migration_world import BEFORE, CHANGES, FLAG, NUMBER, PARAMETERS, TEXT, make_spec
 
 from sealyard.errors import InvalidRequest
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
 from sealyard.versioning.steps import (
     AddParameter,

@@ -38,7 +38,7 @@ from sealyard.learning.part import Viewer
 from sealyard.skills.record import SkillCandidate, parse_duration
 from sealyard.skills.requests import TestedSkill
 from sealyard.skills.shelf import principal_of
-from sealyard.values import SHARED, Skill
+from sealyard.values.skills import SHARED, Skill
 from sealyard.yard import ExecuteRequest, Yard
 
 __all__ = ("migrate_skills", "skills")

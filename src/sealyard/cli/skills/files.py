@@ -32,7 +32,9 @@ from sealyard.skills.sharing import (
 from sealyard.skills.sharing.files import SkillFolder, files_digest
 from sealyard.skills.sharing.folder import ImportedSkill
 from sealyard.skills.sharing.market import MarketEntry
-from sealyard.values import AuditEntry, Skill, ToolSpec
+from sealyard.values.access import AuditEntry
+from sealyard.values.skills import Skill
+from sealyard.values.tools import ToolSpec
 from sealyard.yard import Yard
 
 _CHARACTERS = 300

@@ -15,7 +15,7 @@ from sealyard.errors import InvalidRequest, UnknownSkill
 from sealyard.skills.migration import MigratedSkill
 from sealyard.skills.migration import migrate_skills as migrate
 from sealyard.skills.requests import SavedSkill, SaveSkill
-from sealyard.values import Skill
+from sealyard.values.skills import Skill
 from sealyard.versioning.compare import matches
 from sealyard.wording import nearest
 from sealyard.yard import Yard

@@ -11,7 +11,7 @@ from sealyard.skills.reading import signature_of
 from sealyard.skills.record import SkillAnalysis, SkillFigures, SkillSummary
 from sealyard.skills.requests import FoundSkill, TestedSkill
 from sealyard.store import SkillRecord
-from sealyard.values import Skill
+from sealyard.values.skills import Skill
 
 _STYLES = {"active": "green", "draft": "yellow", "quarantined": "red"}
 _VERDICTS = {**_STYLES, "exemplary": "green", "removable": "red"}

@@ -10,7 +10,7 @@ import msgspec
 
 from sealyard import former
 from sealyard.errors import InvalidRequest
-from sealyard.values import Limits
+from sealyard.values.runs import Limits
 
 MAX_SECONDS = 120
 """The longest that a run may take: an agent waits for it."""

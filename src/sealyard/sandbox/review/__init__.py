@@ -31,7 +31,7 @@ from sealyard.sandbox.policy.levels import (
     IsolationPolicy,
 )
 from sealyard.sandbox.review import sql
-from sealyard.values import Failure, FailureKind
+from sealyard.values.runs import Failure, FailureKind
 
 __all__ = ("Estimate", "Finding", "Review", "ToolNames", "check_code", "review")
 

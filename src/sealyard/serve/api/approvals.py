@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.serve.api.declare import Call, endpoint
-from sealyard.values import Answered, Approval, Ask
+from sealyard.values.access import Answered, Approval, Ask
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):

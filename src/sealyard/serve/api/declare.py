@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from sealyard.serve.envelope import Code, Refusal
 from sealyard.serve.gate import KnownBy
-from sealyard.values import PrincipalScope
+from sealyard.values.access import PrincipalScope
 from sealyard.yard import Yard
 
 ROOT = "/api/v1"

@@ -24,7 +24,7 @@ from sealyard.serve.connections import LEFT
 from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, code_of, envelope
 from sealyard.serve.gate import KNOWN_BY, check_body, gate_of, request_id_of
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 from sealyard.wording import suggest
 from sealyard.yard import Yard
 

@@ -22,7 +22,7 @@ from sealyard.serve.api.events import NUMBERING, block, stream
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values import CallRecord, ExecutionRecord, Failure, RecordStatus, Result, Usage
+from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, RecordStatus, Result, Usage
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.analysis import analysis_run
 from sealyard.yard.executions import Execution

@@ -9,7 +9,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.learning import Assessment
 from sealyard.learning.overview import Insights, with_conflicts
 from sealyard.serve.api.declare import Call, endpoint
-from sealyard.values import Forgotten
+from sealyard.values.facts import Forgotten
 
 _ADVICE = (
     "may not have anything forgotten. Use `sealyard insights --forget`, log in with the key that the gateway printed, "

@@ -10,7 +10,7 @@ from sealyard.catalog.stubs import signature
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.serve.api.declare import Call, Cursor, Limit, Reply, endpoint, from_cursor, to_cursor
 from sealyard.serve.texts import search
-from sealyard.values import Hit, ToolAnnotations, ToolSpec, UpstreamState
+from sealyard.values.tools import Hit, ToolAnnotations, ToolSpec, UpstreamState
 
 _RELEASES = 20  # of a tool's history: the latest
 

@@ -13,7 +13,7 @@ from sealyard.errors import UpstreamError
 from sealyard.offload.child import Ask
 from sealyard.privacy import TOKEN, Guard, Mirror, Sent
 from sealyard.serve.messages.structure import Shape, shape_of
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 _ORDER = {"structured": 0, "data": 1}
 """Fields come first: they show which values are private, and the texts beside them are then searched for these."""

@@ -23,7 +23,7 @@ from sealyard.offload.turns import spend
 from sealyard.privacy import TOKEN, Guard, Reveal, Sent
 from sealyard.serve.messages import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.bulk import read_fields
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,8 @@ from sealyard.serve.dialogue import Asking
 from sealyard.serve.relay.border import Json, Screen
 from sealyard.serve.relay.bulk import size_of
 from sealyard.serve.relay.clients import Context, is_modern
-from sealyard.values import Grant, ToolSpec
+from sealyard.values.access import Grant
+from sealyard.values.tools import ToolSpec
 from sealyard.yard.assembly import Border
 
 _ROUNDS_KEPT = 1_000  # bounds the memory for clients that never come back

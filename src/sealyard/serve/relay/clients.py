@@ -37,7 +37,7 @@ from sealyard.serve.relay.border import Json, Screen
 from sealyard.serve.relay.links import ENVELOPE_KEYS, Front, Gone, Hello, Link, Links, untracked
 from sealyard.serve.relay.routes import LISTS
 from sealyard.serve.relay.subscriptions import FLAGS, follow
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 Context = ServerRequestContext[Any, Any]
 

@@ -39,7 +39,7 @@ from pydantic import ValidationError
 from sealyard.broker.upstreams import Transport, whole_message
 from sealyard.errors import UpstreamError, UpstreamUnavailable
 from sealyard.serve.relay.border import Json, Screen, Screens
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 logger = logging.getLogger(__name__)
 

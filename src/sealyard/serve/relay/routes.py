@@ -23,8 +23,8 @@ from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.serve.relay.border import Json
-from sealyard.values import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
 from sealyard.values.naming import glob
+from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
 
 logger = logging.getLogger(__name__)
 

@@ -40,7 +40,7 @@ from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_mod
 from sealyard.serve.relay.links import Link, Links, untracked
 from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
-from sealyard.values import ToolSpec, UpstreamConfig
+from sealyard.values.tools import ToolSpec, UpstreamConfig
 from sealyard.yard.assembly import Border
 
 logger = logging.getLogger(__name__)

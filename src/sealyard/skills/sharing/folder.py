@@ -25,7 +25,7 @@ from sealyard.skills.sharing.files import (
     is_folder_name,
     shown,
 )
-from sealyard.values import Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
+from sealyard.values.skills import Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
 
 FRONTMATTER_BYTES = 64 * 2**10
 """Of a frontmatter: those in the wild have a few hundred."""

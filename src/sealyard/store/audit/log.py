@@ -23,7 +23,7 @@ from sealyard.store.audit.body import encode_body
 from sealyard.store.audit.key import AuditKey, is_signed, key_path, load_key, make_key, message
 from sealyard.store.database import connect_reader, explain
 from sealyard.store.rows import insert, storable
-from sealyard.values import AuditEntry
+from sealyard.values.access import AuditEntry
 
 AUDIT_KINDS = {
     "gateway.start": "A gateway began to use the store.",

@@ -17,7 +17,7 @@ import msgspec
 from sealyard.metrics.names import METRICS
 from sealyard.metrics.sums import AnyFact, CallRow, Key, Sum, Sums
 from sealyard.store.rows import insert, storable, upsert
-from sealyard.values import Fact
+from sealyard.values.facts import Fact
 
 HOUR = 3_600
 DAY = 86_400

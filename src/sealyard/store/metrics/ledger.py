@@ -37,7 +37,7 @@ from sealyard.store.metrics.fold import (
 )
 from sealyard.store.metrics.rebuild import Rebuilt, derive, rebuild
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values import Fact
+from sealyard.values.facts import Fact
 
 MOST_POINTS = 1_500
 """Points of one series."""

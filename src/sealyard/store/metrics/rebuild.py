@@ -34,7 +34,8 @@ from sealyard.store.metrics.fold import (
     write_facts,
 )
 from sealyard.store.writer import Writer
-from sealyard.values import Executed, Outcome, UseCase
+from sealyard.values.facts import Executed, UseCase
+from sealyard.values.runs import Outcome
 
 _SETTLED_SECONDS = 600.0
 """Within this time after the end, the gateway itself writes the fact."""

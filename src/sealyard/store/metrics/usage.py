@@ -16,7 +16,7 @@ import msgspec
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
 from sealyard.store.database import Reader
 from sealyard.store.rows import Columns
-from sealyard.values import Executed, Saw, Searched
+from sealyard.values.facts import Executed, Saw, Searched
 
 _N = TypeVar("_N", int, float)
 

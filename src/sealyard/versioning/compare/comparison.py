@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.changes import (
     BreakingChange,
     Change,

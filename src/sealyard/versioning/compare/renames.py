@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.changes import SURE, Replacement
 from sealyard.versioning.compare.proof import Prover
 from sealyard.versioning.compare.schemas import Budget, Document, Exhausted, Numbers, TooLarge, part

@@ -18,7 +18,7 @@ from sealyard.code import Names, parse
 from sealyard.errors import InvalidSkill
 from sealyard.offload import Offload
 from sealyard.offload.child import Ask
-from sealyard.values import SkillForm
+from sealyard.values.skills import SkillForm
 from sealyard.versioning.migrate.arguments import rewrite_arguments
 from sealyard.versioning.migrate.interpreter import Interpreter
 from sealyard.versioning.migrate.renames import rewrite_names

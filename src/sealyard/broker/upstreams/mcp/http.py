@@ -15,7 +15,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from sealyard.broker.upstreams.mcp.transport import stand_in, too_large
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 _SMALL_EVENT_BYTES = 64 << 10
 _IDLE_STREAM_SECONDS = 24 * 3600.0  # the SDK ends a silent event stream after 5 minutes otherwise

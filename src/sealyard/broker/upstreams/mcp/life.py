@@ -32,7 +32,7 @@ from sealyard.broker.upstreams.mcp.session import (
 )
 from sealyard.broker.upstreams.mcp.transport import Tail, open_child
 from sealyard.errors import SealyardError, UpstreamUnavailable
-from sealyard.values import UpstreamConfig, UpstreamState
+from sealyard.values.tools import UpstreamConfig, UpstreamState
 
 Transport = AbstractAsyncContextManager[tuple[Any, Any]]
 """Yields a stream of incoming and one of outgoing messages, as every client transport of the SDK does."""

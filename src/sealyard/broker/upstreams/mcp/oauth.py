@@ -31,7 +31,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import AnyUrl, ValidationError
 
 from sealyard.errors import UpstreamUnavailable
-from sealyard.values import OAuthConfig, UpstreamConfig
+from sealyard.values.tools import OAuthConfig, UpstreamConfig
 
 CONSENT_SECONDS = 300.0
 """The time a person has to consent."""

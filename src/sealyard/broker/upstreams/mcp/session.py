@@ -50,7 +50,7 @@ from sealyard.broker.answers import short
 from sealyard.broker.upstreams.mcp.transport import Child, Inbound, whole_message
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
-from sealyard.values import Definition, ToolAnnotations
+from sealyard.values.tools import Definition, ToolAnnotations
 
 _log = logging.getLogger(__name__)
 

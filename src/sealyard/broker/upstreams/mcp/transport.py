@@ -40,7 +40,7 @@ from mcp_types import (
 )
 
 from sealyard.broker.answers import read_leniently
-from sealyard.values import UpstreamConfig
+from sealyard.values.tools import UpstreamConfig
 
 _STDERR_BYTES = 64 << 10
 """Of standard error: the last messages of a program that fails, whatever it wrote before."""

@@ -35,8 +35,8 @@ from sealyard.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from sealyard.values import Definition, UpstreamConfig, UpstreamStatus
 from sealyard.values.naming import glob
+from sealyard.values.tools import Definition, UpstreamConfig, UpstreamStatus
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,152 @@
+"""Tools and the upstreams that offer them: definitions, connection settings, states, and search results."""
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True):
+    """An upstream's claims about the effects of a tool. Untrusted; `None` means no claim."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool as its upstream defines it, before the catalog names it."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    annotations: ToolAnnotations = ToolAnnotations()
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool of one upstream, with its names in the catalog."""
+
+    upstream: str
+    """The upstream's name in the configuration."""
+    name: str
+    """The upstream's own name for it."""
+    full_name: str
+    """`mcp__<upstream>__<tool>`: unique, valid as an MCP name, at most 128 characters."""
+    module: str
+    """Its function is in `servers.<module>`."""
+    function: str
+    """A Python identifier, unique in the module."""
+    title: str = ""
+    description: str = ""
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    annotations: ToolAnnotations = ToolAnnotations()
+    digest: str
+    """SHA-256 of the definition as the upstream gave it, in canonical JSON."""
+    version: str = "1.0.0"
+    """The catalog's version, from the history of the definition; not the upstream's."""
+
+
+Transport = Literal["stdio", "http", "sse"]
+
+
+class OAuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The OAuth settings of an upstream. Without a secret, a person consents in the browser."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    issuer: str | None = None
+    """The only authorization server that receives the secret. Without it the upstream chooses the server."""
+    scopes: tuple[str, ...] = ()
+    redirect_port: int = 8329
+
+
+class UpstreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The connection settings of one MCP server. References such as `${TOKEN}` are already expanded."""
+
+    name: str
+    transport: Transport
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """Environment of a stdio child, in addition to the few variables that any program needs."""
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    bearer_token: str | None = None
+    oauth: OAuthConfig | None = None
+    tools: tuple[str, ...] | None = None
+    """Only these, by the upstream's own names; `*` is a wildcard. `None`: all."""
+    without_tools: tuple[str, ...] = ()
+    start_seconds: float = 30.0
+    call_seconds: float = 60.0
+    idle_seconds: float | None = 600.0
+    """Idle time after which it is stopped. `None`: never."""
+    concurrent_calls: int = 16
+    answer_bytes: int = 64 << 20
+    """A larger message from the upstream ends the call, not the gateway."""
+
+
+UpstreamState = Literal["stopped", "starting", "ready", "backing_off", "failed"]
+"""`stopped`: not started yet, or idle. `backing_off`: it failed and restarts after a pause. `failed`: it restarts when
+it is next needed."""
+
+
+class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one upstream."""
+
+    name: str
+    transport: str
+    """`stdio`, `http`, `sse` or `memory`."""
+    state: UpstreamState
+    tools: int = 0
+    protocol_version: str | None = None
+    server: str | None = None
+    """The name and version that the upstream reports."""
+    restarts: int = 0
+    calls: int = 0
+    failures: int = 0
+    error: str | None = None
+    """The last error, in one sentence."""
+    warnings: tuple[str, ...] = ()
+    """For example dropped tools and changed definitions."""
+    stderr: str = ""
+    """The end of the child's standard error."""
+    idle_patterns: tuple[str, ...] = ()
+    """Patterns of `without_tools` that exclude no tool listed since the start."""
+
+
+DetailLevel = Literal["name_only", "with_description", "full"]
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One tool in a search result. `name_only` has no description, `with_description` no signature."""
+
+    name: str
+    """The full name, for `call_tool`."""
+    use: str
+    """The import that makes it callable: `from servers.github import create_issue`."""
+    description: str | None = None
+    signature: str | None = None
+    parameters: dict[str, str] | None = None
+    """The meaning of each parameter, by its Python name."""
+    returns: str | None = None
+    """The declared or learned shape of its response."""
+    hints: tuple[str, ...] = ()
+    """From experience: tools used with it, arguments it needs, differences between its responses and its schema."""
+
+
+class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a search."""
+
+    hits: tuple[Hit, ...]
+    unmatched: tuple[str, ...] = ()
+    """Words of the query that occur in no tool."""
+    total: int = 0
+    """The number of searchable tools."""
+    skills: tuple[str, ...] = ()
+    """Matching saved skills, each with its import and its purpose."""
+    text_ranks: tuple[int, ...] = ()
+    """See `Searched.text_ranks`."""
