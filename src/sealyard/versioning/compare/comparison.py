@@ -284,11 +284,8 @@ class Walk:
         self._side: Literal["input", "output"] = side
         self._learned = learned
         self._budget = budget
-        numbers = Numbers()
-        self._texts = Numbers(texts=True)
-        for document in (before, after):
-            numbers.add(document)
-            self._texts.add(document)
+        numbers = Numbers(before, after)
+        self._texts = Numbers(before, after, texts=True)
         keep: Literal["left", "right"] = "left" if side == "input" else "right"
         self._onward = Prover(before, after, numbers=numbers, budget=budget, keep=keep)
         self._back = Prover(after, before, numbers=numbers, budget=budget, keep=keep, growing=side == "output")

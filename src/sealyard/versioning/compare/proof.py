@@ -9,10 +9,11 @@ let it pass as an unknown one. What an explicit `additionalProperties: true` pro
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from sealyard.versioning.compare.schemas import (
     NULLABLE,
+    RANGES,
     Bound,
     Budget,
     Case,
@@ -29,36 +30,87 @@ from sealyard.versioning.compare.schemas import (
     scalar,
 )
 
-Limit = Callable[[Case, str, dict[str, Any]], bool]
-"""True if every value of a case and kind meets a keyword of a goal; false also if that is not known."""
+Keep = Literal["left", "right"]
 
-OBJECT = frozenset({"object"})
-_NUMBER = frozenset({"integer", "fraction"})
-_STRING = frozenset({"string"})
-_ARRAY = frozenset({"array"})
+_LEVELS = 100  # each takes about five frames of Python's stack
+_SPLIT = 64  # values of one case that are looked at one by one: a bound on the cost
+_TEXT = {"type": "string"}
+_CONDITION = ("if", "then", "else")
+_ITEMS = ("items", "prefixItems", "additionalItems")
+_KEYWORDS: dict[frozenset[str] | None, str] = {
+    None: "type enum const $ref $dynamicRef $recursiveRef allOf anyOf oneOf not if then else",
+    frozenset({"integer", "fraction"}): "minimum exclusiveMinimum maximum exclusiveMaximum multipleOf",
+    frozenset({"string"}): "minLength maxLength pattern format",
+    frozenset({"array"}): ("items prefixItems additionalItems minItems maxItems uniqueItems contains unevaluatedItems"),
+    frozenset({"object"}): (
+        "properties additionalProperties patternProperties propertyNames required minProperties maxProperties"
+        " dependentRequired dependentSchemas dependencies unevaluatedProperties"
+    ),
+}
+"""The kinds of values (`None`: all), and the keywords that say something of them."""
+_KINDS = {keyword: kinds for kinds, keywords in _KEYWORDS.items() for keyword in keywords.split()}
+# Keywords that mean something only together.
+_GROUPS = {
+    "minimum": ("minimum", "exclusiveMinimum"),
+    "maximum": ("maximum", "exclusiveMaximum"),
+    "contains": ("contains", "minContains", "maxContains"),
+    "additionalProperties": ("additionalProperties", "properties", "patternProperties"),
+    **dict.fromkeys(_CONDITION, _CONDITION),
+    **dict.fromkeys(_ITEMS, _ITEMS),
+    # What these say depends on everything beside them, or on where they are reached from.
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties", "$ref", "$dynamicRef", "$recursiveRef"), ()),
+}
 
 
-def at_least(found: float | None, wanted: Any) -> bool:
+def _is_limited(case: Case, kind: str, goal: dict[str, Any], keyword: str) -> bool:
+    """True if every value of a case and kind meets a keyword without schemas; false also if that is not known."""
+    wanted = goal[keyword]
+    match keyword:
+        case "type":
+            kinds = kinds_of(goal)
+            return kinds is not None and kind in kinds
+        case "enum":
+            return _is_among(case, kind, wanted)
+        case "const":
+            return _is_among(case, kind, [wanted])
+        case "minimum" | "exclusiveMinimum":
+            return _is_bounded(case, kind, goal, 1)
+        case "maximum" | "exclusiveMaximum":
+            return _is_bounded(case, kind, goal, -1)
+        case "multipleOf":
+            return _is_multiple(case, kind, wanted)
+        case "minLength":
+            values = case.of_kind(kind)
+            return _is_at_least(min(map(len, values)) if values else case.most(keyword), wanted)
+        case "maxLength":
+            values = case.of_kind(kind)
+            return _is_at_most(max(map(len, values)) if values else case.least(keyword), wanted)
+        case "minItems":
+            return _is_at_least(case.most(keyword), wanted)
+        case "maxItems":
+            return _is_at_most(case.least(keyword), wanted)
+        case "uniqueItems":
+            most = case.least("maxItems")
+            return wanted is False or case.has(keyword, True) or (most is not None and most <= 1)
+        case "required":
+            return isinstance(wanted, list) and all(isinstance(key, str) and key in case.required for key in wanted)
+        case "minProperties":
+            return _is_at_least(max(len(case.required), case.most(keyword) or 0), wanted)
+        case "maxProperties":
+            limits = [case.least(keyword)]
+            if case.others is None:  # no keys but these
+                limits.append(len({*case.declared, *case.required}))
+            return _is_at_most(min((limit for limit in limits if limit is not None), default=None), wanted)
+    return False  # `pattern`, `format`, `if` and the like: nothing is proven of them
+
+
+def _is_at_least(found: float | None, wanted: Any) -> bool:
     """True if a known lower limit, if any, is as strict as the wanted one of a length."""
     return _is_number(wanted) and (wanted <= 0 or (found is not None and found >= wanted))
 
 
-def at_most(found: float | None, wanted: Any) -> bool:
-    """True if a known upper limit, if any, is as strict as the wanted one."""
+def _is_at_most(found: float | None, wanted: Any) -> bool:
     return _is_number(wanted) and found is not None and found <= wanted
-
-
-def _type(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    kinds = kinds_of(goal)
-    return kinds is not None and kind in kinds
-
-
-def _enum(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    return _is_among(case, kind, goal["enum"])
-
-
-def _const(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    return _is_among(case, kind, [goal["const"]])
 
 
 def _is_among(case: Case, kind: str, allowed: object) -> bool:
@@ -71,53 +123,35 @@ def _is_among(case: Case, kind: str, allowed: object) -> bool:
     return all(not isinstance(value, dict | list) and scalar(value) in known for value in values)
 
 
-def _minimum(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    return _is_bounded(case, kind, _wanted(goal, "minimum", "exclusiveMinimum"), case.lower(), 1)
-
-
-def _maximum(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    return _is_bounded(case, kind, _wanted(goal, "maximum", "exclusiveMaximum"), case.upper(), -1)
-
-
-def _is_bounded(case: Case, kind: str, wanted: Bound | None, found: Bound | None, direction: int) -> bool:
-    """True if all values lie within the wanted bound, or a known one is as strict; `direction` is 1 for lower ones."""
+def _is_bounded(case: Case, kind: str, goal: dict[str, Any], sign: int) -> bool:
+    """True if all values lie above the lower bound of a goal; with a `sign` of -1, below the upper one."""
+    wanted = _wanted(goal, sign)
     if wanted is None:
         return False
     values = case.of_kind(kind)
     if values is not None:
-        return all(_is_within((value, False), wanted, direction) for value in values)
-    return found is not None and _is_within(_whole(found, kind, direction), _whole(wanted, kind, direction), direction)
+        return all((sign * value, False) >= wanted for value in values)
+    found = case.bound(sign)
+    return found is not None and _whole(found, kind) >= _whole(wanted, kind)
 
 
-def _is_within(found: Bound, wanted: Bound, direction: int) -> bool:
-    if found[0] == wanted[0]:
-        return found[1] or not wanted[1]
-    return (found[0] > wanted[0]) == (direction > 0)
-
-
-def _whole(bound: Bound, kind: str, step: int) -> Bound:
+def _whole(bound: Bound, kind: str) -> Bound:
     """For integers, `more than 4` is `at least 5`."""
     limit, excluded = bound
-    return (limit + step, False) if kind == "integer" and excluded and isinstance(limit, int) else bound
+    return (limit + 1, False) if kind == "integer" and excluded and isinstance(limit, int) else bound
 
 
-def _wanted(goal: dict[str, Any], keyword: str, exclusive: str) -> Bound | None:
-    """The bound that a goal sets; `None` if it sets none."""
-    limit, strict = goal.get(keyword), goal.get(exclusive)
+def _wanted(goal: dict[str, Any], sign: int) -> Bound | None:
+    """The bound that a goal sets; `None` if it sets none, or one that cannot be read."""
+    limit, strict = (goal.get(keyword) for keyword in RANGES[sign])
     if isinstance(strict, bool) or strict is None:  # as an old draft writes it
-        return (limit, strict is True) if isinstance(limit, int | float) and _is_number(limit) else None
-    if not isinstance(strict, int | float):
+        return (sign * limit, strict is True) if _is_number(limit) else None
+    if not _is_number(strict) or not (limit is None or _is_number(limit)):
         return None
-    if limit is None:
-        return strict, True
-    if not isinstance(limit, int | float) or not _is_number(limit):
-        return None
-    stricter = strict >= limit if keyword == "minimum" else strict <= limit
-    return (strict, True) if stricter else (limit, False)
+    return max((sign * strict, True), (sign * (strict if limit is None else limit), False))
 
 
-def _multiple(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    step = goal["multipleOf"]
+def _is_multiple(case: Case, kind: str, step: Any) -> bool:
     if not _is_int(step) or step <= 0:
         return False
     values = case.of_kind(kind)
@@ -127,116 +161,12 @@ def _multiple(case: Case, kind: str, goal: dict[str, Any]) -> bool:
     return (step == 1 and kind == "integer") or any(_is_int(value) and value % step == 0 for value in known)
 
 
-def _shortest(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    values = case.of_kind(kind)
-    return at_least(min(map(len, values)) if values else case.most("minLength"), goal["minLength"])
-
-
-def _longest(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    values = case.of_kind(kind)
-    return at_most(max(map(len, values)) if values else case.least("maxLength"), goal["maxLength"])
-
-
-def _fewest_items(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    return at_least(case.most("minItems"), goal["minItems"])
-
-
-def _most_items(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    return at_most(case.least("maxItems"), goal["maxItems"])
-
-
-def _unique(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    most = case.least("maxItems")
-    return goal["uniqueItems"] is False or case.has("uniqueItems", True) or (most is not None and most <= 1)
-
-
-def _required(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    wanted = goal["required"]
-    return isinstance(wanted, list) and all(isinstance(key, str) and key in case.required for key in wanted)
-
-
-def _fewest(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    return at_least(max(len(case.required), case.most("minProperties") or 0), goal["minProperties"])
-
-
-def _most(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    found = case.least("maxProperties")
-    if case.others is None:  # no keys but these
-        count = len({*case.declared, *case.required})
-        found = count if found is None else min(count, found)
-    return at_most(found, goal["maxProperties"])
-
-
-def _unproven(case: Case, kind: str, goal: dict[str, Any]) -> bool:
-    return False
-
-
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_int(value: Any) -> bool:
+def _is_int(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-LIMITS: dict[str, tuple[frozenset[str] | None, Limit]] = {
-    "type": (None, _type),
-    "enum": (None, _enum),
-    "const": (None, _const),
-    "minimum": (_NUMBER, _minimum),
-    "exclusiveMinimum": (_NUMBER, _minimum),
-    "maximum": (_NUMBER, _maximum),
-    "exclusiveMaximum": (_NUMBER, _maximum),
-    "multipleOf": (_NUMBER, _multiple),
-    "minLength": (_STRING, _shortest),
-    "maxLength": (_STRING, _longest),
-    "pattern": (_STRING, _unproven),
-    "format": (_STRING, _unproven),
-    "minItems": (_ARRAY, _fewest_items),
-    "maxItems": (_ARRAY, _most_items),
-    "uniqueItems": (_ARRAY, _unique),
-    "contains": (_ARRAY, _unproven),
-    "unevaluatedItems": (_ARRAY, _unproven),
-    "required": (OBJECT, _required),
-    "minProperties": (OBJECT, _fewest),
-    "maxProperties": (OBJECT, _most),
-    "dependentRequired": (OBJECT, _unproven),
-    "dependentSchemas": (OBJECT, _unproven),
-    "dependencies": (OBJECT, _unproven),
-    "unevaluatedProperties": (OBJECT, _unproven),
-    "$dynamicRef": (None, _unproven),
-    "$recursiveRef": (None, _unproven),
-    "if": (None, _unproven),
-    "then": (None, _unproven),
-    "else": (None, _unproven),
-}
-"""Keyword -> the kinds of values that it says something of (`None`: all), and its check."""
-
-
-Keep = Literal["left", "right"]
-
-_LEVELS = 100  # each takes about five frames of Python's stack
-_SPLIT = 64
-_TEXT = {"type": "string"}
-_ARRAY = frozenset({"array"})
-# Keyword -> the kinds of values that it says something of; `None`: all.
-_STRUCTURE: dict[str, frozenset[str] | None] = {
-    **dict.fromkeys(("items", "prefixItems", "additionalItems"), _ARRAY),
-    **dict.fromkeys(("properties", "additionalProperties", "patternProperties", "propertyNames"), OBJECT),
-    **dict.fromkeys(("$ref", "allOf", "anyOf", "oneOf", "not"), None),
-}
-_ALL = {**_STRUCTURE, **{keyword: kinds for keyword, (kinds, _) in LIMITS.items()}}
-# Keywords that mean something only together.
-_GROUPS = {
-    "minimum": ("minimum", "exclusiveMinimum"),
-    "maximum": ("maximum", "exclusiveMaximum"),
-    "contains": ("contains", "minContains", "maxContains"),
-    "additionalProperties": ("additionalProperties", "properties", "patternProperties"),
-    **dict.fromkeys(("if", "then", "else"), ("if", "then", "else")),
-    **dict.fromkeys(("items", "prefixItems", "additionalItems"), ("items", "prefixItems", "additionalItems")),
-    # What these say depends on everything beside them, or on where they are reached from.
-    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties", "$ref", "$dynamicRef", "$recursiveRef"), ()),
-}
 
 
 class Prover:
@@ -333,15 +263,11 @@ class Prover:
         if kind == NULLABLE:
             # What else the case says does not hold for this null.
             return goal.get("nullable") is True or self.satisfies(Case(()), "null", goal, without=without)
-        for keyword in goal.keys() & _ALL.keys() - without:
-            kinds = _ALL[keyword]
-            if (kinds is None or kind in kinds) and not self._is_held(case, goal, keyword):
-                if keyword in LIMITS:
-                    fits = LIMITS[keyword][1](case, kind, goal)
-                else:
-                    fits = self._fits(case, kind, goal, keyword)
-                if not fits:
-                    return False
+        for keyword in goal.keys() & _KINDS.keys() - without:
+            kinds = _KINDS[keyword]
+            is_said = kinds is None or kind in kinds
+            if is_said and not self._is_held(case, goal, keyword) and not self._fits(case, kind, goal, keyword):
+                return False
         return True
 
     def _excludes(self, case: Case, kind: str, goal: object) -> bool:
@@ -409,7 +335,7 @@ class Prover:
         )
 
     def _fits(self, case: Case, kind: str, goal: dict[str, Any], keyword: str) -> bool:
-        """True if every value of this case and kind fits a keyword that holds schemas."""
+        """True if every value of this case and kind fits what a goal says under a keyword."""
         wanted = goal[keyword]
         match keyword:
             case "$ref":
@@ -435,8 +361,9 @@ class Prover:
                 )
             case "propertyNames":
                 return self._fits_names(case, wanted)
-            case _:
+            case "items" | "prefixItems" | "additionalItems":
                 return self._fits_items(case, goal)
+        return _is_limited(case, kind, goal, keyword)
 
     def _fits_some(self, case: Case, kind: str, branches: list[Any]) -> bool:
         if any(self.satisfies(case, kind, branch) for branch in branches):
@@ -533,14 +460,12 @@ def output_verdict(before: Schema, after: Schema) -> Verdict:
     return _verdict(after, before, keep="right", top=False)
 
 
-def _verdict(left: Schema, right: Schema, *, keep: Literal["left", "right"], top: bool) -> Verdict:
+def _verdict(left: Schema, right: Schema, *, keep: Keep, top: bool) -> Verdict:
     if left is right:
         return "compatible"
-    documents, numbers = (Document(left), Document(right)), Numbers()
+    documents = Document(left), Document(right)
     try:
-        for document in documents:
-            numbers.add(document)
-        prover = Prover(*documents, numbers=numbers, budget=Budget(STEPS), keep=keep)
+        prover = Prover(*documents, numbers=Numbers(*documents), budget=Budget(STEPS), keep=keep)
         return "compatible" if prover.proves([left], right, top=top) else "breaking"
     except (TooLarge, Exhausted, RecursionError):  # the last one only where the caller is deep down already
         return "breaking"

@@ -301,11 +301,9 @@ def _parameters(spec: ToolSpec) -> int:
 
 def _have_same_input(old: ToolSpec, new: ToolSpec) -> bool:
     """True if the input schemas are equal but for texts."""
-    documents, numbers = (Document(old.input_schema), Document(new.input_schema)), Numbers()
+    documents = Document(old.input_schema), Document(new.input_schema)
     try:
-        for document in documents:
-            numbers.add(document)
-        prover = Prover(*documents, numbers=numbers, budget=Budget(_STEPS), keep="left")
+        prover = Prover(*documents, numbers=Numbers(*documents), budget=Budget(_STEPS), keep="left")
         return prover.same(old.input_schema, new.input_schema)
     except (TooLarge, Exhausted):
         return False

@@ -126,19 +126,17 @@ class _Traits(msgspec.Struct, frozen=True):
 class Numbers:
     """Numbers of the parts of several documents. They must stay alive and unchanged as long as it is used."""
 
-    def __init__(self, *, texts: bool = False) -> None:
+    def __init__(self, *documents: Document, texts: bool = False) -> None:
+        """Raises `TooLarge` if a document has too many parts; with `texts`, annotations count."""
         self._texts = texts
         self._by_place: dict[tuple[int, Place], int] = {}
         self._by_content: dict[object, int] = {}
         self._traits: list[_Traits] = []
         self._budget = _PARTS
+        for document in documents:
+            self._add(document)
 
-    def add(self, document: Document) -> None:
-        """Number all parts of a document.
-
-        Raises:
-            TooLarge: It has too many.
-        """
+    def _add(self, document: Document) -> None:
         stack: list[tuple[Any, Place, _Inside | None]] = []
         if _is_part(document.root):
             stack.append((document.root, "schema", None))
@@ -256,7 +254,9 @@ _NAMES = {
 _YOUNGER = frozenset({"const", "exclusiveMinimum", "exclusiveMaximum"})  # than the oldest drafts, or other there
 
 Bound = tuple[int | float, bool]
-"""A limit, and whether it is itself excluded."""
+"""A lower limit, and whether it is itself excluded: the larger of two is the stricter one."""
+RANGES = {1: ("minimum", "exclusiveMinimum"), -1: ("maximum", "exclusiveMaximum")}
+"""The keywords of lower bounds, and of upper ones, which are lower bounds of the negative."""
 
 
 class Exhausted(Exception):
@@ -303,25 +303,20 @@ class Case:
         """Those of `values` that are of this kind; `None` if they are not known."""
         return None if self.values is None else [value for value in self.values if kind_of(value) == kind]
 
-    def least(self, *keywords: str) -> int | float | None:
-        """The strictest upper limit that its atoms set by one of `keywords`."""
-        return min(self._numbers(keywords), default=None)
+    def least(self, keyword: str) -> int | float | None:
+        """The strictest upper limit that its atoms set by a keyword."""
+        return min(self._numbers(keyword), default=None)
 
-    def most(self, *keywords: str) -> int | float | None:
+    def most(self, keyword: str) -> int | float | None:
         """The strictest lower limit."""
-        return max(self._numbers(keywords), default=None)
+        return max(self._numbers(keyword), default=None)
 
-    def lower(self) -> Bound | None:
-        """The strictest lower bound of a number."""
-        found = [(limit, False) for limit in self._numbers(("minimum",))]
-        found += [(limit, True) for limit in self._numbers(("exclusiveMinimum",))]
+    def bound(self, sign: int) -> Bound | None:
+        """The strictest lower bound of a number; with a `sign` of -1 the upper one, as that of its negative."""
+        inclusive, exclusive = RANGES[sign]
+        found = [(sign * limit, False) for limit in self._numbers(inclusive)]
+        found += [(sign * limit, True) for limit in self._numbers(exclusive)]
         return max(found, default=None)
-
-    def upper(self) -> Bound | None:
-        """The strictest upper bound of a number."""
-        found = [(limit, False) for limit in self._numbers(("maximum",))]
-        found += [(limit, True) for limit in self._numbers(("exclusiveMaximum",))]
-        return min(found, key=lambda bound: (bound[0], not bound[1]), default=None)
 
     def has(self, keyword: str, value: object) -> bool:
         """True if an atom has this scalar under `keyword`."""
@@ -395,8 +390,8 @@ class Case:
         """The number of first items with schemas of their own."""
         return max((len(positions(atom, dialect=self.dialect)[0]) for atom in self.atoms), default=0)
 
-    def _numbers(self, keywords: Iterable[str]) -> list[int | float]:
-        found = [atom.get(keyword) for atom in self.atoms for keyword in keywords]
+    def _numbers(self, keyword: str) -> list[int | float]:
+        found = [atom.get(keyword) for atom in self.atoms]
         return [limit for limit in found if isinstance(limit, int | float) and not isinstance(limit, bool)]
 
 
