@@ -283,6 +283,8 @@ class Walk:
         self._after = after
         self._side: Literal["input", "output"] = side
         self._learned = learned
+        self._unpromised: Severity = "minor" if learned else "major"
+        """The severity of an answer that can be more than before."""
         self._budget = budget
         numbers = Numbers(before, after)
         self._texts = Numbers(before, after, texts=True)
@@ -320,7 +322,8 @@ class Walk:
             self.compare(f"{path}[]", one.item(0), other.item(0), depth=depth + 1)
             self._compare_rest(path, one, other, "array")
         else:
-            self._compare_whole(path, old, new, olds, news, top=top)
+            onward, back = self._proven(self._onward, old, new, top=top), self._proven(self._back, new, old, top=top)
+            self._judge(path, old, new, onward=onward, back=back, kinds=(kinds_in(olds), kinds_in(news)))
         if not equal and len(self.changes) == begin and (depth == 0 or one is None or other is None):
             # Something without a place of its own, such as the description of an alternative.
             self._add("text", path, "", "", "patch", "Its texts changed.")
@@ -334,7 +337,9 @@ class Walk:
             place = f"{path}.{name}" if path else name
             to = renamed[name].name if name in renamed else name
             if name in renamed:
-                self._add_renamed(place, name, renamed[name])
+                kind: ChangeKind = "parameter_renamed" if self._side == "input" else "output_renamed"
+                reason = f"It seems to be called {to!r} now."
+                self._add(kind, place, name, to, "major", reason, replacement=renamed[name])
             elif name in gone:
                 self._add_removed(place, old, name, competing=bool(came))
                 continue
@@ -404,16 +409,14 @@ class Walk:
         if was == is_now:
             return
         words = ("required", "optional") if was else ("optional", "required")
-        if self._side == "input":
-            if is_now:
-                self._add("parameter_required", place, *words, "major", "A call without it is refused now.")
-            else:
-                self._add("parameter_optional", place, *words, "minor", "It can be left out now.")
+        if self._side == "input" and is_now:
+            self._add("parameter_required", place, *words, "major", "A call without it is refused now.")
+        elif self._side == "input":
+            self._add("parameter_optional", place, *words, "minor", "It can be left out now.")
         elif is_now:
             self._add("output_required", place, *words, "minor", "It is in every answer now.")
         else:
-            severity: Severity = "minor" if self._learned else "major"
-            self._add("output_optional", place, *words, severity, "It can be missing from an answer now.")
+            self._add("output_optional", place, *words, self._unpromised, "It can be missing from an answer now.")
 
     def _compare_others(self, path: str, old: Case, new: Case, depth: int) -> None:
         """Compare what holds for undeclared keys."""
@@ -430,10 +433,7 @@ class Walk:
             return
         harmless = onward if self._side == "input" else back or self._learned
         severity: Severity = "patch" if onward and back else "minor" if harmless else "major"
-        narrowed = closed[1] if onward and back else not onward
-        kind: ChangeKind = "parameter_narrowed" if narrowed else "parameter_widened"
-        if self._side == "output":
-            kind = "output_narrowed" if narrowed else "output_widened"
+        kind = self._range_kind(narrowed=closed[1] if onward and back else not onward)
         words = [f"other keys are {'forbidden' if each else 'allowed'}" for each in closed]
         self._add(kind, path, words[0], words[1], severity, "What holds for undeclared keys changed.")
 
@@ -442,13 +442,15 @@ class Walk:
         if was == is_now:
             return
         words = ("null is allowed", "null is not allowed") if was else ("null is not allowed", "null is allowed")
-        kind: ChangeKind
-        if self._side == "input":
-            kind, harmless = ("parameter_narrowed", False) if was else ("parameter_widened", True)
-        else:
-            kind, harmless = ("output_narrowed", True) if was else ("output_widened", self._learned)
+        harmless = is_now if self._side == "input" else was or self._learned
         reason = "It can be null now." if is_now else "It cannot be null any more."
+        kind = self._range_kind(narrowed=was)
         self._add(kind, path, *words, "minor" if harmless else "major", reason)
+
+    def _range_kind(self, *, narrowed: bool) -> ChangeKind:
+        if self._side == "input":
+            return "parameter_narrowed" if narrowed else "parameter_widened"
+        return "output_narrowed" if narrowed else "output_widened"
 
     def _compare_rest(self, path: str, old: Case, new: Case, kind: str) -> None:
         """Compare what is demanded of an object or a list beside its parts, and of what else it can be."""
@@ -458,15 +460,7 @@ class Walk:
             self._onward.satisfies(old, each, atom, without=skipped[each]) for atom in new.atoms for each in kinds
         )
         back = all(self._back.satisfies(new, each, atom, without=skipped[each]) for atom in old.atoms for each in kinds)
-        if not onward or not back:
-            self._judge(path, old.atoms, new.atoms, onward=onward, back=back, kinds=(kinds, kinds))
-
-    def _compare_whole(
-        self, path: str, old: Schemas, new: Schemas, olds: list[Case], news: list[Case], *, top: bool
-    ) -> None:
-        onward, back = self._proven(self._onward, old, new, top=top), self._proven(self._back, new, old, top=top)
-        if not onward or not back:
-            self._judge(path, old, new, onward=onward, back=back, kinds=(kinds_in(olds), kinds_in(news)))
+        self._judge(path, old.atoms, new.atoms, onward=onward, back=back, kinds=(kinds, kinds))
 
     def _judge(
         self,
@@ -478,7 +472,9 @@ class Walk:
         back: bool,
         kinds: tuple[frozenset[str], frozenset[str]],
     ) -> None:
-        """Name a change of what fits, given what is proven of it."""
+        """Name the change of what fits, if there is one, given what is proven of it."""
+        if onward and back:
+            return
         words = type_in_words(self._before, old, self._budget), type_in_words(self._after, new, self._budget)
         before, after = kinds
         if self._learned:
@@ -495,12 +491,10 @@ class Walk:
             self._add("output_narrowed", path, *words, "minor", "It is more exact than before.")
         elif is_retyped:
             self._add("output_retyped", path, *words, "major", "It is of another type.")
+        elif onward or before < after:
+            self._add("output_widened", path, *words, self._unpromised, "It can be what it never was.")
         else:
-            severity: Severity = "minor" if self._learned else "major"
-            if onward or before < after:
-                self._add("output_widened", path, *words, severity, "It can be what it never was.")
-            else:
-                self._add("output_unknown", path, *words, severity, "It changed, and may be what it never was.")
+            self._add("output_unknown", path, *words, self._unpromised, "It changed, and may be what it never was.")
 
     def _proven(self, prover: Prover, facts: Schemas, goals: Schemas, *, top: bool = False) -> bool:
         return all(prover.proves(facts, goal, top=top) for goal in goals or (True,))
@@ -524,11 +518,6 @@ class Walk:
         texts = [text_under(document, schemas, keyword) for keyword in ("title", "description")]
         said = ". ".join(text for text in texts if isinstance(text, str))
         return said, text_under(document, schemas, "deprecated") is True
-
-    def _add_renamed(self, place: str, name: str, to: Replacement) -> None:
-        kind: ChangeKind = "parameter_renamed" if self._side == "input" else "output_renamed"
-        reason = f"It seems to be called {to.name!r} now."
-        self._add(kind, place, name, to.name, "major", reason, replacement=to)
 
     def _add_removed(self, place: str, old: Case, name: str, *, competing: bool) -> None:
         words = type_in_words(self._before, old.under(name), self._budget)
@@ -555,9 +544,9 @@ class Walk:
         elif all(goal is False or self._back.inside(is_now, goal) for goal in was):
             self._add("output_added", place, "", words, "minor", "It is new in the answers.")
         else:
-            severity: Severity = "minor" if self._learned else "major"
             reason = "It is new, and not what all other keys are."
-            self._add("output_widened", place, type_in_words(self._before, was, self._budget), words, severity, reason)
+            before = type_in_words(self._before, was, self._budget)
+            self._add("output_widened", place, before, words, self._unpromised, reason)
 
     def _add(
         self,

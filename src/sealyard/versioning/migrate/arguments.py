@@ -2,8 +2,8 @@
 
 import ast
 import keyword
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from sealyard.code.names import children
 from sealyard.versioning.migrate.state import State, Touch, Use
@@ -33,19 +33,9 @@ _Key = ast.expr | ast.keyword
 """A literal or keyword that names an argument."""
 
 
-class _Context(NamedTuple):
-    """The parts that every rewriter of arguments needs."""
-
-    state: State
-    sources: Sources
-    refuse: Callable[[ast.AST, str], None]
-
-
-def rewrite_arguments(state: State, sources: Sources, refuse: Callable[[ast.AST, str], None]) -> None:
+def rewrite_arguments(state: State, sources: Sources) -> None:
     """Write every call and every mapping of arguments anew into `sources`."""
-    context = _Context(state, sources, refuse)
-    mappings = _Mappings(context)
-    calls = _Calls(context, mappings)
+    rewriter = _Rewriter(state, sources)
     partials: dict[ast.Call, list[tuple[ast.Call, Use]]] = {}
     for node, uses in state.calls.items():
         tools = [use for use in uses if use is not None]
@@ -54,55 +44,69 @@ def rewrite_arguments(state: State, sources: Sources, refuse: Callable[[ast.AST,
         use = tools[0]
         signature = state.signatures[use.plan]
         if signature.whole is not None:
-            refuse(node, signature.whole)
+            state.refuse(node, signature.whole)
         elif len(uses) > 1:
-            refuse(node, f"this may be a call of `{state.function(use.plan)}` or of something else")
+            state.refuse(node, f"this may be a call of `{state.function(use.plan)}` or of something else")
         elif use.kind == "partial":
             partials.setdefault(node, [])
         elif use.partial is not None:
             partials.setdefault(use.partial, []).append((node, use))
         elif use.kind in ("mapped", "positional"):
-            calls.rewrite_mapped(node, signature, use)
+            rewriter.rewrite_mapped(node, signature, use)
         elif use.kind == "named":
-            mappings.rewrite_named(node, signature)
+            rewriter.rewrite_named(node, signature)
         else:
-            calls.rewrite(node, use.first, signature)
+            _Call(rewriter, node, use.first, signature).rewrite()
     for node, later in partials.items():
-        calls.rewrite_partial(node, later)
-    mappings.rewrite_all()
+        rewriter.rewrite_partial(node, later)
+    rewriter.rewrite_mappings()
 
 
-class _Values:
-    """Single arguments: their names, and their values where a parameter takes another type."""
+class _Rewriter:
+    """The arguments of one piece of code."""
 
-    def __init__(self, context: _Context) -> None:
-        self._state, self._sources, self._refuse = context
+    def __init__(self, state: State, sources: Sources) -> None:
+        self.state = state
+        self.sources = sources
+        self._consumers = _propagated(state)
+        self._done: set[ast.AST] = set()
+        self._assignments: dict[ast.AST, tuple[ast.Assign, bool]] = {}
+        """Target -> its assignment, if that has its own line, and whether nothing else is in its block."""
+        for parent in ast.walk(state.names.tree):
+            for field in ("body", "orelse", "finalbody"):
+                block = getattr(parent, field, ())
+                for statement in block if isinstance(block, list) else ():
+                    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                        alone = len(block) == 1 and not isinstance(parent, ast.Module)
+                        self._assignments[statement.targets[0]] = statement, alone
+
+    # Single arguments
 
     def rename(self, node: _Key, after: str) -> None:
         """Give an argument another name: a keyword, or a literal that is a key."""
         if isinstance(node, ast.keyword):
             self.check_name(node, after)
-            self._sources.rename(node, after)
+            self.sources.rename(node, after)
             return
-        text = self._sources.requoted(node, after) if isinstance(node, ast.Constant) else None
+        text = self.sources.requoted(node, after) if isinstance(node, ast.Constant) else None
         if text is None:
-            self._refuse(node, f"`{after}` cannot be written here")
+            self.state.refuse(node, f"`{after}` cannot be written here")
         else:
             assert isinstance(node, ast.Constant)
-            self._sources.replace_literal(node, text)
+            self.sources.replace_literal(node, text)
 
     def check_name(self, node: ast.AST, name: str) -> None:
         """Refuse a name that Python code cannot give an argument by."""
         if not name.isidentifier() or keyword.iskeyword(name):
-            self._refuse(node, f"`{name}` is no name that Python code can give an argument by")
+            self.state.refuse(node, f"`{name}` is no name that Python code can give an argument by")
 
     def drop(self, node: ast.Call | ast.Dict, number: int, value: ast.expr, name: str) -> None:
         """Take an argument out, if it makes no difference that it is not evaluated."""
         if self.is_idle(value):
-            self._sources.remove(node, number)
+            self.sources.remove(node, number)
         else:
             reason = f"the parameter `{name}` is gone, and what it was given does something when it is evaluated"
-            self._refuse(value, reason)
+            self.state.refuse(value, reason)
 
     def is_idle(self, node: ast.AST) -> bool:
         """True if it makes no difference when an expression is not evaluated."""
@@ -128,41 +132,43 @@ class _Values:
             return
         template = self.template(retype, node)
         if template is None or isinstance(node, _COLLECTIONS):
-            self._refuse(node, f"`{name}` is {retype.to} now, and what it is given cannot be converted for certain")
+            self.state.refuse(
+                node, f"`{name}` is {retype.to} now, and what it is given cannot be converted for certain"
+            )
             return
         before, after = template
         if not retype.may_be_none or self._is_something(node, held):
-            self._sources.wrap(node, before, after)
+            self.sources.wrap(node, before, after)
         elif isinstance(node, ast.Name):
-            self._sources.wrap(node, f"None if {self._sources.text(node)} is None else {before}", after)
+            self.sources.wrap(node, f"None if {self.sources.text(node)} is None else {before}", after)
         elif not any(isinstance(each, _ACTS) for each in ast.walk(node)):
-            self._sources.wrap(node, f"(lambda value: None if value is None else {before}value{after})(", ")")
+            self.sources.wrap(node, f"(lambda value: None if value is None else {before}value{after})(", ")")
         else:
-            self._refuse(node, f"`{name}` is {retype.to} now, and what it is given may be `None`")
+            self.state.refuse(node, f"`{name}` is {retype.to} now, and what it is given may be `None`")
 
     def template(self, retype: Retype, node: ast.AST) -> tuple[str, str] | None:
         """The text before and after an expression at the place of `node` that converts it."""
         if (retype.before, retype.to, retype.words) != ("string", "boolean", True):
             template = retype.template
-            hidden = template is not None and template[0].removesuffix("(") in self._state.names.bound
+            hidden = template is not None and template[0].removesuffix("(") in self.state.names.bound
             return None if hidden else template
-        text = self._sources.quoted("true", self._sources.span(node)[0])
+        text = self.sources.quoted("true", self.sources.span(node)[0])
         return None if text is None else ("(", f" == {text})")
 
     def _retype_literal(self, node: ast.expr, retype: Retype, name: str, value: Any) -> None:
         try:
             converted = convert(value, retype.to, name)
         except Untranslatable as error:
-            self._refuse(node, str(error))
+            self.state.refuse(node, str(error))
             return
         if converted == value and type(converted) is type(value):
             return
-        start, end = self._sources.span(node)
-        text = self._sources.literal(converted, start)
+        start, end = self.sources.span(node)
+        text = self.sources.literal(converted, start)
         if text is None:
-            self._refuse(node, f"the value of `{name}` cannot be written here")
+            self.state.refuse(node, f"the value of `{name}` cannot be written here")
         else:
-            self._sources.replace(start, end, text)
+            self.sources.replace(start, end, text)
 
     def _is_something(self, node: ast.expr, held: Value) -> bool:
         """True if an expression is certainly not `None`."""
@@ -192,37 +198,20 @@ class _Values:
 
     def _called(self, node: ast.Call) -> str | None:
         """The name of the built-in function that is called."""
-        if isinstance(node.func, ast.Name) and node.func not in self._state.names.of:
+        if isinstance(node.func, ast.Name) and node.func not in self.state.names.of:
             return node.func.id
         return None
 
+    # Mappings: `{"user_id": 1}` that is unpacked into a call or handed to `call_tool`
 
-class _Mappings:
-    """Mappings of arguments: `{"user_id": 1}` that is unpacked into a call or handed to `call_tool`."""
-
-    def __init__(self, context: _Context) -> None:
-        self._state, self._sources, self._refuse = context
-        self._values = _Values(context)
-        self._consumers = _propagated(self._state)
-        self._done: set[ast.AST] = set()
-        self._assignments: dict[ast.AST, tuple[ast.Assign, bool]] = {}
-        """Target -> its assignment, if that has its own line, and whether nothing else is in its block."""
-        for parent in ast.walk(self._state.names.tree):
-            for field in ("body", "orelse", "finalbody"):
-                block = getattr(parent, field, ())
-                for statement in block if isinstance(block, list) else ():
-                    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-                        alone = len(block) == 1 and not isinstance(parent, ast.Module)
-                        self._assignments[statement.targets[0]] = statement, alone
-
-    def rewrite_all(self) -> None:
+    def rewrite_mappings(self) -> None:
         """Rename, drop and convert in every mapping, wherever a key of it is written."""
         for site, consumers in self._consumers.items():
             self._rewrite_mapping(site, consumers)
 
     def keys(self, atom: object) -> tuple[dict[str, bool], bool]:
         """The keys of a mapping, each with true if it is there for certain; and true if these are all."""
-        state = self._state
+        state = self.state
         if atom == NONE:
             return {}, True
         if not isinstance(atom, Site) or atom not in state.keys:
@@ -244,15 +233,15 @@ class _Mappings:
 
     def rewrite_named(self, node: ast.Call, signature: Signature) -> None:
         """Rewrite `call_tool(name, arguments)`, as far as something has to be added."""
-        rules, refuse = signature.by_key, self._refuse
-        self._sources.show(node, f"the parameters of `{self._state.function(plan_of(self._state, node))}` changed")
+        rules, refuse = signature.by_key, self.state.refuse
+        self.sources.show(node, f"the parameters of `{self.state.function(plan_of(self.state, node))}` changed")
         argument = _arguments_of(node)
         if argument is None or (isinstance(argument, ast.Constant) and argument.value is None):
             self.demand(node, rules, ())
             self._add_mapping(node, argument, rules)
             return
-        given = next(each for each in self._state.arguments(node) if each.value is argument)
-        for atom in self._state.given.get(given.node, NOTHING):
+        given = next(each for each in self.state.arguments(node) if each.value is argument)
+        for atom in self.state.given.get(given.node, NOTHING):
             keys, complete = self.keys(atom)
             if atom == NONE:
                 if rules.added or rules.omitted:
@@ -269,19 +258,19 @@ class _Mappings:
         """Refuse a call that does not give what has to be given now."""
         for name, reason in rules.omitted.items():
             if name not in have:
-                self._refuse(node, reason)
+                self.state.refuse(node, reason)
 
     def _add_mapping(self, node: ast.Call, argument: ast.Constant | None, rules: Rules) -> None:
         """Give `call_tool` arguments where it got none."""
         if not rules.added:
             return
-        text = self._sources.literal(dict(rules.added), self._sources.span(node)[1] - 1)
+        text = self.sources.literal(dict(rules.added), self.sources.span(node)[1] - 1)
         if text is None:
-            self._refuse(node, "the arguments that are required now cannot be written here")
+            self.state.refuse(node, "the arguments that are required now cannot be written here")
         elif argument is not None:
-            self._sources.replace_literal(argument, text)
+            self.sources.replace_literal(argument, text)
         else:
-            self._sources.append(node, f"arguments={text}" if node.keywords else text)
+            self.sources.append(node, f"arguments={text}" if node.keywords else text)
 
     def add(self, site: Site, missing: Mapping[str, Any], keys: Mapping[str, bool]) -> None:
         """Add entries to the literal that a mapping starts as; what sets them later counts for more."""
@@ -290,32 +279,32 @@ class _Mappings:
             return
         self._done.add(node)
         if not isinstance(node, ast.Dict | ast.Call) or site.level:
-            self._refuse(node, "a required argument has to be added to a mapping that is not written out")
+            self.state.refuse(node, "a required argument has to be added to a mapping that is not written out")
             return
         if len(self._consumers.get(site, set())) != 1:
             reason = "a required argument has to be added to a mapping that is used for something else too"
-            self._refuse(node, reason)
-        if _written(node) & missing.keys() or (self._state.spreads.get(site) and missing.keys() & keys.keys()):
-            self._refuse(node, "nobody knows whether a mapping holds what is required now")
-        close = self._sources.span(node)[1] - 1
+            self.state.refuse(node, reason)
+        if _written(node) & missing.keys() or (self.state.spreads.get(site) and missing.keys() & keys.keys()):
+            self.state.refuse(node, "nobody knows whether a mapping holds what is required now")
+        close = self.sources.span(node)[1] - 1
         texts = []
         for key, value in missing.items():
-            name, text = self._sources.quoted(key, close), self._sources.literal(value, close)
+            name, text = self.sources.quoted(key, close), self.sources.literal(value, close)
             if text is None or name is None:
-                self._refuse(node, f"`{key}` needs a value that cannot be written here")
+                self.state.refuse(node, f"`{key}` needs a value that cannot be written here")
             elif isinstance(node, ast.Call):
-                self._values.check_name(node, key)
+                self.check_name(node, key)
                 texts.append(f"{key}={text}")
             else:
                 texts.append(f"{name}: {text}")
-        self._sources.append(node, ", ".join(texts))
-        self._sources.show(node, "arguments are required now")
+        self.sources.append(node, ", ".join(texts))
+        self.sources.show(node, "arguments are required now")
 
     # Changing
 
     def _rewrite_mapping(self, site: Site, consumers: set[tuple[str, int] | None]) -> None:
         tools = [each for each in consumers if each is not None]
-        signatures = [(style, self._state.signatures[plan]) for style, plan in tools]
+        signatures = [(style, self.state.signatures[plan]) for style, plan in tools]
         rules = [signature.by_key if style == "keys" else signature.by_name for style, signature in signatures]
         keys, _ = self.keys(site)
         hit = [key for rule in rules for key in keys if key in rule.touched]
@@ -323,21 +312,21 @@ class _Mappings:
             return
         node = site.node
         if len(consumers) > 1 and (None in consumers or not all(rule.agrees(rules[0]) for rule in rules)):
-            self._refuse(node, f"a mapping of arguments with `{hit[0]}` is used for something else too")
+            self.state.refuse(node, f"a mapping of arguments with `{hit[0]}` is used for something else too")
             return
         if not isinstance(node, ast.arg):
-            self._sources.show(node, f"the parameters of `{self._state.function(tools[0][1])}` changed")
+            self.sources.show(node, f"the parameters of `{self.state.function(tools[0][1])}` changed")
         if isinstance(node, ast.Dict):
             for number, (key, value) in enumerate(zip(node.keys, node.values, strict=True)):
                 if key is not None:
                     self._rewrite_entry(node, number, key, value, _text_of(key), rules[0])
         elif isinstance(node, ast.Call) and not site.level:
-            for number, each in enumerate(self._state.arguments(node)):
+            for number, each in enumerate(self.state.arguments(node)):
                 if isinstance(each.node, ast.keyword) and each.keyword is not None:
                     self._rewrite_entry(node, number, each.node, each.value, each.keyword, rules[0])
         elif not isinstance(node, ast.BinOp | ast.arg):
-            self._refuse(node, f"`{hit[0]}` is in a mapping that is not written out")
-        for touch in self._state.touches.get(site, ()):
+            self.state.refuse(node, f"`{hit[0]}` is in a mapping that is not written out")
+        for touch in self.state.touches.get(site, ()):
             self._rewrite_touch(touch, rules[0])
 
     def _rewrite_entry(
@@ -349,15 +338,15 @@ class _Mappings:
         self._done.add(key)
         after = rules.names.get(name, name)
         if name in rules.blocked:
-            if not self._values.passes(value, name, rules):
-                self._refuse(key, rules.blocked[name])
+            if not self.passes(value, name, rules):
+                self.state.refuse(key, rules.blocked[name])
         elif after is None:
-            self._values.drop(node, number, value, name)
+            self.drop(node, number, value, name)
         else:
             if after != name:
-                self._values.rename(key, after)
+                self.rename(key, after)
             if name in rules.retyped:
-                self._values.retype(value, rules.retyped[name], name)
+                self.retype(value, rules.retyped[name], name)
 
     def _rewrite_touch(self, touch: Touch, rules: Rules) -> None:
         """Rewrite a place outside of the literal that reads or writes a key."""
@@ -365,10 +354,10 @@ class _Mappings:
         name = place.arg if isinstance(place, ast.keyword) else _text_of(place)
         if name is None or place is None:
             if any(isinstance(atom, Text) and atom.text in rules.touched for atom in touch.key):
-                self._refuse(touch.node, "a key of the arguments is named in a way that is not followed")
+                self.state.refuse(touch.node, "a key of the arguments is named in a way that is not followed")
         elif touch.call is not None and touch.value is not None:
-            self._sources.show(touch.call, "a parameter changed")
-            given = self._state.arguments(touch.call)
+            self.sources.show(touch.call, "a parameter changed")
+            given = self.state.arguments(touch.call)
             number = next(number for number, each in enumerate(given) if each.node is touch.node)
             self._rewrite_entry(touch.call, number, place, touch.value, name, rules)
         elif name in rules.touched and place not in self._done:
@@ -378,47 +367,35 @@ class _Mappings:
     def _change(self, touch: Touch, place: _Key, name: str, rules: Rules) -> None:
         node, after = touch.node, rules.names.get(name, name)
         statement, alone = self._assignments.get(node, (None, False))
-        if statement is not None and not self._sources.has_own_line(statement):
+        if statement is not None and not self.sources.has_own_line(statement):
             statement = None
-        self._sources.show(statement or node, "a parameter changed")
+        self.sources.show(statement or node, "a parameter changed")
         written = touch.value if touch.value is not node else None
         if name in rules.blocked:
-            if written is None or not self._values.passes(written, name, rules):
-                self._refuse(node, rules.blocked[name])
+            if written is None or not self.passes(written, name, rules):
+                self.state.refuse(node, rules.blocked[name])
         elif after is None:
-            if statement is None or not self._values.is_idle(statement.value):
-                self._refuse(node, f"the parameter `{name}` is gone, and this use of it cannot be taken out")
+            if statement is None or not self.is_idle(statement.value):
+                self.state.refuse(node, f"the parameter `{name}` is gone, and this use of it cannot be taken out")
             else:
-                self._sources.remove_statement(statement, alone=alone)
+                self.sources.remove_statement(statement, alone=alone)
         else:
             if after != name:
-                self._values.rename(place, after)
+                self.rename(place, after)
             if name in rules.retyped and written is not None:
-                self._values.retype(written, rules.retyped[name], name)
+                self.retype(written, rules.retyped[name], name)
             elif name in rules.retyped:
-                self._refuse(node, f"`{name}` has another type now, and this use of it is not followed")
+                self.state.refuse(node, f"`{name}` has another type now, and this use of it is not followed")
 
-
-class _Calls:
-    """Calls that give arguments directly, through `functools.partial` or through `map`."""
-
-    def __init__(self, context: _Context, mappings: _Mappings) -> None:
-        self._context = context
-        self._state, self._sources, self._refuse = context
-        self._mappings = mappings
-        self._values = _Values(context)
-
-    def rewrite(self, node: ast.Call, first: int, signature: Signature, **options: Any) -> None:
-        """Rewrite the arguments of a call from number `first` on."""
-        _Call(self._context, self._mappings, node, first, signature, **options).rewrite()
+    # Calls through `functools.partial` or `map`
 
     def rewrite_partial(self, node: ast.Call, calls: Sequence[tuple[ast.Call, Use]]) -> None:
         """Rewrite a `functools.partial` and the calls of it."""
-        signature = self._state.signatures[plan_of(self._state, node)]
-        first = self._state.arguments(node)[1:]
-        later = [self._state.arguments(call)[use.first :] for call, use in calls]
+        signature = self.state.signatures[plan_of(self.state, node)]
+        first = self.state.arguments(node)[1:]
+        later = [self.state.arguments(call)[use.first :] for call, use in calls]
         if any(each.star for each in first) or any(each.star == "*" for rest in later for each in rest):
-            self._refuse(node, "a `partial` with `*` or `**` is not followed")
+            self.state.refuse(node, "a `partial` with `*` or `**` is not followed")
             return
         count = _positional(first)
         used = count + max(map(_positional, later), default=0)
@@ -427,18 +404,19 @@ class _Calls:
         given = {signature.names.get(each.keyword) for each in first if each.keyword is not None}
         given |= {signature.names[name] for name in signature.before[:count]}
         if {signature.names[name] for name in signature.before[count:used]} & (signature.by_name.added.keys() - given):
-            self._refuse(node, "a parameter that is required now is given by position later")
-        self.rewrite(node, 1, signature, by_name=by_name, demand=False)
+            self.state.refuse(node, "a parameter that is required now is given by position later")
+        _Call(self, node, 1, signature, by_name=by_name, demand=False).rewrite()
         have = {name for name in given if name is not None}
         for call, use in calls:
             if use.kind in ("mapped", "positional"):
                 self._check_mapped(call, signature, use, count)
             else:
-                self.rewrite(call, use.first, signature, offset=count, by_name=by_name, have=have, add=False)
+                options: dict[str, Any] = {"offset": count, "by_name": by_name, "have": have, "add": False}
+                _Call(self, call, use.first, signature, **options).rewrite()
 
     def rewrite_mapped(self, node: ast.Call, signature: Signature, use: Use) -> None:
         """`map(tool, xs)`: where positions do not suffice, `map(lambda value: tool(name=value), xs)`."""
-        given = self._state.arguments(node)
+        given = self.state.arguments(node)
         rest = given[use.first :]
         names = signature.before[: sum(each.keyword is None for each in rest)]
         have = {signature.names[name] for name in names}
@@ -450,7 +428,7 @@ class _Calls:
             isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)
         )
         if not plain or not all(each.is_positional for each in rest):
-            self._refuse(node, "the tool is called by something that gives it arguments by position only")
+            self.state.refuse(node, "the tool is called by something that gives it arguments by position only")
             return
         places = [f"value{number + 1 if number else ''}" for number in range(len(names))]
         texts = [
@@ -458,34 +436,43 @@ class _Calls:
         ]
         for name, value in rules.added.items():
             if name not in have:
-                self._values.check_name(node, name)
-                texts.append(f"{name}={_write(self._context, node, name, value)}")
-        self._mappings.demand(node, rules, {name for name in have if name is not None})
-        if self._state.names.spellings & {*places}:
-            self._refuse(node, "the names `value`, `value2` and so on are taken")
-        self._sources.wrap(called, f"lambda {', '.join(places)}: ", f"({', '.join(texts)})")
-        self._sources.show(node, f"the parameters of `{self._state.function(use.plan)}` changed")
+                self.check_name(node, name)
+                texts.append(f"{name}={self.write(node, name, value)}")
+        self.demand(node, rules, {name for name in have if name is not None})
+        if self.state.names.spellings & {*places}:
+            self.state.refuse(node, "the names `value`, `value2` and so on are taken")
+        self.sources.wrap(called, f"lambda {', '.join(places)}: ", f"({', '.join(texts)})")
+        self.sources.show(node, f"the parameters of `{self.state.function(use.plan)}` changed")
 
     def _named(self, node: ast.Call, rules: Rules, name: str, place: str) -> str:
         """The argument by its new name, from the variable `place`; empty if it is gone."""
         after, retype = rules.names[name], rules.retyped.get(name)
-        template = self._values.template(retype, node) if retype is not None else ("", "")
+        template = self.template(retype, node) if retype is not None else ("", "")
         if name in rules.blocked or template is None:
-            self._refuse(node, f"`{name}` changed, and the tool is called by something that gives it by position only")
+            self.state.refuse(
+                node, f"`{name}` changed, and the tool is called by something that gives it by position only"
+            )
             return ""
         if after is None:
             return ""
-        self._values.check_name(node, after)
+        self.check_name(node, after)
         text = f"{template[0]}{place}{template[1]}"
         optional = retype is not None and retype.may_be_none
         return f"{after}=None if {place} is None else {text}" if optional else f"{after}={text}"
 
     def _check_mapped(self, node: ast.Call, signature: Signature, use: Use, offset: int) -> None:
         """Refuse a `partial` in a `map` if positions do not mean what they meant."""
-        count = sum(each.keyword is None for each in self._state.arguments(node)[use.first :])
+        count = sum(each.keyword is None for each in self.state.arguments(node)[use.first :])
         names = signature.before[offset : offset + count]
         if _is_hit(signature, names, offset) or signature.by_name.omitted:
-            self._refuse(node, "the tool is called by something that gives it arguments by position only")
+            self.state.refuse(node, "the tool is called by something that gives it arguments by position only")
+
+    def write(self, node: ast.Call, name: str, value: Any) -> str:
+        """A value as it may stand at the end of a call."""
+        text = self.sources.literal(value, self.sources.span(node)[1] - 1)
+        if text is None:
+            self.state.refuse(node, f"`{name}` needs a value that cannot be written here")
+        return text or "None"
 
 
 class _Call:
@@ -493,8 +480,7 @@ class _Call:
 
     def __init__(
         self,
-        context: _Context,
-        mappings: _Mappings,
+        rewriter: _Rewriter,
         node: ast.Call,
         first: int,
         signature: Signature,
@@ -506,10 +492,10 @@ class _Call:
         demand: bool = True,
     ) -> None:
         """`offset` and `have`: what a `partial` gave before. `by_name`: nothing stays positional."""
-        self._context = context
-        self._state, self._sources, self._refuse = context
-        self._mappings = mappings
-        self._values = _Values(context)
+        self._rewriter = rewriter
+        self._state = rewriter.state
+        self._sources = rewriter.sources
+        self._refuse = rewriter.state.refuse
         self._node = node
         self._first = first
         self._arguments = self._state.arguments(node)[first:]
@@ -542,36 +528,36 @@ class _Call:
         if self._add:
             self._add_missing()
         if self._demand:
-            self._mappings.demand(node, self._rules, self._have)
+            self._rewriter.demand(node, self._rules, self._have)
 
     def _rewrite_one(self, argument: Argument, number: int) -> None:
         """Rewrite an argument that is written out."""
-        rules, values = self._rules, self._values
+        rules, rewriter = self._rules, self._rewriter
         name = self._name_of(argument)
         if name is None:
             return
         held = self._state.given.get(argument.node, NOTHING)
-        if name in rules.blocked and not values.passes(argument.value, name, rules, held):
+        if name in rules.blocked and not rewriter.passes(argument.value, name, rules, held):
             self._refuse(argument.node, rules.blocked[name])
             return
         after = rules.names[name]
         if after is None:
-            values.drop(self._node, number, argument.value, name)
+            rewriter.drop(self._node, number, argument.value, name)
             return
         self._have.add(after)
         if isinstance(argument.node, ast.keyword):
             if after != name:
-                values.rename(argument.node, after)
+                rewriter.rename(argument.node, after)
         else:
             order = self._signature.after
             self._named = self._named or self._kept >= len(order) or order[self._kept] != after
             self._kept += 1
             if self._named:
-                values.check_name(argument.node, after)
+                rewriter.check_name(argument.node, after)
                 start = self._sources.whole(argument.value)[0]
                 self._sources.replace(start, start, f"{after}=")
         if name in rules.retyped:
-            values.retype(argument.value, rules.retyped[name], name, held)
+            rewriter.retype(argument.value, rules.retyped[name], name, held)
 
     def _name_of(self, argument: Argument) -> str | None:
         """The old parameter that an argument is for; None if there is nothing to be done."""
@@ -627,7 +613,7 @@ class _Call:
         sure: list[set[str]] = []
         maybe: set[str] = set()
         for atom in self._state.given.get(argument.node, NOTHING):
-            keys, complete = self._mappings.keys(atom)
+            keys, complete = self._rewriter.keys(atom)
             if not complete:
                 hit = rules.touched - self._explicit
                 if hit:
@@ -649,8 +635,8 @@ class _Call:
             if name in self._maybe and name not in self._have:
                 self._add_before(name, value)
             elif name not in self._have:
-                self._values.check_name(node, name)
-                texts.append(f"{name}={_write(self._context, node, name, value)}")
+                self._rewriter.check_name(node, name)
+                texts.append(f"{name}={self._rewriter.write(node, name, value)}")
         if not texts:
             return
         end = self._sources.span(node)[1]
@@ -666,24 +652,16 @@ class _Call:
         if any(each.star == "*" for each in unpacked):
             self._refuse(node, reason)
         for atom in (atom for each in unpacked for atom in state.given.get(each.node, NOTHING)):
-            keys, complete = self._mappings.keys(atom)
+            keys, complete = self._rewriter.keys(atom)
             if not complete or not isinstance(atom, Site) or state.callers.get(atom) != {node}:
                 self._refuse(node, reason)
             elif not keys.get(name):
-                self._mappings.add(atom, {name: value}, keys)
+                self._rewriter.add(atom, {name: value}, keys)
 
 
 def plan_of(state: State, node: ast.Call) -> int:
     """The number of the plan whose tool a call calls."""
     return next(use.plan for use in state.calls[node] if use is not None)
-
-
-def _write(context: _Context, node: ast.Call, name: str, value: Any) -> str:
-    """A value as it may stand at the end of a call."""
-    text = context.sources.literal(value, context.sources.span(node)[1] - 1)
-    if text is None:
-        context.refuse(node, f"`{name}` needs a value that cannot be written here")
-    return text or "None"
 
 
 def _propagated(state: State) -> dict[Site, set[tuple[str, int] | None]]:

@@ -136,16 +136,11 @@ def _rewrite(code: str, names: Names, plans: Sequence[Plan], exported: set[str] 
     sources = Sources(names.tree, code)
     state = State(names, plans)
     Interpreter(state, exported=exported).run()
-    refused: dict[tuple[int, str], None] = {}
-
-    def refuse(node: ast.AST, reason: str) -> None:
-        refused[sources.line(node), _sentence(reason)] = None
-
-    for node, reason in (*state.refused, *(state.reached if state.touched or state.near else ())):
-        refuse(node, reason)
     try:
-        rewrite_names(state, sources, refuse)
-        rewrite_arguments(state, sources, refuse)
+        rewrite_names(state, sources)
+        rewrite_arguments(state, sources)
+        reached = state.reached if state.touched or state.near else ()
+        refused = {(sources.line(node), _sentence(reason)) for node, reason in (*state.refused, *reached)}
         if refused:
             refusals = [Refusal(line=line, reason=reason) for line, reason in sorted(refused)]
             return Migration(code=code, refusals=tuple(refusals[:_REFUSALS])), state.touched

@@ -6,7 +6,6 @@ that makes the mapping and wherever else it is read or written. That needs that 
 """
 
 import ast
-from collections.abc import Callable
 
 from sealyard.code.names import Variable
 from sealyard.versioning.migrate.state import State
@@ -14,32 +13,30 @@ from sealyard.versioning.migrate.text import Sources
 from sealyard.versioning.migrate.values import OTHER, Site, Text, Tool, Value
 from sealyard.versioning.steps import RenameTool
 
-Refuse = Callable[[ast.AST, str], None]
 
-
-def rewrite_names(state: State, sources: Sources, refuse: Refuse) -> None:
+def rewrite_names(state: State, sources: Sources) -> None:
     """Write the new names of tools and fields into `sources`."""
-    for node, text in _OwnKeys(state, refuse).renamed().items():
+    for node, text in _OwnKeys(state).renamed().items():
         state.want(node, text, "a key that is used like a field of the answer")
     for node, wanted in state.texts.items():
-        _rewrite_text(node, wanted, sources, refuse)
-    tools = _ToolNames(state, sources, refuse)
+        _rewrite_text(node, wanted, state, sources)
+    tools = _ToolNames(state, sources)
     for statement in dict.fromkeys(statement for statement, _, _ in state.imports):
         tools.rewrite_import(statement)
     for attribute, value in state.members.items():
         tools.rewrite_member(attribute, value)
 
 
-def _rewrite_text(node: ast.AST, wanted: dict[str | None, str], sources: Sources, refuse: Refuse) -> None:
+def _rewrite_text(node: ast.AST, wanted: dict[str | None, str], state: State, sources: Sources) -> None:
     new = [text for text in wanted if text is not None]
     if not new:
         return
     if len(wanted) > 1 or not isinstance(node, ast.Constant):
-        refuse(node, f"{sources.text(node)} stands for something else too here")
+        state.refuse(node, f"{sources.text(node)} stands for something else too here")
         return
     text = sources.requoted(node, new[0])
     if text is None:
-        refuse(node, f"`{new[0]}` cannot be written here")
+        state.refuse(node, f"`{new[0]}` cannot be written here")
         return
     sources.replace_literal(node, text)
     sources.show(node, wanted[new[0]])
@@ -48,11 +45,10 @@ def _rewrite_text(node: ast.AST, wanted: dict[str | None, str], sources: Sources
 class _ToolNames:
     """The names that stand for tools in one piece of code."""
 
-    def __init__(self, state: State, sources: Sources, refuse: Refuse) -> None:
+    def __init__(self, state: State, sources: Sources) -> None:
         self._state = state
         self._names = state.names
         self._sources = sources
-        self._refuse = refuse
         self._taken = set(state.names.spellings)
         self._renamed: set[ast.AST] = set()
         self._given: dict[Variable, str] = {}
@@ -103,7 +99,7 @@ class _ToolNames:
             self._sources.remove(statement, statement.names.index(alias))
             texts.append(f"from {target} import {text}")
         if not stay or len(statement.names) - len(stay) > 1:
-            self._refuse(statement, "several tools of one import went to different modules")
+            self._state.refuse(statement, "several tools of one import went to different modules")
         end = self._sources.span(statement)[1]
         self._sources.replace(end, end, "".join(f"; {text}" for text in texts))
 
@@ -157,7 +153,7 @@ class _ToolNames:
         if step is None:
             return
         if len(value) > 1 or OTHER in value:
-            self._refuse(node, "this may be the tool or something else")
+            self._state.refuse(node, "this may be the tool or something else")
             return
         self._sources.show(node, f"the tool is `{step.function}` now")
         before = self._state.plans[tools[0].plan].before
@@ -175,13 +171,13 @@ class _ToolNames:
         elif isinstance(base, ast.Name):
             root, whole = base, False
         else:
-            self._refuse(node, reason)
+            self._state.refuse(node, reason)
             return
         variable = self._names.of.get(root)
         imports = self._imports_of(variable)
         others = [each for each in variable.binders if not _is_none(each)] if variable is not None else []
         if variable is None or len(imports) != len(others) or not imports:
-            self._refuse(node, reason)
+            self._state.refuse(node, reason)
             return
         for statement, alias, _ in imports:
             self._grow(statement, alias, before, after, whole=whole)
@@ -247,9 +243,8 @@ def _is_none(binder: ast.AST) -> bool:
 class _OwnKeys:
     """The keys of own mappings that have to follow a renamed field."""
 
-    def __init__(self, state: State, refuse: Refuse) -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
-        self._refuse = refuse
         self._found: dict[ast.AST, str] = {}
         self._seen: set[tuple[Site, str]] = set()
         self._unpacked = {atom for value in state.spreads.values() for atom in value}
@@ -279,17 +274,19 @@ class _OwnKeys:
             node, slots = site.node, state.contents.get(site, {})
             hidden = state.consumers.get(site) or state.spreads.get(site) or site in self._unpacked
             if hidden or not isinstance(node, ast.Dict) or new in slots or slots.get(None):
-                self._refuse(node, f"this is used in the place of an answer, and its key `{old}` cannot become `{new}`")
+                self._state.refuse(
+                    node, f"this is used in the place of an answer, and its key `{old}` cannot become `{new}`"
+                )
                 return
             literals: list[ast.AST] = [key for key in node.keys if isinstance(key, ast.Constant) and key.value == old]
             for touch in state.touches.get(site, ()):
                 if not all(isinstance(atom, Text) for atom in touch.key):
-                    self._refuse(touch.node, f"a key that may be `{old}` is only known at run time")
+                    self._state.refuse(touch.node, f"a key that may be `{old}` is only known at run time")
                 literals += [atom.node for atom in touch.key if isinstance(atom, Text) and atom.text == old]
                 if any(isinstance(atom, Text) and atom.text == new for atom in touch.key):
-                    self._refuse(touch.node, f"`{new}` is read here, which was not there before")
+                    self._state.refuse(touch.node, f"`{new}` is read here, which was not there before")
             for literal in literals:
                 if state.texts.get(literal, {}).keys() - {new} or self._found.get(literal, new) != new:
-                    self._refuse(literal, f"`{old}` stands for something else too here")
+                    self._state.refuse(literal, f"`{old}` stands for something else too here")
                 self._found[literal] = new
                 queue += [(other, old) for other in state.own.get(literal, ())]
