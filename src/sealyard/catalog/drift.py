@@ -30,7 +30,7 @@ from sealyard.errors import StoreError
 from sealyard.store import Store
 from sealyard.store.shapes import SeenShape
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import Comparison, Version, compare, highest
+from sealyard.versioning.compare import Comparison, compare, highest, major_of
 
 _log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ def outline(answer: Any) -> Any:
 
 
 def _key(spec: ToolSpec) -> _Key:
-    return spec.upstream, spec.name, Version.parse(spec.version).major
+    return spec.upstream, spec.name, major_of(spec.version)
 
 
 # In a thread

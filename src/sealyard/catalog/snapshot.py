@@ -13,7 +13,7 @@ import msgspec
 
 from sealyard.catalog.answers import LearnedShape
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import Version
+from sealyard.versioning.compare import major_of
 
 _NEAREST_CHARACTERS = 100
 _NEAREST_COMPARED = 40
@@ -97,7 +97,7 @@ class Snapshot:
 
 
 def _is_of(shape: LearnedShape, spec: ToolSpec | None) -> bool:
-    return spec is not None and Version.parse(spec.version).major == shape.major
+    return spec is not None and major_of(spec.version) == shape.major
 
 
 def _qualified(spec: ToolSpec) -> set[str]:

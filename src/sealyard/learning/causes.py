@@ -18,8 +18,9 @@ import msgspec
 from sealyard import errors
 from sealyard.learning.code import CodePrint, Reading, read_sketch, sent, tool_name
 from sealyard.learning.disclosure import NAME_CHARACTERS, is_field, is_name, mark_of, plain
-from sealyard.learning.flows import major_of, prepare_flows
+from sealyard.learning.flows import prepare_flows
 from sealyard.values.facts import CallEvidence, RunEvidence
+from sealyard.versioning.compare import major_of
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

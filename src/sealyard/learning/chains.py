@@ -24,10 +24,11 @@ from sealyard.learning.disclosure import (
     place_of,
     shown,
 )
-from sealyard.learning.flows import Flow, fragment, major_of
+from sealyard.learning.flows import Flow, fragment
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, part_insights, trim
 from sealyard.values.facts import Hinted, HintKind, RunEvidence
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare import major_of
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

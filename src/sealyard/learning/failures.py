@@ -19,11 +19,11 @@ from sealyard.catalog.text import resolve, unwrapped
 from sealyard.learning.causes import Cause, is_again
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import is_field, is_name, mark_of
-from sealyard.learning.flows import major_of
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Tally, Viewer, part_insights, put_last, trim
 from sealyard.learning.repairs import FUNCTIONS, METHODS, Edit, Shapes, Wording, answered_names, edits, is_portable
 from sealyard.values.facts import Executed, Hinted, RunEvidence
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare import major_of
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

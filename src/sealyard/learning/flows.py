@@ -19,6 +19,7 @@ from sealyard.learning.code import names_of
 from sealyard.learning.disclosure import UNPLACED, agree, is_callable, is_field, is_nameable, joined, steps
 from sealyard.values.facts import CallEvidence, RunEvidence
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare import major_of
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
@@ -68,12 +69,6 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     target_major: int
     parameter: str
     """The schema's own name; with `[]` if the value was an item of a list."""
-
-
-def major_of(version: str) -> int:
-    """The major part of a tool's version; 0 if there is none."""
-    text = version.partition(".")[0]
-    return int(text) if text.isdecimal() and len(text) < 8 else 0
 
 
 def prepare_flows(run: RunEvidence) -> tuple[Flow, ...]:

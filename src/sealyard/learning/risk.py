@@ -32,6 +32,7 @@ from sealyard.learning.resources import Prediction
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Risk, RiskReason, RunEvidence
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare import major_of
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
@@ -293,7 +294,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         self.all.add_run(viewer, failed=failed)
         self._learn_tools(run, print_, viewer, failed=failed)
         if print_ is not None and (not failed or is_own_failure(run)):
-            majors = {call.tool: _major(call.version) for call in run.calls}
+            majors = {call.tool: str(major_of(call.version)) for call in run.calls}
             self.patterns.add(print_, majors, viewer, failed=failed)
 
     def _learn_tools(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer, *, failed: bool) -> None:
@@ -307,7 +308,7 @@ class Dangers(msgspec.Struct, kw_only=True):
             known = self.tools.pop(name, None) or ToolRecord()
             call = called.get(name)
             if call is not None:
-                if known.version and _major(known.version) != _major(call.version):
+                if known.version and major_of(known.version) != major_of(call.version):
                     known = ToolRecord()
                 known.name, known.version = call.tool, call.version
             if not blamed or name in blamed:
@@ -417,7 +418,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         found: list[_Step] = []
         behind: list[Known] = []
         estimate = self._step_tools(print_, estimate, viewer, specs, found, behind)
-        majors = {spec.full_name: _major(spec.version) for spec in specs.values()}
+        majors = {spec.full_name: str(major_of(spec.version)) for spec in specs.values()}
         same, likes = self.patterns.find(print_, majors)
         before, near, weights = estimate, 0.0, 0.0
         for like in likes:
@@ -457,7 +458,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         worst: tuple[float, _Step | None] = (0.0, None)
         for name in print_.tools[:_TOOLS_READ]:
             spec, known = specs.get(name), self.tools.get(_loose(name))
-            is_new = known is None or (spec is not None and _major(spec.version) != _major(known.version))
+            is_new = known is None or (spec is not None and major_of(spec.version) != major_of(known.version))
             record = self.firsts if is_new or known is None else known.record
             seen = record.known(viewer)
             seen = seen if seen.total >= _ENOUGH else Known()
@@ -527,7 +528,3 @@ def _is_never_run(run: RunEvidence) -> bool:
 def _loose(name: str) -> str:
     """A normal form, equal for `expenses.list_expenses` and `mcp__expenses__list_expenses`."""
     return _LOOSE.sub("", name.removeprefix("mcp__")).lower()
-
-
-def _major(version: str) -> str:
-    return version.partition(".")[0]

@@ -36,14 +36,13 @@ from sealyard.catalog.answers import (
 )
 from sealyard.catalog.stubs import returns
 from sealyard.catalog.text import is_vague, resolve, unwrapped
-from sealyard.errors import InvalidRequest
 from sealyard.learning.disclosure import is_choice, is_data, is_field, is_trait, outward, tells_choices, tells_span
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, faded, part_insights
 from sealyard.privacy import TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values.facts import CallEvidence, Hinted, RunEvidence
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.changes import Version
+from sealyard.versioning.compare import major_of
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
@@ -89,7 +88,7 @@ def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
     for call in run.calls:
         major = major_of(call.version)
         has_any = call.has_answer or call.sample is not None
-        if not has_any or call.error is not None or major is None:
+        if not has_any or call.error is not None or not major:
             continue
         key = (call.tool, major)
         if key in found or len(found) < _TOOLS:
@@ -97,14 +96,6 @@ def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
             if len(calls) < _ANSWERS:
                 calls.append(call)
     return tuple(_see(tool, major, calls) for (tool, major), calls in found.items())
-
-
-def major_of(version: str) -> int | None:
-    """The major version; None if `version` cannot be parsed."""
-    try:
-        return Version.parse(version).major
-    except InvalidRequest:
-        return None
 
 
 def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:

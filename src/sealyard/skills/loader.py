@@ -26,7 +26,7 @@ from sealyard.values.runs import RecordStatus
 from sealyard.values.skills import Skill, SkillStatus, SkillUse, ToolNeed
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Difficulty, Plan, make_plan
-from sealyard.versioning.compare import Version, fit
+from sealyard.versioning.compare import fit, major_of
 
 State = Literal["fits", "newer", "translated", "broken", "missing"]
 """`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: a person
@@ -155,7 +155,7 @@ class Compatibility:
         """The observed output schema of a tool at a version, if it declares none."""
         if spec.output_schema is not None:
             return None
-        seen = await self._store.shapes.find(spec.upstream, spec.name, Version.parse(version).major)
+        seen = await self._store.shapes.find(spec.upstream, spec.name, major_of(version))
         return None if seen is None else seen.schema
 
     async def renamed(self, tool: str, view: Snapshot) -> ToolSpec | None:

@@ -18,7 +18,7 @@ from sealyard.store import MigrationRecord
 from sealyard.values.skills import SHARED, Skill, SkillExample, ToolNeed, Trace, TraceCall
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, Untranslatable, adapt_answer, translate_arguments
-from sealyard.versioning.compare import Version, matches
+from sealyard.versioning.compare import major_of, matches
 from sealyard.versioning.migrate import diff, rewrite_beside
 
 
@@ -191,7 +191,7 @@ def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Pl
 
 def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
     """The recording as the new tool would have made it."""
-    major = Version.parse(need.version).major
+    major = major_of(need.version)
     calls = [
         TraceCall(
             tool=spec.full_name,
@@ -201,7 +201,7 @@ def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
             error=call.error,
             missing=call.missing,
         )
-        if call.tool == need.tool and Version.parse(call.version).major == major
+        if call.tool == need.tool and major_of(call.version) == major
         else call
         for call in trace.calls
     ]

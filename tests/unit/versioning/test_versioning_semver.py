@@ -3,7 +3,7 @@
 import pytest
 
 from sealyard.errors import InvalidRequest
-from sealyard.versioning.compare.changes import Fit, Severity, Version, fit, highest, matches
+from sealyard.versioning.compare.changes import Fit, Severity, Version, fit, highest, major_of, matches
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,12 @@ def test_a_pin_names_every_version_it_begins(pin: str, version: str, matched: bo
 def test_the_highest_severity_counts() -> None:
     """Nothing changed is `none`."""
     assert (highest([]), highest(["patch", "major", "minor"]), highest(["none", "patch"])) == ("none", "major", "patch")
+
+
+@pytest.mark.parametrize(
+    ("version", "major"),
+    [("3.1.4", 3), ("12", 12), ("", 0), ("no version", 0), ("2.x", 0), ("01.0.0", 0), ("\u0663.0", 0)],
+)
+def test_text_that_is_no_version_has_no_major_part(version: str, major: int) -> None:
+    """Learning, skills and the catalog read versions in one way, also odd ones."""
+    assert major_of(version) == major

@@ -183,6 +183,11 @@ def matches(pin: str, version: str) -> bool:
     return (there.major, there.minor, there.patch)[: len(pinned)] == pinned
 
 
+def major_of(version: str) -> int:
+    """The major version; 0 if `version` is none, such as that of a call which never reached a tool."""
+    return _numbers(version)[0] if _VERSION.fullmatch(version) else 0
+
+
 def _numbers(text: str) -> tuple[int, ...]:
     """The one to three numbers that `text` writes."""
     found = _VERSION.fullmatch(text)
