@@ -6,16 +6,15 @@ A change of the alerts is one transaction, so that one gateway alone delivers wh
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from sealyard.errors import StoreError
-from sealyard.store.database import Reader
+from sealyard.store.database import path_of
 from sealyard.store.gateways import is_alive
-from sealyard.store.writer import Writer
+from sealyard.store.rows import Columns
+from sealyard.store.table import Table, writes
+from sealyard.store.writer import ROW_BYTES
 
 AlertState = Literal["pending", "firing", "resolved"]
 Key = tuple[str, str]
@@ -26,8 +25,6 @@ SILENCED = "silenced"
 FAILED = "failed"
 """As `Alert.delivery`: the webhook did not take it."""
 
-_ROW_BYTES = 1024
-"""The writer's estimate for one change: a few rows of a sentence each."""
 _KEPT_SECONDS = 30 * 86_400.0
 """A resolved alert is listed for a month, as the longest silence lasts."""
 
@@ -72,12 +69,39 @@ Step = Callable[[dict[Key, Alert], frozenset[str], Callable[[str], bool]], Mappi
 """All alerts, the silenced rules and a check whether a gateway still runs -> all alerts from then on."""
 
 
-class AlertTable:
-    """The alerts of one store."""
+# In the store's threads
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
+
+_ALERTS = Columns("alerts", Alert, decode={"seen_by": lambda owners: tuple(owners.split())})
+_SILENCES = Columns("alert_silences", Silence)
+
+
+def _read_alerts(connection: sqlite3.Connection) -> dict[Key, Alert]:
+    return {(alert.rule, alert.subject): alert for alert in _ALERTS.all(connection)}
+
+
+def _write_alert(connection: sqlite3.Connection, alert: Alert) -> None:
+    _ALERTS.put(connection, alert, key="rule, subject", seen_by=" ".join(alert.seen_by))
+
+
+def _read_silences(connection: sqlite3.Connection, now: float) -> list[Silence]:
+    return _SILENCES.all(connection, "WHERE until > ? ORDER BY rule", (now,))
+
+
+def _write_silence(connection: sqlite3.Connection, silence: Silence) -> None:
+    """Silence a rule, durably, in place of an earlier silence."""
+    connection.execute("DELETE FROM alert_silences WHERE until <= ?", (time.time(),))
+    _SILENCES.put(connection, silence, key="rule")
+
+
+def _delete_silence(connection: sqlite3.Connection, rule: str) -> bool:
+    """End a silence, durably; False if there is none."""
+    gone = connection.execute("DELETE FROM alert_silences WHERE rule = ? AND until > ?", (rule, time.time()))
+    return gone.rowcount > 0
+
+
+class AlertTable(Table):
+    """The alerts of one store."""
 
     @property
     def owner(self) -> str:
@@ -93,13 +117,9 @@ class AlertTable:
             StoreError: The change is not written, now or later.
         """
         adopted = tuple(adopted)
-        done: list[AlertChange] = []
-        is_dropped = False
 
-        def write(connection: sqlite3.Connection) -> None:
-            if is_dropped:  # what was seen then says nothing about now
-                return
-            path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+        def change(connection: sqlite3.Connection) -> AlertChange:
+            path = path_of(connection)
             for alert in adopted:
                 _write_alert(connection, alert)
             connection.execute(
@@ -113,25 +133,15 @@ class AlertTable:
             for key, alert in after.items():
                 if alert != before.get(key):
                     _write_alert(connection, alert)
-            done.append(AlertChange(before=before, after=after, silenced=silenced))
+            return AlertChange(before=before, after=after, silenced=silenced)
 
-        self._writer.put(write, _ROW_BYTES)
-        try:
-            await self._writer.flush()
-        except StoreError:
-            is_dropped = True
-            raise
-        return done[-1]
+        return await self._writer.change(change, is_retried=False)  # what was seen then says nothing about later
 
     def note_delivery(self, alert: Alert, *, is_delivered: bool) -> None:
         """Record that the webhook took a change, or that it did not. Only enqueues."""
         row = ("" if is_delivered else FAILED, alert.rule, alert.subject, alert.changed_at, self.owner)
         query = "UPDATE alerts SET delivery = ? WHERE rule = ? AND subject = ? AND changed_at = ? AND delivery = ?"
-
-        def update(connection: sqlite3.Connection) -> None:
-            connection.execute(query, row)
-
-        self._writer.put(update, _ROW_BYTES)
+        self._writer.put(lambda connection: connection.execute(query, row), ROW_BYTES)
 
     async def alerts(self) -> list[Alert]:
         """All alerts: firing, then pending, then resolved; the newest first."""
@@ -139,60 +149,9 @@ class AlertTable:
         found = (await self._reader.read(_read_alerts)).values()
         return sorted(found, key=lambda each: (order.index(each.state), -each.changed_at, each.rule, each.subject))
 
-    async def silence(self, silence: Silence) -> None:
-        """Silence a rule, durably, in place of an earlier silence."""
-        self._writer.put(partial(_write_silence, silence=silence), _ROW_BYTES)
-        await self._writer.flush()
-
-    async def unsilence(self, rule: str) -> bool:
-        """End a silence, durably; False if there is none."""
-        removed: list[int] = []
-
-        def delete(connection: sqlite3.Connection) -> None:
-            gone = connection.execute("DELETE FROM alert_silences WHERE rule = ? AND until > ?", (rule, time.time()))
-            removed.append(gone.rowcount)
-
-        self._writer.put(delete, _ROW_BYTES)
-        await self._writer.flush()
-        return bool(removed[-1])
-
     async def silences(self) -> list[Silence]:
         """The silences that last, by rule."""
         return await self._reader.read(_read_silences, time.time())
 
-
-# In the store's threads
-
-
-def _read_alerts(connection: sqlite3.Connection) -> dict[Key, Alert]:
-    names = Alert.__struct_fields__
-    found = {}
-    for row in connection.execute(f"SELECT {', '.join(names)} FROM alerts"):  # noqa: S608 - our own names
-        values = dict(zip(names, row, strict=True))
-        alert = msgspec.convert(values | {"seen_by": tuple(values["seen_by"].split())}, Alert)
-        found[alert.rule, alert.subject] = alert
-    return found
-
-
-def _write_alert(connection: sqlite3.Connection, alert: Alert) -> None:
-    values = msgspec.structs.asdict(alert) | {"seen_by": " ".join(alert.seen_by)}
-    connection.execute(
-        f"INSERT OR REPLACE INTO alerts ({', '.join(values)}) VALUES (:{', :'.join(values)})",  # noqa: S608
-        values,
-    )
-
-
-def _read_silences(connection: sqlite3.Connection, now: float) -> list[Silence]:
-    query = "SELECT rule, until, principal, reason FROM alert_silences WHERE until > ? ORDER BY rule"
-    return [
-        Silence(rule=rule, until=until, principal=principal, reason=reason)
-        for rule, until, principal, reason in connection.execute(query, (now,))
-    ]
-
-
-def _write_silence(connection: sqlite3.Connection, silence: Silence) -> None:
-    connection.execute("DELETE FROM alert_silences WHERE until <= ?", (time.time(),))
-    connection.execute(
-        "INSERT OR REPLACE INTO alert_silences (rule, until, principal, reason) VALUES (?, ?, ?, ?)",
-        msgspec.structs.astuple(silence),
-    )
+    silence = writes(_write_silence)
+    unsilence = writes(_delete_silence)

@@ -8,15 +8,15 @@ import sqlite3
 import time
 from collections.abc import Collection
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.database import Reader, reads
+from sealyard.store.database import path_of
 from sealyard.store.gateways import is_alive
-from sealyard.store.writer import ROW_BYTES, Writer
+from sealyard.store.table import Table, reads, writes
+from sealyard.store.writer import ROW_BYTES
 from sealyard.values.access import Approval, Ask
 
 _ASK_BYTES = 64 << 10
@@ -57,10 +57,12 @@ def _settle(connection: sqlite3.Connection, ask_id: str, approval: Approval, own
     """Answer an ask if it is open, and return the answer that holds: as text if it was stored before."""
     query = "SELECT owner, expires_at, approval FROM approvals WHERE id = ?"
     row = connection.execute(query, (ask_id,)).fetchone()
-    if row is None or row[2] is not None:
-        return None if row is None else str(row[2])
-    owner, expires_at, _ = row
-    if owner != own and not is_alive(_path_of(connection), owner):
+    if row is None:
+        return None
+    owner, expires_at, answer = row
+    if answer is not None:
+        return str(answer)
+    if owner != own and not is_alive(path_of(connection), owner):
         approval = _nobody("withdrawn", "its gateway is gone")
     elif approval.answered_at >= expires_at and approval.by != "nobody":
         approval = _nobody("expired", "nobody answered in time")
@@ -80,7 +82,7 @@ def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
     """The open asks of all live gateways, the oldest first."""
     query = "SELECT owner, ask FROM approvals WHERE approval IS NULL AND expires_at > ?"
     rows = connection.execute(query, (time.time(),)).fetchall()
-    path = _path_of(connection)
+    path = path_of(connection)
     alive = {owner for owner in {owner for owner, _ in rows} if is_alive(path, owner)}
     asks = [_ASKS.decode(text) for owner, text in rows if owner in alive]
     return sorted(asks, key=lambda ask: (ask.asked_at, ask.id))
@@ -98,13 +100,9 @@ def _read_whole(connection: sqlite3.Connection, ask_id: str) -> Ask | None:
 
 def _read_answers(connection: sqlite3.Connection, ask_ids: Collection[str]) -> dict[str, Approval]:
     """The answers to those of the asks that are answered."""
-    found: dict[str, Approval] = {}
-    for ask_id in ask_ids:
-        query = "SELECT approval FROM approvals WHERE id = ? AND approval IS NOT NULL"
-        row = connection.execute(query, (ask_id,)).fetchone()
-        if row is not None:
-            found[ask_id] = _APPROVALS.decode(row[0])
-    return found
+    query = "SELECT id, approval FROM approvals WHERE id = ? AND approval IS NOT NULL"
+    rows = (connection.execute(query, (ask_id,)).fetchone() for ask_id in ask_ids)
+    return {row[0]: _APPROVALS.decode(row[1]) for row in rows if row is not None}
 
 
 def _read_always(connection: sqlite3.Connection, ask: Ask) -> Approval | None:
@@ -121,13 +119,9 @@ def _read_remembered(connection: sqlite3.Connection) -> list[Remembered]:
     return sorted(found, key=lambda each: (each.approval.answered_at, each.ask.id))
 
 
-def _delete_remembered(connection: sqlite3.Connection, ids: tuple[str, ...]) -> None:
+def _delete_remembered(connection: sqlite3.Connection, ids: Collection[str]) -> None:
+    """Forget the approvals given forever to these asks, durably."""
     connection.executemany("DELETE FROM approvals_remembered WHERE id = ?", [(each,) for each in ids])
-
-
-def _path_of(connection: sqlite3.Connection) -> Path:
-    """The file of a connection: the locks of its gateways are beside it."""
-    return Path(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
 def _nobody(channel: str, reason: str) -> Approval:
@@ -174,12 +168,8 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-class ApprovalTable:
+class ApprovalTable(Table):
     """The asks of one store."""
-
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
 
     async def add(self, ask: Ask) -> None:
         """Keep an ask of this gateway, durably.
@@ -211,7 +201,4 @@ class ApprovalTable:
     answers = reads(_read_answers)
     find_always = reads(_read_always)
     remembered = reads(_read_remembered)
-
-    async def forget(self, ids: Collection[str]) -> None:
-        """Forget the approvals given forever to these asks, durably."""
-        await self._writer.change(partial(_delete_remembered, ids=tuple(ids)))
+    forget = writes(_delete_remembered)

@@ -8,11 +8,10 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -85,6 +84,11 @@ def connect(path: Path, *, on_former: Callable[[], None] | None = None) -> sqlit
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that cannot write. A statement sees everything committed before it."""
     return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def path_of(connection: sqlite3.Connection) -> Path:
+    """The file of a connection: the locks of its gateways are beside it."""
+    return Path(connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0])
 
 
 def take_over(path: Path) -> None:
@@ -178,16 +182,3 @@ class Reader:
     def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-
-
-def reads(
-    query: Callable[Concatenate[sqlite3.Connection, _P], _T],
-) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
-    """Make a method that runs `query` in the thread of the object's `_reader`. Raises `StoreError` if that fails."""
-
-    @wraps(query)
-    async def read(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        reader: Reader = self._reader
-        return await reader.read(query, *args, **kwargs)
-
-    return read

@@ -15,8 +15,9 @@ from functools import partial
 
 import msgspec
 
-from sealyard.store.database import Reader, reads
+from sealyard.store.database import Reader
 from sealyard.store.rows import CALL_VALUE_BYTES, CALLS, upsert
+from sealyard.store.table import reads
 from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values.runs import CallRecord
 

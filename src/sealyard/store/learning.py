@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.database import Reader
 from sealyard.store.metrics.fold import END, decode_fact, snapshot
-from sealyard.store.rows import encode_context, storable, upsert
-from sealyard.store.writer import Writer
+from sealyard.store.rows import Columns, encode_context, storable, upsert
+from sealyard.store.table import Table, reads
+from sealyard.store.writer import ROW_BYTES
 from sealyard.values.facts import CallEvidence, Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
 
 CALLS = 100
@@ -32,7 +32,6 @@ _MESSAGE_CHARACTERS = 4_000
 _FORMS = 4
 """Forms of models that are kept, the last saved: gateways of one store may learn in different ways."""
 _FORGOTTEN = 10_000
-_ROW_BYTES = 1_024
 _SUBJECT_CHARACTERS = 256
 
 _What = Literal["tool", "principal", "all"]
@@ -93,88 +92,15 @@ class _Ended(msgspec.Struct):
 
 
 _ENDED = msgspec.json.Decoder(_Ended)
-
-
-class LearningTables:
-    """The data of one store for learning. It has a separate `reader`, so that no other read waits for a page."""
-
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
-
-    async def flush(self) -> None:
-        """Wait until everything recorded so far can be read. Raises `StoreError`."""
-        await self._writer.flush()
-
-    async def events(self, after: int, limit: int) -> EventPage:
-        """The events after fact number `after`: at most `limit` facts are read, and fewer if they are large.
-
-        Raises `StoreError`.
-        """
-        return await self._reader.read(_read_page, after, limit)
-
-    async def newest(self) -> int:
-        """The number of the last fact, 0 if there is none. Raises `StoreError`."""
-        return await self._reader.read(lambda connection: _integer(connection, _NEWEST))
-
-    async def load(self, form: str) -> SavedModel | None:
-        """The model of that form, None if none is kept. Its bytes are not trusted. Raises `StoreError`."""
-        return await self._reader.read(_read_model, form)
-
-    def save(self, form: str, number: int, forgotten: int, model: bytes) -> None:
-        """Keep a model in place of one that was learned from fewer facts. Only enqueues.
-
-        It is not kept if it is larger than `MODEL_BYTES`, or if something was forgotten that it may still hold.
-        """
-        if len(model) <= MODEL_BYTES:
-            saved = SavedModel(number=number, forgotten=forgotten, model=model)
-            self._writer.put(partial(_write_model, form=form, saved=saved, at=time.time()), len(model) + _ROW_BYTES)
-
-    async def forget(self, what: _What, subject: str, at: float) -> Forgotten:
-        """Exclude, durably, everything that the journal now holds about a subject from learning.
-
-        Saved models are removed too.
-
-        Raises:
-            InvalidRequest: There is no such kind of thing, or no subject.
-            StoreError: It could not be written.
-        """
-        if what not in get_args(_What):
-            raise InvalidRequest(f"There is no {what!r} to be forgotten. Use one of {', '.join(get_args(_What))}.")
-        if (what == "all") == bool(subject) or len(subject) > _SUBJECT_CHARACTERS:
-            raise InvalidRequest("Name the tool or the principal that is to be forgotten, and nothing to forget all.")
-        found: list[Forgotten] = []
-        refused: list[bool] = []
-
-        def write(connection: sqlite3.Connection) -> None:  # again, if the transaction fails
-            refused.append(_is_full(connection, what, subject))
-            if not refused[-1]:
-                found.append(_write_forgotten(connection, what, storable(subject), at))
-
-        self._writer.put(write, _ROW_BYTES)
-        await self._writer.flush()
-        if refused[-1]:
-            raise InvalidRequest(f"{_FORGOTTEN:,} things are forgotten one by one already. Forget all instead.")
-        return found[-1]
-
-    async def known(self) -> tuple[list[str], list[str]]:
-        """The full names of all present and former tools, and all principals of the journal."""
-        return await self._reader.read(_read_known)
-
-    async def forgotten(self) -> list[Forgotten]:
-        """The forgotten subjects that the journal may still mention, the oldest first. Raises `StoreError`."""
-        _, found = await self.forgotten_until()
-        return found
-
-    async def forgotten_until(self) -> tuple[int, list[Forgotten]]:
-        """The same, with the number of `EventPage.forgotten` at that time. Raises `StoreError`."""
-        return await self._reader.read(_read_forgotten)
+_MODELS = Columns("learning_models", SavedModel, decode={"model": bytes})  # another program may have written text
+_MARKS = Columns("learning_forgotten", Forgotten, read={"number": "fact"})
 
 
 # Evidence
 
 
 def _read_page(connection: sqlite3.Connection, after: int, limit: int) -> EventPage:
+    """The events after fact number `after`: at most `limit` facts are read, and fewer if they are large."""
     events: list[tuple[int, LearningEvent]] = []
     last, size_bytes = after, 0
     with snapshot(connection):
@@ -302,21 +228,24 @@ def _text(content: bytes) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _integer(connection: sqlite3.Connection, query: str) -> int:
-    number: int = connection.execute(query).fetchone()[0]
+def _integer(connection: sqlite3.Connection, query: str, values: tuple[str, ...] = ()) -> int:
+    number: int = connection.execute(query, values).fetchone()[0]
     return number
+
+
+def _read_newest(connection: sqlite3.Connection) -> int:
+    """The number of the last fact, 0 if there is none."""
+    return _integer(connection, _NEWEST)
 
 
 # Models
 
 
 def _read_model(connection: sqlite3.Connection, form: str) -> SavedModel | None:
-    row = connection.execute(
-        "SELECT number, forgotten, model FROM learning_models WHERE form = ? AND forgotten = (SELECT"
-        " coalesce(max(number), 0) FROM learning_forgotten) AND number <= (SELECT coalesce(max(number), 0) FROM facts)",
-        (form,),
-    ).fetchone()
-    return None if row is None else SavedModel(number=row[0], forgotten=row[1], model=bytes(row[2]))
+    """The model of that form, None if none is kept. Its bytes are not trusted."""
+    return _MODELS.first(
+        connection, f"WHERE form = ? AND forgotten = ({_GENERATION}) AND number <= ({_NEWEST})", (form,)
+    )
 
 
 def _write_model(connection: sqlite3.Connection, form: str, saved: SavedModel, at: float) -> None:
@@ -337,22 +266,14 @@ def _write_model(connection: sqlite3.Connection, form: str, saved: SavedModel, a
 # Forgetting
 
 
-def _is_full(connection: sqlite3.Connection, what: str, subject: str) -> bool:
-    """True if the limit is reached."""
-    if what == "all":
-        return False
-    query = "SELECT count(*) FROM learning_forgotten WHERE NOT (what = ? AND subject = ?)"
-    count: int = connection.execute(query, (what, storable(subject))).fetchone()[0]
-    return count >= _FORGOTTEN
-
-
-def _write_forgotten(connection: sqlite3.Connection, what: _What, subject: str, at: float) -> Forgotten:
+def _write_forgotten(connection: sqlite3.Connection, what: _What, subject: str, at: float) -> Forgotten | None:
+    """Mark a subject as forgotten; None, without any change, if too many are already."""
+    covered, values = "? = 'all' OR (what = ? AND subject = ?)", (what, what, subject)  # by this one from now on
+    if _integer(connection, f"SELECT count(*) FROM learning_forgotten WHERE NOT ({covered})", values) >= _FORGOTTEN:  # noqa: S608
+        return None
     fact = _integer(connection, _NEWEST)
     number = _integer(connection, _GENERATION) + 1
-    # This covers everything forgotten before.
-    connection.execute(
-        "DELETE FROM learning_forgotten WHERE ? = 'all' OR (what = ? AND subject = ?)", (what, what, subject)
-    )
+    connection.execute(f"DELETE FROM learning_forgotten WHERE {covered}", values)  # noqa: S608
     connection.execute(
         "INSERT INTO learning_forgotten (number, what, subject, fact, at) VALUES (?, ?, ?, ?, ?)",
         (number, what, subject, fact, at),
@@ -362,18 +283,61 @@ def _write_forgotten(connection: sqlite3.Connection, what: _What, subject: str, 
 
 
 def _read_forgotten(connection: sqlite3.Connection) -> tuple[int, list[Forgotten]]:
+    """The forgotten subjects as of one moment, the oldest first, and the number of `EventPage.forgotten`."""
     with snapshot(connection):
-        rows = connection.execute("SELECT what, subject, fact, at FROM learning_forgotten ORDER BY number").fetchall()
+        marks = _MARKS.all(connection, "ORDER BY learning_forgotten.number")
         generation = _integer(connection, _GENERATION)
-    found = [
-        Forgotten(what=what, subject=subject, number=fact, at=at)
-        for what, subject, fact, at in rows
-        if what in get_args(_What)
-    ]
-    return generation, found
+    return generation, [mark for mark in marks if mark.what in get_args(_What)]
 
 
 def _read_known(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+    """The full names of all present and former tools, and all principals of the journal."""
     tools = connection.execute("SELECT DISTINCT full_name FROM tool_releases ORDER BY full_name").fetchall()
     principals = connection.execute("SELECT DISTINCT principal FROM facts ORDER BY principal").fetchall()
     return [name for (name,) in tools], [name for (name,) in principals]
+
+
+class LearningTables(Table):
+    """The data of one store for learning. It has a separate reader, so that no other read waits for a page."""
+
+    async def flush(self) -> None:
+        """Wait until everything recorded so far can be read. Raises `StoreError`."""
+        await self._writer.flush()
+
+    events = reads(_read_page)
+    newest = reads(_read_newest)
+    load = reads(_read_model)
+    known = reads(_read_known)
+    forgotten_until = reads(_read_forgotten)
+
+    def save(self, form: str, number: int, forgotten: int, model: bytes) -> None:
+        """Keep a model in place of one that was learned from fewer facts. Only enqueues.
+
+        It is not kept if it is larger than `MODEL_BYTES`, or if something was forgotten that it may still hold.
+        """
+        if len(model) <= MODEL_BYTES:
+            saved = SavedModel(number=number, forgotten=forgotten, model=model)
+            self._writer.put(partial(_write_model, form=form, saved=saved, at=time.time()), len(model) + ROW_BYTES)
+
+    async def forget(self, what: _What, subject: str, at: float) -> Forgotten:
+        """Exclude, durably, everything that the journal now holds about a subject from learning.
+
+        Saved models are removed too.
+
+        Raises:
+            InvalidRequest: There is no such kind of thing, or no subject.
+            StoreError: It could not be written.
+        """
+        if what not in get_args(_What):
+            raise InvalidRequest(f"There is no {what!r} to be forgotten. Use one of {', '.join(get_args(_What))}.")
+        if (what == "all") == bool(subject) or len(subject) > _SUBJECT_CHARACTERS:
+            raise InvalidRequest("Name the tool or the principal that is to be forgotten, and nothing to forget all.")
+        made = await self._writer.change(partial(_write_forgotten, what=what, subject=storable(subject), at=at))
+        if made is None:
+            raise InvalidRequest(f"{_FORGOTTEN:,} things are forgotten one by one already. Forget all instead.")
+        return made
+
+    async def forgotten(self) -> list[Forgotten]:
+        """The forgotten subjects that the journal may still mention, the oldest first. Raises `StoreError`."""
+        _, found = await self.forgotten_until()
+        return found

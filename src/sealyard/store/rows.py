@@ -47,7 +47,7 @@ _CALLS = (
 
 
 class Columns(Generic[_S]):
-    """The fields of a struct as columns of the same names: one list for every statement about them.
+    """The fields of a struct as columns of the same names in `table`: one list for every statement about them.
 
     `json` fields are kept as JSON text, and `decode` has the functions for other columns that differ from their field.
     `read` has the SQL of a field that is not read from its column alone. Fields `left_out` are not read.
@@ -55,6 +55,7 @@ class Columns(Generic[_S]):
 
     def __init__(
         self,
+        table: str,
         struct: type[_S],
         *,
         json: Collection[str] = (),
@@ -64,14 +65,24 @@ class Columns(Generic[_S]):
     ) -> None:
         hints = get_type_hints(struct)
         self.names = tuple(name for name in struct.__struct_fields__ if name not in left_out)
+        self._table = table
         self._struct = struct
         self._json = json
         self._decode = {name: msgspec.json.Decoder(hints[name]).decode for name in json} | dict(decode or {})
         self._read = read or {}
 
-    def select(self, table: str) -> str:
-        """The statement that reads the fields of all rows; conditions follow."""
-        return f"SELECT {self.listed()} FROM {table}"  # noqa: S608 - our names
+    def all(self, connection: sqlite3.Connection, conditions: str = "", values: Any = ()) -> list[_S]:
+        """Every row, in the order that `conditions` gives. `conditions` is the rest of the statement."""
+        return [self.build(row) for row in self.execute(connection, conditions, values)]
+
+    def first(self, connection: sqlite3.Connection, conditions: str, values: Any = ()) -> _S | None:
+        """The first of those rows; None if there is none."""
+        row = self.execute(connection, conditions, values).fetchone()
+        return None if row is None else self.build(row)
+
+    def execute(self, connection: sqlite3.Connection, conditions: str, values: Any) -> sqlite3.Cursor:
+        """Select the rows for `build`."""
+        return connection.execute(f"SELECT {self.listed()} FROM {self._table} {conditions}", values)  # noqa: S608
 
     def listed(self, table: str = "") -> str:
         """The columns for a `SELECT`, qualified with `table` if it is given."""
@@ -96,12 +107,26 @@ class Columns(Generic[_S]):
                 found[name] = storable(value)
         return found | instead
 
+    def put(self, connection: sqlite3.Connection, record: _S, *, key: str = "", **instead: Any) -> None:
+        """Insert a record, in place of the one with the same `key` if a key is given."""
+        values = self.values(record, **instead)
+        names = ", ".join(values)
+        statement = upsert(self._table, names, key=key) if key else named_insert(self._table, values)
+        connection.execute(statement, tuple(values.values()) if key else values)
+
 
 def named_insert(table: str, names: Iterable[str]) -> str:
     """The statement that inserts a row, given by a mapping with these names."""
     names = tuple(names)
     marks = ", ".join(f":{name}" for name in names)
     return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - our names
+
+
+def where(*conditions: tuple[str, object]) -> tuple[str, list[object]]:
+    """The `WHERE` clause of those conditions whose value is not None, and these values."""
+    given = [(condition, value) for condition, value in conditions if value is not None]
+    clause = f" WHERE {' AND '.join(condition for condition, _ in given)}" if given else ""
+    return clause, [value for _, value in given]
 
 
 def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -138,6 +163,7 @@ def upsert(table: str, columns: str, *, key: str) -> str:
 
 
 CALLS = Columns(
+    "calls",
     CallRecord,
     json=("arguments", "answer"),
     read={"version": "coalesce(nullif(version, ''), '1.0.0')"},  # calls from before tools had versions
@@ -145,11 +171,11 @@ CALLS = Columns(
 )
 """A call for reading."""
 _EXECUTIONS = Columns(
+    "executions JOIN codes ON codes.sha256 = executions.code_sha256",
     ExecutionRecord,
     json=("context", "outcome"),
     decode={"code": lambda code: code.decode("utf-8", "surrogatepass"), "background": bool},
 )
-_SELECT_EXECUTION = _EXECUTIONS.select("executions JOIN codes ON codes.sha256 = executions.code_sha256")
 
 
 def touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
@@ -230,8 +256,7 @@ def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -
 
 def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
     """One execution; None if the id is unknown."""
-    row = connection.execute(f"{_SELECT_EXECUTION} WHERE execution_id = ?", (storable(execution_id),)).fetchone()
-    return None if row is None else _EXECUTIONS.build(row)
+    return _EXECUTIONS.first(connection, "WHERE execution_id = ?", (storable(execution_id),))
 
 
 def read_executions(
@@ -261,26 +286,19 @@ def shape_executions(
     status: RecordStatus | None = None,
 ) -> list[_T]:
     """The result of `shape` for each execution, in the reader's thread: one execution is in memory at a time."""
-    conditions = []
-    values: list[object] = []
-    if status == "running":
-        conditions.append("status = 'running'")  # a literal: this index has a condition
-    elif status is not None:
-        conditions.append("status = ?")
-        values.append(status)
-    if principal is not None:
-        conditions.append("principal = ?")
-        values.append(storable(principal))
-    if before is not None:
-        conditions.append(
-            "(started_at, execution_id) < (SELECT started_at, execution_id FROM executions WHERE execution_id = ?)"
-        )
-        values.append(storable(before))
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    # With a literal for the running ones: their index has a condition.
+    status_is = "status = 'running' AND status = ?" if status == "running" else "status = ?"
+    conditions, values = where(
+        (status_is, status),
+        ("principal = ?", None if principal is None else storable(principal)),
+        (
+            "(started_at, execution_id) < (SELECT started_at, execution_id FROM executions WHERE execution_id = ?)",
+            None if before is None else storable(before),
+        ),
+    )
     order = " ORDER BY started_at DESC, execution_id DESC LIMIT ?"
-    return [
-        shape(_EXECUTIONS.build(row)) for row in connection.execute(_SELECT_EXECUTION + where + order, (*values, limit))
-    ]
+    rows = _EXECUTIONS.execute(connection, conditions + order, (*values, limit))
+    return [shape(_EXECUTIONS.build(row)) for row in rows]
 
 
 def read_calls(
@@ -290,18 +308,18 @@ def read_calls(
 
     An answer or arguments that were left out are None.
     """
-    rows = connection.execute(
-        f"{CALLS.select('calls')} WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
+    return CALLS.all(
+        connection,
+        "WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
         (storable(execution_id), after, -1 if limit is None else limit),
     )
-    return [CALLS.build(row) for row in rows]
 
 
 # Vectors
 
 
 def write_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[str, bytes]) -> None:
-    """Keep vectors by the digest of their text."""
+    """Keep vectors of a model, durably, by the digest of their text."""
     connection.executemany(
         upsert("vectors", "model, digest, vector", key="model, digest"),
         [(model, digest, vector) for digest, vector in vectors.items()],

@@ -18,8 +18,9 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.store.database import Reader, reads
+from sealyard.store.database import Reader
 from sealyard.store.rows import Columns, named_insert, storable, upsert
+from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values.skills import Skill, SkillExample, SkillStatus, SkillUse
 from sealyard.versioning import Difficulty
@@ -381,7 +382,7 @@ def _numbers(version: str) -> tuple[int, int, int]:
 # Uses and migrations as rows
 
 
-_USES = Columns(SkillUse)
+_USES = Columns("skill_uses", SkillUse)
 _SUMMED = ("calls", "failures", "seconds", "translated")
 _ADD_SUMS = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMMED)
 _ADD_USE = (
@@ -482,7 +483,7 @@ def _roll_up(connection: sqlite3.Connection, before: float, most: int) -> int:
     return len(numbers)
 
 
-_MIGRATIONS = Columns(MigrationRecord)
+_MIGRATIONS = Columns("skill_migrations", MigrationRecord)
 
 
 def _read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
@@ -494,16 +495,19 @@ def _read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
 
 def _read_migrations(connection: sqlite3.Connection) -> list[MigrationRecord]:
     """The records of all migrations, the oldest first."""
-    rows = connection.execute(f"{_MIGRATIONS.select('skill_migrations')} ORDER BY number")
-    return [_MIGRATIONS.build(row) for row in rows]
+    return _MIGRATIONS.all(connection, "ORDER BY number")
 
 
-class SkillTable:
+def _write_migration(connection: sqlite3.Connection, record: MigrationRecord) -> None:
+    """Keep the record of a migration, durably."""
+    _MIGRATIONS.put(connection, record)
+
+
+class SkillTable(Table):
     """The skills of one store."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
+        super().__init__(writer, reader)
         self._turn = asyncio.Lock()
 
     # Versions
@@ -590,10 +594,5 @@ class SkillTable:
             total += done
         return total
 
-    async def record_migration(self, record: MigrationRecord) -> None:
-        """Keep the record of a migration, durably. Raises `StoreError`."""
-        values = _MIGRATIONS.values(record)
-        statement = named_insert("skill_migrations", values)
-        await self._writer.change(lambda connection: connection.execute(statement, values), is_retried=False)
-
+    record_migration = writes(_write_migration, is_retried=False)
     migrations = reads(_read_migrations)

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,13 @@ from sealyard.store.alerts import AlertTable
 from sealyard.store.approvals import ApprovalTable
 from sealyard.store.audit import AUDIT_KINDS
 from sealyard.store.audit.log import AuditLog, read_entries
-from sealyard.store.database import Reader, reads
+from sealyard.store.database import Reader
 from sealyard.store.journal import IdempotencyTable, TraceBudget, TraceTable
 from sealyard.store.learning import LearningTables
 from sealyard.store.metrics import MetricTables, UsageTable
-from sealyard.store.shapes import ShapeTable
 from sealyard.store.skills import SkillTable
-from sealyard.store.tools import Release, ReleaseTable
+from sealyard.store.table import Table, reads, writes
+from sealyard.store.tools import Release, ReleaseTable, ShapeTable
 from sealyard.store.vault import VaultTables
 from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values.access import AuditEntry
@@ -70,7 +70,7 @@ async def open_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncI
             await writer.close()
 
 
-class Store:
+class Store(Table):
     """One database, for the event loop that opened it.
 
     `record_*` and `audit` only enqueue: they cost about a microsecond and never wait. A record must not be changed
@@ -88,8 +88,7 @@ class Store:
         traces: TraceBudget,
     ) -> None:
         """`adding` reads for sums over many rows and `learning` for the whole journal: no other read waits for them."""
-        self._writer = writer
-        self._reader = reader
+        super().__init__(writer, reader)
         self._log = log
         self._write_executions = partial(rows.write_executions, owner=writer.owner)
         self.alerts = AlertTable(writer, reader)
@@ -210,22 +209,11 @@ class Store:
 
     load_tools = reads(tools.read_tools)
 
-    async def drop_tools(self, upstreams: Iterable[str]) -> None:
-        """Delete the tools of these upstreams. The history of their definitions stays."""
-        await self._writer.change(partial(tools.delete_tools, upstreams=tuple(upstreams)))
-
-    async def save_fingerprint(self, upstream: str, fingerprint: str) -> None:
-        """Keep the fingerprint of the connection that listed the saved tools, durably."""
-        await self._writer.change(partial(tools.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
-
+    drop_tools = writes(tools.delete_tools)
+    save_fingerprint = writes(tools.write_fingerprint)
     fingerprints = reads(tools.read_fingerprints)
     changes = reads(tools.read_changes)
 
-    # Vectors
-
-    async def put_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
-        """Keep vectors of a model, durably, by the digest of their text."""
-        await self._writer.change(partial(rows.write_vectors, model=model, vectors=dict(vectors)))
-
+    put_vectors = writes(rows.write_vectors)
     get_vectors = reads(rows.read_vectors)
     census = reads(_read_census)

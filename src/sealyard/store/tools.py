@@ -1,4 +1,4 @@
-"""Tools as upstreams list them, every definition that each of them had, and the history of its releases.
+"""Tools as upstreams list them, every definition that each of them had, its releases, and the shapes of its answers.
 
 An upstream that changes its tools without end fills neither the disk nor the memory. Of each tool the first and the
 newest releases are kept, of each upstream a bounded number of releases and bytes. The current definitions of listed
@@ -7,16 +7,15 @@ tools are always kept.
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
 from sealyard.errors import StoreError
-from sealyard.store.database import Reader, reads
 from sealyard.store.rows import Columns, encode_json, named_insert, storable, upsert
-from sealyard.store.shapes import read_shape
-from sealyard.store.writer import Writer
+from sealyard.store.table import Table, reads
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version
 
@@ -32,6 +31,10 @@ _RELEASES_OF_TOOL = 200
 """The first release and the newest ones are kept."""
 _UPSTREAM_BYTES = 64 << 20
 """Definitions and comparisons in the releases of one upstream."""
+_SHAPES_KEPT = 500
+"""Per upstream; those seen last."""
+_SHAPE_BYTES = 128 << 10
+"""Of the schema and the counts of one shape."""
 _HOPS = 50
 """Renames that are followed: a circle of them has an end too."""
 
@@ -94,6 +97,23 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind == "removed" or self.renamed_to is not None
 
 
+class SeenShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The observed answers of one major version of a tool: types and names of fields, never a value.
+
+    It belongs to a major version, since within one the fields that code reads stay.
+    """
+
+    upstream: str
+    name: str
+    major: int
+    schema: dict[str, Any]
+    state: str
+    """The counts that reveal a change, in the format of `catalog.drift`."""
+    answers: int
+    seen_at: float
+    """Seconds since the epoch."""
+
+
 class LastRelease(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a tool's last release that its next one is compared with."""
 
@@ -109,11 +129,24 @@ class LastRelease(msgspec.Struct, frozen=True, kw_only=True):
     """The schema of its observed answers, if it does not declare one."""
 
 
-_CHANGED = Columns(ChangedDefinition)
-_RELEASES = Columns(
-    Release, json=("spec", "comparison"), read={"version": "major || '.' || minor || '.' || patch AS version"}
+_CHANGES = Columns(
+    "tool_definitions AS later",
+    ChangedDefinition,
+    read={
+        "before": "(SELECT earlier.digest FROM tool_definitions AS earlier WHERE earlier.upstream = later.upstream"
+        " AND earlier.name = later.name AND earlier.first_seen < later.first_seen"
+        " ORDER BY earlier.first_seen DESC LIMIT 1) AS before",
+        "after": "digest",
+        "changed_at": "first_seen",
+    },
 )
-_SELECT = _RELEASES.select("tool_releases")
+_RELEASES = Columns(
+    "tool_releases",
+    Release,
+    json=("spec", "comparison"),
+    read={"version": "major || '.' || minor || '.' || patch AS version"},
+)
+_SHAPES = Columns("tool_shapes", SeenShape, json=("schema",))
 
 
 # Listed tools
@@ -164,8 +197,8 @@ def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[T
     )
 
 
-def delete_tools(connection: sqlite3.Connection, upstreams: Iterable[str]) -> None:
-    """Delete the tools of upstreams, but not their history."""
+def delete_tools(connection: sqlite3.Connection, upstreams: Collection[str]) -> None:
+    """Delete the tools of these upstreams. The history of their definitions stays."""
     connection.executemany("DELETE FROM tools WHERE upstream = ?", [(storable(name),) for name in upstreams])
 
 
@@ -178,7 +211,7 @@ def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
 
 
 def write_fingerprint(connection: sqlite3.Connection, upstream: str, fingerprint: str) -> None:
-    """Insert or replace the fingerprint of an upstream's connection."""
+    """Keep the fingerprint of the connection that listed the saved tools, durably."""
     statement = upsert("upstreams", "upstream, fingerprint", key="upstream")
     connection.execute(statement, (storable(upstream), fingerprint))
 
@@ -200,15 +233,7 @@ def read_definitions(connection: sqlite3.Connection, upstream: str) -> dict[str,
 
 def read_changes(connection: sqlite3.Connection, since: float) -> list[ChangedDefinition]:
     """Definitions that replaced another one of the same tool after `since`, the oldest first."""
-    found = connection.execute(
-        "SELECT upstream, name, (SELECT earlier.digest FROM tool_definitions AS earlier"
-        " WHERE earlier.upstream = later.upstream AND earlier.name = later.name"
-        " AND earlier.first_seen < later.first_seen ORDER BY earlier.first_seen DESC LIMIT 1) AS before,"
-        " digest, first_seen"
-        " FROM tool_definitions AS later WHERE first_seen > ? AND before IS NOT NULL ORDER BY first_seen, name",
-        (since,),
-    )
-    return [_CHANGED.build(row) for row in found]
+    return _CHANGES.all(connection, "WHERE first_seen > ? AND before IS NOT NULL ORDER BY first_seen, name", (since,))
 
 
 # Releases
@@ -283,8 +308,8 @@ def _prune(connection: sqlite3.Connection, upstream: str) -> None:
 
 def _read_history(connection: sqlite3.Connection, upstream: str, name: str) -> list[Release]:
     """The releases of a tool, the newest first, also of one that is gone. `name` is the upstream's."""
-    query = f"{_SELECT} WHERE upstream = ? AND name = ? ORDER BY number DESC"
-    return [_RELEASES.build(row) for row in connection.execute(query, (storable(upstream), storable(name)))]
+    conditions = "WHERE upstream = ? AND name = ? ORDER BY number DESC"
+    return _RELEASES.all(connection, conditions, (storable(upstream), storable(name)))
 
 
 def _read_tool(connection: sqlite3.Connection, full_name: str) -> tuple[str, str] | None:
@@ -299,12 +324,11 @@ def _read_version(connection: sqlite3.Connection, full_name: str, numbers: tuple
     if tool is None:
         return None
     parts = "".join(f" AND {part} = ?" for part, _ in zip(("major", "minor", "patch"), numbers, strict=False))
-    query = (
-        f"{_SELECT} WHERE upstream = ? AND name = ?{parts} ORDER BY major DESC, minor DESC, patch DESC,"
+    conditions = (
+        f"WHERE upstream = ? AND name = ?{parts} ORDER BY major DESC, minor DESC, patch DESC,"
         " kind = 'removed' OR renamed_to IS NOT NULL, number DESC LIMIT 1"
     )
-    row = connection.execute(query, (*tool, *numbers)).fetchone()
-    return None if row is None else _RELEASES.build(row)
+    return _RELEASES.first(connection, conditions, (*tool, *numbers))
 
 
 def _read_newest(connection: sqlite3.Connection) -> list[Release]:
@@ -313,15 +337,15 @@ def _read_newest(connection: sqlite3.Connection) -> list[Release]:
         (upstream, msgspec.json.decode(spec, type=_Named).name)
         for upstream, spec in connection.execute("SELECT upstream, spec FROM tools")
     ]
-    query = f"{_SELECT} WHERE upstream = ? AND name = ? ORDER BY number DESC LIMIT 1"
-    found = (connection.execute(query, each).fetchone() for each in wanted)
-    return sorted((_RELEASES.build(row) for row in found if row is not None), key=lambda each: each.spec.full_name)
+    conditions = "WHERE upstream = ? AND name = ? ORDER BY number DESC LIMIT 1"
+    found = (_RELEASES.first(connection, conditions, each) for each in wanted)
+    return sorted((each for each in found if each is not None), key=lambda each: each.spec.full_name)
 
 
 def _read_recent(connection: sqlite3.Connection, since: float, limit: int = 100) -> list[Release]:
     """The releases of all tools after a time, the newest first."""
-    query = f"{_SELECT} WHERE released_at > ? ORDER BY released_at DESC, upstream, name, number DESC LIMIT ?"
-    return [_RELEASES.build(row) for row in connection.execute(query, (since, limit))]
+    conditions = "WHERE released_at > ? ORDER BY released_at DESC, upstream, name, number DESC LIMIT ?"
+    return _RELEASES.all(connection, conditions, (since, limit))
 
 
 def _follow(connection: sqlite3.Connection, upstream: str, name: str) -> ToolSpec | None:
@@ -356,7 +380,7 @@ def _read_last(connection: sqlite3.Connection, upstream: str, digests: Mapping[s
         spec = shape = None
         if name in digests if is_gone else digests.get(name) != digest:
             spec = _SPECS.decode(text)
-            shape = None if spec.output_schema is not None else read_shape(connection, upstream, name, major)
+            shape = None if spec.output_schema is not None else _read_shape(connection, upstream, name, major)
         last[name] = LastRelease(
             number=number,
             version=f"{major}.{minor}.{patch}",
@@ -376,16 +400,50 @@ def _read_without_history(connection: sqlite3.Connection) -> list[str]:
     return sorted(upstream for (upstream,) in connection.execute(query))
 
 
+# Shapes of answers
+
+
+def _write_shape(connection: sqlite3.Connection, shape: SeenShape, schema: str) -> None:
+    _SHAPES.put(connection, shape, key="upstream, name, major", schema=schema)
+    upstream = storable(shape.upstream)
+    connection.execute(
+        "DELETE FROM tool_shapes WHERE upstream = ? AND seen_at < (SELECT seen_at FROM tool_shapes"
+        " WHERE upstream = ? ORDER BY seen_at DESC LIMIT 1 OFFSET ?)",
+        (upstream, upstream, _SHAPES_KEPT - 1),
+    )
+
+
+def _read_shape(connection: sqlite3.Connection, upstream: str, name: str, major: int) -> SeenShape | None:
+    """The shape of one major version of a tool; `name` is the upstream's."""
+    values = (storable(upstream), storable(name), major)
+    return _SHAPES.first(connection, "WHERE upstream = ? AND name = ? AND major = ?", values)
+
+
+def _read_newest_shapes(connection: sqlite3.Connection, limit: int) -> list[SeenShape]:
+    """The most recent shapes of all tools, the newest first."""
+    return _SHAPES.all(connection, "ORDER BY seen_at DESC LIMIT ?", (limit,))
+
+
+class ShapeTable(Table):
+    """The shapes of answers of tools that declare none."""
+
+    def put(self, shape: SeenShape) -> None:
+        """Keep a shape in place of the one before. Only enqueues; one over 128 KiB is not kept."""
+        schema = msgspec.json.encode(shape.schema).decode()
+        size_bytes = len(schema) + len(shape.state)
+        if size_bytes <= _SHAPE_BYTES:
+            self._writer.put(partial(_write_shape, shape=shape, schema=schema), size_bytes)
+
+    find = reads(_read_shape)
+    newest = reads(_read_newest_shapes)
+
+
 class _Named(msgspec.Struct, frozen=True):
     name: str
 
 
-class ReleaseTable:
+class ReleaseTable(Table):
     """The history of all tools of one store."""
-
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
 
     history = reads(_read_history)
     find_tool = reads(_read_tool)

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import msgspec
 
 from sealyard.errors import StoreError, VaultError
 from sealyard.privacy.vault import SealedScope, SealedValue
-from sealyard.store.database import BUSY_SECONDS, Reader, explain, reads
+from sealyard.store.database import BUSY_SECONDS, Reader, explain, path_of
 from sealyard.store.rows import Columns
+from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import Writer
 
 _ROW_BYTES = 512
@@ -51,9 +53,17 @@ class ScopeCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LAST_NUMBER = "coalesce((SELECT max(number) FROM vault_values WHERE scope_id = vault_scopes.id), 0)"
-_SCOPES = Columns(SealedScope, read={"name": "scope", "last_number": _LAST_NUMBER})
-_VALUES = Columns(SealedValue)
-_COUNTS = Columns(ScopeCount)
+_SCOPES = Columns("vault_scopes", SealedScope, read={"name": "scope", "last_number": _LAST_NUMBER})
+_VALUES = Columns("vault_values", SealedValue)
+_COUNTS = Columns(
+    "vault_scopes LEFT JOIN vault_values ON scope_id = vault_scopes.id",
+    ScopeCount,
+    read={
+        "type": "coalesce(type, '')",
+        "values": "count(number)",
+        "expires_at": "coalesce(max(expires_at), 0)",
+    },
+)
 
 
 # Writing
@@ -69,6 +79,7 @@ def _touch_scope(connection: sqlite3.Connection, scope_id: str, used_at: float) 
 
 
 def _add_scope(connection: sqlite3.Connection, scope: SealedScope) -> bool:
+    """Add a scope, durably; False if its name is taken or another scope is sealed with another key."""
     added = connection.execute(
         "INSERT INTO vault_scopes (scope, id, key_id, sealed, erasures, used_at) SELECT ?1, ?2, ?3, ?4, 0, ?5"
         " WHERE NOT EXISTS (SELECT 1 FROM vault_scopes WHERE scope = ?1 OR key_id <> ?3)",
@@ -139,11 +150,8 @@ def _delete_for_good(connection: sqlite3.Connection) -> None:
 def _empty_log(path: Path) -> bool:
     """True if the write-ahead log is empty and all of it is in the file."""
     try:
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
+        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
             return bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
-        finally:
-            connection.close()
     except sqlite3.Error as error:
         raise explain(path, "written", error) from error
 
@@ -151,20 +159,14 @@ def _empty_log(path: Path) -> bool:
 # Reading
 
 
-def _read_path(connection: sqlite3.Connection) -> str:
-    path: str = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
-    return path
-
-
 def _read_scope(connection: sqlite3.Connection, name: str) -> SealedScope | None:
     """One scope with its counters."""
-    row = connection.execute(f"{_SCOPES.select('vault_scopes')} WHERE scope = ?", (name,)).fetchone()
-    return None if row is None else _SCOPES.build(row)
+    return _SCOPES.first(connection, "WHERE scope = ?", (name,))
 
 
 def _read_scopes(connection: sqlite3.Connection) -> list[SealedScope]:
     """All scopes."""
-    return [_SCOPES.build(row) for row in connection.execute(f"{_SCOPES.select('vault_scopes')} ORDER BY scope")]
+    return _SCOPES.all(connection, "ORDER BY scope")
 
 
 def _read_key_id(connection: sqlite3.Connection) -> str | None:
@@ -175,20 +177,20 @@ def _read_key_id(connection: sqlite3.Connection) -> str | None:
 
 def _read_values(connection: sqlite3.Connection, scope_id: str, *, after: int, now: float) -> list[SealedValue]:
     """The values of a scope that are not expired and have a larger number, the oldest first."""
-    query = f"{_VALUES.select('vault_values')} WHERE scope_id = ? AND number > ? AND expires_at > ? ORDER BY number"
-    return [_VALUES.build(row) for row in connection.execute(query, (scope_id, after, now))]
+    conditions = "WHERE scope_id = ? AND number > ? AND expires_at > ? ORDER BY number"
+    return _VALUES.all(connection, conditions, (scope_id, after, now))
 
 
 def _read_values_of_id(
     connection: sqlite3.Connection, value_id: str, kind: str, *, now: float
 ) -> list[tuple[SealedScope, SealedValue]]:
     """The values of that id and type in all scopes, without expired ones."""
-    query = f"{_VALUES.select('vault_values')} WHERE scope_id = ? AND id = ? AND type = ? AND expires_at > ?"
+    conditions = "WHERE scope_id = ? AND id = ? AND type = ? AND expires_at > ?"
     found = []
     for scope in _read_scopes(connection):
-        row = connection.execute(query, (scope.id, value_id, kind, now)).fetchone()
-        if row is not None:
-            found.append((scope, _VALUES.build(row)))
+        value = _VALUES.first(connection, conditions, (scope.id, value_id, kind, now))
+        if value is not None:
+            found.append((scope, value))
     return found
 
 
@@ -199,12 +201,7 @@ def _read_erased(connection: sqlite3.Connection, scope_id: str) -> list[str]:
 
 def _read_counts(connection: sqlite3.Connection) -> list[ScopeCount]:
     """Numbers of values, by scope and type."""
-    rows = connection.execute(
-        "SELECT scope, key_id, coalesce(type, ''), count(number), coalesce(max(expires_at), 0)"
-        " FROM vault_scopes LEFT JOIN vault_values ON scope_id = vault_scopes.id"
-        " GROUP BY scope, key_id, type ORDER BY scope, type"
-    )
-    return [_COUNTS.build(row) for row in rows]
+    return _COUNTS.all(connection, "GROUP BY scope, key_id, type ORDER BY scope, type")
 
 
 def _has_expired(connection: sqlite3.Connection, now: float, unused_since: float) -> bool:
@@ -213,12 +210,11 @@ def _has_expired(connection: sqlite3.Connection, now: float, unused_since: float
     return bool(connection.execute(f"SELECT EXISTS ({values}) OR EXISTS ({scopes})", (now, unused_since)).fetchone()[0])
 
 
-class VaultTables:
+class VaultTables(Table):
     """The storage behind `privacy.vault`. Raises `StoreError` as the store does."""
 
     def __init__(self, writer: Writer, reader: Reader, path: Path) -> None:
-        self._writer = writer
-        self._reader = reader
+        super().__init__(writer, reader)
         self._mark = path.with_name(f"{path.name}.d") / "erased"
 
     def stamp(self) -> int:
@@ -256,9 +252,7 @@ class VaultTables:
     erased_ids = reads(_read_erased)
     counts = reads(_read_counts)
 
-    async def add_scope(self, scope: SealedScope) -> bool:
-        """Add a scope, durably; False if its name is taken or another scope is sealed with another key."""
-        return await self._writer.change(partial(_add_scope, scope=scope))
+    add_scope = writes(_add_scope)
 
     async def erase_values(self, scope: SealedScope, ids: Sequence[str], sealed: bytes) -> int | None:
         """Delete values and replace the secrets of their scope; None if the scope has changed."""
@@ -303,7 +297,7 @@ class VaultTables:
         Raises:
             StoreError: A copy stays, because another program keeps reading.
         """
-        path = Path(await self._reader.read(_read_path))
+        path = await self._reader.read(path_of)
         if not await asyncio.to_thread(_empty_log, path):
             raise StoreError(
                 f"It is done in the store {str(path)!r}, but another program reads it for long, so that sealed copies"

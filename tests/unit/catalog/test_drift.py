@@ -11,7 +11,7 @@ import pytest
 from sealyard.catalog import Catalog, Change
 from sealyard.catalog.drift import DriftWatch, outline
 from sealyard.store import Store, open_store
-from sealyard.store.shapes import SeenShape
+from sealyard.store.tools import SeenShape
 from sealyard.values.tools import Definition, ToolSpec
 
 OLD = {"rows": [{"id": 7, "user_name": "Ada"}], "total": 1}
@@ -320,7 +320,7 @@ async def test_hostile_answers_are_worked_through(tmp_path: Path) -> None:
 
 async def test_shapes_of_an_upstream_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those seen last are kept, and none that is too large."""
-    monkeypatch.setattr("sealyard.store.shapes._KEPT", 5)
+    monkeypatch.setattr("sealyard.store.tools._SHAPES_KEPT", 5)
     async with open_store(tmp_path / "store.db") as store:
         shape = SeenShape(upstream="db", name="t", major=1, schema={}, state="{}", answers=1, seen_at=0.0)
         for number in range(9):

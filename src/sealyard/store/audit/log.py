@@ -22,7 +22,7 @@ from sealyard.former import spell
 from sealyard.store.audit.body import encode_body
 from sealyard.store.audit.key import AuditKey, is_signed, key_path, load_key, make_key, message
 from sealyard.store.database import connect_reader, explain
-from sealyard.store.rows import insert, storable
+from sealyard.store.rows import insert, storable, where
 from sealyard.values.access import AuditEntry
 
 AUDIT_KINDS = {
@@ -374,21 +374,15 @@ def read_entries(
     after: int | None = None,
 ) -> list[AuditRow]:
     """Entries, the newest first, or the oldest first of those `after` a number."""
-    conditions: list[str] = []
-    values: list[object] = []
-    for condition, value in (
+    conditions, values = where(
         ("number < ?", before),
         ("number > ?", after),
         ("principal = ?", None if principal is None else storable(principal)),
         ("kind = ?", kind),
         ("execution_id = ? AND execution_id <> ''", None if execution_id is None else storable(execution_id)),
-    ):
-        if value is not None:
-            conditions.append(condition)
-            values.append(value)
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    )
     order = f" ORDER BY number {'DESC' if after is None else 'ASC'} LIMIT ?"
-    return [_to_row(row) for row in connection.execute(f"{ENTRY}{where}{order}", (*values, limit))]
+    return [_to_row(row) for row in connection.execute(f"{ENTRY}{conditions}{order}", (*values, limit))]
 
 
 def _to_row(row: tuple[Any, ...]) -> AuditRow:

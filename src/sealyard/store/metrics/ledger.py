@@ -14,7 +14,7 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import AnyFact, Sums
-from sealyard.store.database import Reader, reads
+from sealyard.store.database import Reader
 from sealyard.store.metrics.fold import (
     COLUMNS,
     DAY,
@@ -36,6 +36,7 @@ from sealyard.store.metrics.fold import (
     write_mark,
 )
 from sealyard.store.metrics.rebuild import Rebuilt, derive, rebuild
+from sealyard.store.table import Table, reads
 from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values.facts import Fact
 
@@ -277,12 +278,11 @@ def _remove_learned(connection: sqlite3.Connection, days: int) -> None:
     )
 
 
-class MetricTables:
+class MetricTables(Table):
     """The facts and sums of one store."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
+        super().__init__(writer, reader)
         self._is_fold_waiting = False
         self._folded = 0
 

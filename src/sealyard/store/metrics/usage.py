@@ -41,10 +41,6 @@ _FACT_ROWS = (
     "SELECT fact FROM facts WHERE at >= ? AND at < ? AND kind IN ('execution', 'session', 'search')"
     " AND (? IS NULL OR principal = ?)"
 )
-_SKILLS = (
-    "SELECT namespace, name, version, count(*), sum(failures) FROM skill_uses WHERE at >= ? AND at < ?"
-    " AND (? IS NULL OR principal = ?) GROUP BY namespace, name, version ORDER BY 4 DESC, 1, 2, 3 LIMIT ?"
-)
 
 
 class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -297,11 +293,17 @@ def _principal(name: str, person: _Person) -> PrincipalUsage:
 # Skills
 
 
+_SKILLS = Columns("skill_uses", SkillUsage, read={"uses": "count(*)", "failures": "sum(failures)"})
+
+
 def _read_skills(
     connection: sqlite3.Connection, since: float, until: float, principal: str | None
 ) -> tuple[SkillUsage, ...]:
-    rows = connection.execute(_SKILLS, (since, until, principal, principal, _LISTED))
-    return tuple(Columns(SkillUsage).build(row) for row in rows)
+    conditions = (
+        "WHERE at >= ? AND at < ? AND (? IS NULL OR principal = ?)"
+        " GROUP BY namespace, name, version ORDER BY 4 DESC, 1, 2, 3 LIMIT ?"
+    )
+    return tuple(_SKILLS.all(connection, conditions, (since, until, principal, principal, _LISTED)))
 
 
 def _rank(ordered: Sequence[_N], share: float) -> _N:
