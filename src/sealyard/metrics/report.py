@@ -1,11 +1,59 @@
-"""Reports for people and programs: figures of one period, and a series of points."""
+"""Reports for people and programs: figures of one period, and a series of points.
 
-from collections.abc import Iterable
+Most figures stand in the sums as they are: their field says which metric it reads, and `_read` fills a struct of them.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 
 from sealyard.metrics.names import METRICS
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, Sum, Sums, percentile
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+
+# Readers of single figures
+
+
+def _value(name: str, **labels: str) -> Callable[[Sums], int]:
+    return lambda sums: sums.value(f"sealyard_{name}", **labels)
+
+
+def _amount(name: str, kind: type[int] | type[float]) -> Callable[[Sums], float]:
+    return lambda sums: kind(sums.amount(f"sealyard_{name}"))
+
+
+def _by(name: str, label: str) -> Callable[[Sums], dict[str, int]]:
+    return lambda sums: sums.by(f"sealyard_{name}", label)
+
+
+def _percentile(name: str, q: float) -> Callable[[Sums], float | None]:
+    return lambda sums: sums.percentile(f"sealyard_{name}", q)
+
+
+def _share_of(part: Callable[[Sums], int], whole: Callable[[Sums], int]) -> Callable[[Sums], float | None]:
+    return lambda sums: _share(part(sums), whole(sums))
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+@cache
+def _readers(kind: type[msgspec.Struct]) -> dict[str, Callable[[Sums], Any]]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+
+
+def _read(kind: type[_S], sums: Sums, **known: Any) -> _S:
+    """A struct with the figure of each field that has a reader; `known` are the other fields."""
+    return kind(**known, **{name: reader(sums) for name, reader in _readers(kind).items()})
+
+
+# Sections
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,65 +66,76 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
     """Visits."""
 
-    count: int
-    with_code: int
-    code_share: float | None
+    count: Annotated[int, _value("sessions_total", event="begin")]
+    with_code: Annotated[int, _value("sessions_total", event="code")]
+    code_share: Annotated[
+        float | None, _share_of(_value("sessions_total", event="code"), _value("sessions_total", event="begin"))
+    ]
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """Searches for tools. A hit is one of which a found tool was then called."""
 
-    queries: int
-    from_code: int
-    hits: int
-    hit_rate: float | None
-    continued: int
-    cached: int
-    p50_seconds: float | None
-    p95_seconds: float | None
+    queries: Annotated[int, _value("discovery_queries_total")]
+    from_code: Annotated[int, _value("discovery_queries_total", place="code")]
+    hits: Annotated[int, _value("discovery_hits_total")]
+    hit_rate: Annotated[float | None, _share_of(_value("discovery_hits_total"), _value("discovery_queries_total"))]
+    continued: Annotated[int, _value("discovery_continued_total")]
+    cached: Annotated[int, _value("discovery_cache_total", result="hit")]
+    p50_seconds: Annotated[float | None, _percentile("discovery_duration_seconds", 0.5)]
+    p95_seconds: Annotated[float | None, _percentile("discovery_duration_seconds", 0.95)]
+
+
+_RUNS = _value("execution_total")
+_OK_RUNS = _value("execution_total", status="ok")
+_TIMEOUTS = _value("execution_total", status="timeout")
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """Executions that are over."""
 
-    count: int
-    ok: int
-    success_rate: float | None
-    timeouts: int
-    timeout_rate: float | None
-    background: int
-    p50_seconds: float | None
-    p95_seconds: float | None
-    p99_seconds: float | None
-    cpu_seconds: float
-    memory_p95_bytes: float | None
-    calls: int
-    by_status: dict[str, int]
-    by_form: dict[str, int]
-    by_level: dict[str, int]
-    by_tier: dict[str, int]
-    errors: dict[str, int]
+    count: Annotated[int, _RUNS]
+    ok: Annotated[int, _OK_RUNS]
+    success_rate: Annotated[float | None, _share_of(_OK_RUNS, _RUNS)]
+    timeouts: Annotated[int, _TIMEOUTS]
+    timeout_rate: Annotated[float | None, _share_of(_TIMEOUTS, _RUNS)]
+    background: Annotated[int, _value("execution_background_total")]
+    p50_seconds: Annotated[float | None, _percentile("execution_duration_seconds", 0.5)]
+    p95_seconds: Annotated[float | None, _percentile("execution_duration_seconds", 0.95)]
+    p99_seconds: Annotated[float | None, _percentile("execution_duration_seconds", 0.99)]
+    cpu_seconds: Annotated[float, _amount("execution_cpu_seconds", float)]
+    memory_p95_bytes: Annotated[float | None, _percentile("execution_memory_bytes", 0.95)]
+    calls: Annotated[int, _amount("execution_calls", int)]
+    by_status: Annotated[dict[str, int], _by("execution_total", "status")]
+    by_form: Annotated[dict[str, int], _by("execution_total", "form")]
+    by_level: Annotated[dict[str, int], _by("execution_total", "level")]
+    by_tier: Annotated[dict[str, int], _by("execution_total", "tier")]
+    errors: Annotated[dict[str, int], _by("execution_errors_total", "error_type")]
     """By the name of the exception."""
-    failures: dict[str, int]
-    use_cases: dict[str, int]
-    code_p50_characters: float | None
+    failures: Annotated[dict[str, int], _by("execution_failures_total", "failure")]
+    use_cases: Annotated[dict[str, int], _by("execution_use_cases_total", "use_case")]
+    code_p50_characters: Annotated[float | None, _percentile("execution_code_characters", 0.5)]
 
 
 class Sdk(msgspec.Struct, frozen=True, kw_only=True):
     """Stubs that were written."""
 
-    generations: int
-    tools: int
-    p50_seconds: float | None
-    p95_seconds: float | None
+    generations: Annotated[int, _value("sdk_generation_seconds")]
+    tools: Annotated[int, _value("sdk_tools_generated_total")]
+    p50_seconds: Annotated[float | None, _percentile("sdk_generation_seconds", 0.5)]
+    p95_seconds: Annotated[float | None, _percentile("sdk_generation_seconds", 0.95)]
+
+
+_BYTES_IN = _value("filtering_bytes_in_total")
+_BYTES_OUT = _value("filtering_bytes_out_total")
 
 
 class Filtering(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of tools' answers, and of the results that agents got."""
 
-    bytes_in: int
-    bytes_out: int
-    reduction: float | None
+    bytes_in: Annotated[int, _BYTES_IN]
+    bytes_out: Annotated[int, _BYTES_OUT]
+    reduction: Annotated[float | None, _share_of(lambda sums: _BYTES_IN(sums) - _BYTES_OUT(sums), _BYTES_IN)]
 
 
 class TokenCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,52 +163,58 @@ class TokenReport(msgspec.Struct, frozen=True, kw_only=True):
     by_use_case: dict[str, TokenCase]
 
 
+_SKILL_RUNS = _value("skill_runs_total")
+
+
 class Skills(msgspec.Struct, frozen=True, kw_only=True):
     """Events of skills. `reuse_ratio` is the share of runs of code that imported one."""
 
-    saved: int
-    drafts: int
-    rejected: int
-    reused: int
-    failed: int
-    migrated: int
-    runs: int
-    reuse_ratio: float | None
+    saved: Annotated[int, _value("skill_events_total", event="saved")]
+    drafts: Annotated[int, _value("skill_events_total", event="draft")]
+    rejected: Annotated[int, _value("skill_events_total", event="rejected")]
+    reused: Annotated[int, _value("skill_events_total", event="reused")]
+    failed: Annotated[int, _value("skill_events_total", event="failed")]
+    migrated: Annotated[int, _value("skill_events_total", event="migrated")]
+    runs: Annotated[int, _SKILL_RUNS]
+    reuse_ratio: Annotated[float | None, _share_of(_SKILL_RUNS, _value("execution_total", form="code"))]
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):
     """Values hidden and revealed, calls refused, people asked."""
 
-    hidden: dict[str, int]
-    hidden_total: int
-    hiding_failures: int
-    revealed: int
-    review_refused: int
-    policy_denied: int
-    limited: int
-    asked: int
-    approved: int
-    refused: int
-    expired: int
-    answer_p50_seconds: float | None
+    hidden: Annotated[dict[str, int], _by("privacy_hidden_total", "type")]
+    hidden_total: Annotated[int, _value("privacy_hidden_total")]
+    hiding_failures: Annotated[int, _value("privacy_failures_total")]
+    revealed: Annotated[int, _value("security_events_total", event="revealed")]
+    review_refused: Annotated[int, _value("security_events_total", event="review_refused")]
+    policy_denied: Annotated[int, _value("security_events_total", event="policy_denied")]
+    limited: Annotated[int, _value("security_events_total", event="limited")]
+    asked: Annotated[int, _value("security_events_total", event="asked")]
+    approved: Annotated[int, _value("security_events_total", event="approved")]
+    refused: Annotated[int, _value("security_events_total", event="refused")]
+    expired: Annotated[int, _value("security_events_total", event="expired")]
+    answer_p50_seconds: Annotated[float | None, _percentile("approval_wait_seconds", 0.5)]
+
+
+_SEARCHES_CHANGED = _value("learning_searches_total")
 
 
 class LearningReport(msgspec.Struct, frozen=True, kw_only=True):
     """Changes made by experience."""
 
-    assessed: int
+    assessed: Annotated[int, _value("learning_assessments_total")]
     """Runs with a risk assessment before they began."""
-    by_risk: dict[str, int]
-    refused: int
+    by_risk: Annotated[dict[str, int], _by("learning_assessments_total", "risk")]
+    refused: Annotated[int, _value("learning_assessments_total", decision="refused")]
     """Runs refused because of it."""
-    asked: int
-    hints: dict[str, int]
-    hints_total: int
-    fitted: dict[str, int]
+    asked: Annotated[int, _value("learning_assessments_total", decision="asked")]
+    hints: Annotated[dict[str, int], _by("learning_hints_total", "hint")]
+    hints_total: Annotated[int, _value("learning_hints_total")]
+    fitted: Annotated[dict[str, int], _by("learning_fitted_total", "limit")]
     """Limits that differed from the usual ones, by the direction."""
-    searches_changed: int
+    searches_changed: Annotated[int, _SEARCHES_CHANGED]
     """Searches whose order differs from that of the text alone."""
-    searches_changed_share: float | None
+    searches_changed_share: Annotated[float | None, _share_of(_SEARCHES_CHANGED, _value("discovery_queries_total"))]
 
 
 class UpstreamReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,20 +259,22 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one step of a series."""
 
     start: float
-    executions: int
-    failed: int
-    p50_seconds: float | None
-    p95_seconds: float | None
-    searches: int
-    hits: int
-    calls: int
-    call_errors: int
+    executions: Annotated[int, _RUNS]
+    failed: Annotated[int, lambda sums: _RUNS(sums) - _OK_RUNS(sums)]
+    p50_seconds: Annotated[float | None, _percentile("execution_duration_seconds", 0.5)]
+    p95_seconds: Annotated[float | None, _percentile("execution_duration_seconds", 0.95)]
+    searches: Annotated[int, _value("discovery_queries_total")]
+    hits: Annotated[int, _value("discovery_hits_total")]
+    calls: Annotated[int, _value("upstream_calls_total")]
+    call_errors: Annotated[
+        int, lambda sums: sum(_value("upstream_calls_total", outcome=each)(sums) for each in OUTCOMES_FAILED)
+    ]
     """Failed calls among those sent to an upstream."""
-    baseline_tokens: int
-    actual_tokens: int
-    bytes_in: int
-    bytes_out: int
-    hidden: int
+    baseline_tokens: Annotated[int, _value("tokens_baseline_total")]
+    actual_tokens: Annotated[int, _value("tokens_actual_total")]
+    bytes_in: Annotated[int, _BYTES_IN]
+    bytes_out: Annotated[int, _BYTES_OUT]
+    hidden: Annotated[int, _value("privacy_hidden_total")]
 
 
 def report(sums: Sums, *, since: float | None, until: float | None, prices: Prices, tokenizer: str) -> Report:
@@ -217,103 +284,22 @@ def report(sums: Sums, *, since: float | None, until: float | None, prices: Pric
         until=until,
         tokenizer=tokenizer,
         prices=prices,
-        sessions=_sessions(sums),
-        discovery=_discovery(sums),
-        execution=_execution(sums),
-        sdk=Sdk(
-            generations=sums.value("sealyard_sdk_generation_seconds"),
-            tools=sums.value("sealyard_sdk_tools_generated_total"),
-            p50_seconds=sums.percentile("sealyard_sdk_generation_seconds", 0.5),
-            p95_seconds=sums.percentile("sealyard_sdk_generation_seconds", 0.95),
-        ),
-        filtering=_filtering(sums),
+        sessions=_read(Sessions, sums),
+        discovery=_read(Discovery, sums),
+        execution=_read(Execution, sums),
+        sdk=_read(Sdk, sums),
+        filtering=_read(Filtering, sums),
         tokens=_tokens(sums, prices),
-        skills=_skills(sums),
-        security=_security(sums),
-        learning=_learning(sums),
+        skills=_read(Skills, sums),
+        security=_read(Security, sums),
+        learning=_read(LearningReport, sums),
         upstreams=_upstreams(sums),
     )
 
 
 def points(series: Iterable[tuple[float, Sums]]) -> list[Point]:
     """One point for each step."""
-    return [_point(start, sums) for start, sums in series]
-
-
-def _point(start: float, sums: Sums) -> Point:
-    executions = sums.value("sealyard_execution_total")
-    calls = sums.value("sealyard_upstream_calls_total")
-    return Point(
-        start=start,
-        executions=executions,
-        failed=executions - sums.value("sealyard_execution_total", status="ok"),
-        p50_seconds=sums.percentile("sealyard_execution_duration_seconds", 0.5),
-        p95_seconds=sums.percentile("sealyard_execution_duration_seconds", 0.95),
-        searches=sums.value("sealyard_discovery_queries_total"),
-        hits=sums.value("sealyard_discovery_hits_total"),
-        calls=calls,
-        call_errors=sum(sums.value("sealyard_upstream_calls_total", outcome=each) for each in OUTCOMES_FAILED),
-        baseline_tokens=sums.value("sealyard_tokens_baseline_total"),
-        actual_tokens=sums.value("sealyard_tokens_actual_total"),
-        bytes_in=sums.value("sealyard_filtering_bytes_in_total"),
-        bytes_out=sums.value("sealyard_filtering_bytes_out_total"),
-        hidden=sums.value("sealyard_privacy_hidden_total"),
-    )
-
-
-def _sessions(sums: Sums) -> Sessions:
-    count = sums.value("sealyard_sessions_total", event="begin")
-    with_code = sums.value("sealyard_sessions_total", event="code")
-    return Sessions(count=count, with_code=with_code, code_share=_share(with_code, count))
-
-
-def _discovery(sums: Sums) -> Discovery:
-    queries = sums.value("sealyard_discovery_queries_total")
-    hits = sums.value("sealyard_discovery_hits_total")
-    return Discovery(
-        queries=queries,
-        from_code=sums.value("sealyard_discovery_queries_total", place="code"),
-        hits=hits,
-        hit_rate=_share(hits, queries),
-        continued=sums.value("sealyard_discovery_continued_total"),
-        cached=sums.value("sealyard_discovery_cache_total", result="hit"),
-        p50_seconds=sums.percentile("sealyard_discovery_duration_seconds", 0.5),
-        p95_seconds=sums.percentile("sealyard_discovery_duration_seconds", 0.95),
-    )
-
-
-def _execution(sums: Sums) -> Execution:
-    by_status = sums.by("sealyard_execution_total", "status")
-    count = sum(by_status.values())
-    ok, timeouts = by_status.get("ok", 0), by_status.get("timeout", 0)
-    return Execution(
-        count=count,
-        ok=ok,
-        success_rate=_share(ok, count),
-        timeouts=timeouts,
-        timeout_rate=_share(timeouts, count),
-        background=sums.value("sealyard_execution_background_total"),
-        p50_seconds=sums.percentile("sealyard_execution_duration_seconds", 0.5),
-        p95_seconds=sums.percentile("sealyard_execution_duration_seconds", 0.95),
-        p99_seconds=sums.percentile("sealyard_execution_duration_seconds", 0.99),
-        cpu_seconds=sums.amount("sealyard_execution_cpu_seconds"),
-        memory_p95_bytes=sums.percentile("sealyard_execution_memory_bytes", 0.95),
-        calls=int(sums.amount("sealyard_execution_calls")),
-        by_status=by_status,
-        by_form=sums.by("sealyard_execution_total", "form"),
-        by_level=sums.by("sealyard_execution_total", "level"),
-        by_tier=sums.by("sealyard_execution_total", "tier"),
-        errors=sums.by("sealyard_execution_errors_total", "error_type"),
-        failures=sums.by("sealyard_execution_failures_total", "failure"),
-        use_cases=sums.by("sealyard_execution_use_cases_total", "use_case"),
-        code_p50_characters=sums.percentile("sealyard_execution_code_characters", 0.5),
-    )
-
-
-def _filtering(sums: Sums) -> Filtering:
-    bytes_in = sums.value("sealyard_filtering_bytes_in_total")
-    bytes_out = sums.value("sealyard_filtering_bytes_out_total")
-    return Filtering(bytes_in=bytes_in, bytes_out=bytes_out, reduction=_share(bytes_in - bytes_out, bytes_in))
+    return [_read(Point, sums, start=start) for start, sums in series]
 
 
 def _tokens(sums: Sums, prices: Prices) -> TokenReport:
@@ -342,52 +328,6 @@ def _tokens(sums: Sums, prices: Prices) -> TokenReport:
             )
             for case in sorted(baselines | actuals)
         },
-    )
-
-
-def _skills(sums: Sums) -> Skills:
-    events = sums.by("sealyard_skill_events_total", "event")
-    runs = sums.value("sealyard_skill_runs_total")
-    return Skills(
-        saved=events.get("saved", 0),
-        drafts=events.get("draft", 0),
-        rejected=events.get("rejected", 0),
-        reused=events.get("reused", 0),
-        failed=events.get("failed", 0),
-        migrated=events.get("migrated", 0),
-        runs=runs,
-        reuse_ratio=_share(runs, sums.value("sealyard_execution_total", form="code")),
-    )
-
-
-def _security(sums: Sums) -> Security:
-    events = sums.by("sealyard_security_events_total", "event")
-    hidden = sums.by("sealyard_privacy_hidden_total", "type")
-    names = ("revealed", "review_refused", "policy_denied", "limited", "asked", "approved", "refused", "expired")
-    return Security(
-        hidden=hidden,
-        hidden_total=sum(hidden.values()),
-        hiding_failures=sums.value("sealyard_privacy_failures_total"),
-        answer_p50_seconds=sums.percentile("sealyard_approval_wait_seconds", 0.5),
-        **{name: events.get(name, 0) for name in names},
-    )
-
-
-def _learning(sums: Sums) -> LearningReport:
-    by_risk = sums.by("sealyard_learning_assessments_total", "risk")
-    decisions = sums.by("sealyard_learning_assessments_total", "decision")
-    hints = sums.by("sealyard_learning_hints_total", "hint")
-    changed = sums.value("sealyard_learning_searches_total")
-    return LearningReport(
-        assessed=sum(by_risk.values()),
-        by_risk=by_risk,
-        refused=decisions.get("refused", 0),
-        asked=decisions.get("asked", 0),
-        hints=hints,
-        hints_total=sum(hints.values()),
-        fitted=sums.by("sealyard_learning_fitted_total", "limit"),
-        searches_changed=changed,
-        searches_changed_share=_share(changed, sums.value("sealyard_discovery_queries_total")),
     )
 
 
@@ -424,7 +364,3 @@ _EVENTS = ("restarted", "failed", "circuit_opened")
 
 def _seconds(took: Sum | None, q: float) -> float | None:
     return None if took is None else percentile(METRICS["sealyard_upstream_call_duration_seconds"], took, q)
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
