@@ -1,16 +1,20 @@
-"""Ranks tools for a query by the words they share: BM25 over weighted fields, in memory, in pure Python."""
+"""Ranks tools for a query by the words they share: BM25 over weighted fields, in memory, in pure Python.
+
+Words by which a tool was found before are one more field of it. A word that its own text has already adds little, as a
+second mention does; a word that it lacks adds much. So experience fills the gaps of descriptions and leaves alone what
+they say well.
+"""
 
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, zip_longest
 from typing import NamedTuple
 
 import msgspec
 
 from sealyard.discovery.documents import Document, analysed, with_gain
-from sealyard.discovery.learned import Learned, Lift, fused, with_text_kept
 from sealyard.discovery.words import SYNONYMS, WEAK, spelled, squashed, stem, terms
 from sealyard.values.tools import ToolSpec
 
@@ -37,6 +41,40 @@ _LEAST_COVERED = 0.15
 """The least share of the query that a tool's learned words cover: long queries share common words."""
 _RANKED = 100
 """Places of the order by text that a ranking reports."""
+_KEEPS_FIRST = 3
+"""With fewer places than this, text keeps all of them."""
+_BELOW = 1 - 1e-9  # just under the first tool by text
+
+
+class LearnedWord(NamedTuple):
+    """A word of the query that led to a use of the tool before."""
+
+    term: str
+    gain: float
+    """Its weight, as if it stood in the tool's text."""
+    said: float
+    """The same with the evidence of a single other principal added: not less."""
+
+
+class Learned(msgspec.Struct, frozen=True, kw_only=True):
+    """The experience with a query."""
+
+    words: Mapping[str, Sequence[LearnedWord]]
+    """By the full names of tools. Those that are in no catalog, or not in a view, do not count."""
+    telling: Sequence[str] = ()
+    """The informative words of the query; those among them that are in `words` must cover enough of it."""
+    explores: bool = False
+    """True if an untried tool that would drop out of sight gets a place this time."""
+    is_tried: Callable[[str], bool] = lambda name: True
+    """True if anybody has called the tool."""
+
+
+class _Lift(NamedTuple):
+    """The addition of learned words to a tool's score."""
+
+    sure: float
+    said: float
+    """With the evidence of a single other principal: not less."""
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +205,7 @@ class Index:
         request: Request,
         scores: Mapping[int, float],
         order: list[int],
-        lifts: Mapping[int, Lift],
+        lifts: Mapping[int, _Lift],
         learned: Learned,
         *,
         limit: int,
@@ -180,8 +218,8 @@ class Index:
             shares = _shares(asked)
             for number in lifts.keys() - by_text.keys():  # cut from the scores, or without a word of the query
                 by_text[number] = scale * self._score(number, 0.0, asked, shares)
-        with_words = fused(by_text, lifts, order, limit=limit)
-        return with_text_kept(
+        with_words = _fused(by_text, lifts, order, limit=limit)
+        return _with_text_kept(
             self._ordered(request, with_words, most=limit, among=among),
             order,
             limit=limit,
@@ -189,9 +227,9 @@ class Index:
             is_tried=lambda number: learned.is_tried(self.specs[number].full_name),
         )
 
-    def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float, unheard: float) -> dict[int, Lift]:
+    def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float, unheard: float) -> dict[int, _Lift]:
         """The additions of learned words beyond `unheard`, for tools whose words cover enough of the query."""
-        lifts: dict[int, Lift] = {}
+        lifts: dict[int, _Lift] = {}
         telling = {term: scale * self._factor(term) for term in learned.telling}
         least = _LEAST_COVERED * sum(telling.values())
         factors = dict(telling)
@@ -214,7 +252,7 @@ class Index:
             sure = sure - unheard if sure_covered >= least else 0.0
             said = said - unheard if said_covered >= least else 0.0
             if said > 0:
-                lifts[number] = Lift(max(0.0, sure), said)
+                lifts[number] = _Lift(max(0.0, sure), said)
         return lifts
 
     def _factor(self, term: str) -> float:
@@ -374,3 +412,41 @@ def _shares(asked: Iterable[_Asked]) -> dict[str, float]:
         for term, share in present:
             shares[term] = max(share, shares.get(term, 0.0))
     return shares
+
+
+def _fused(
+    text: Mapping[int, float], lifts: Mapping[int, _Lift], order: Sequence[int], *, limit: int
+) -> dict[int, float]:
+    """The scores of tools by text and experience. `text` has those of all in `lifts`; `order` is theirs by text.
+
+    The evidence of a single other principal never moves a tool before the first one by text, and brings in at most one
+    tool that text would not have shown.
+    """
+    scores = {number: score + lifts[number].sure if number in lifts else score for number, score in text.items()}
+    said = {number: text[number] + lift.said for number, lift in lifts.items() if lift.said > lift.sure}
+    if not said:
+        return scores
+    ceiling = scores[order[0]] * _BELOW if order else 0.0
+    shown = set(order[:limit])
+    entered = False
+    for number in sorted(said, key=lambda number: (-said[number], number)):
+        if number in shown or not entered:
+            entered = entered or number not in shown
+            scores[number] = max(scores[number], min(said[number], ceiling) if order else said[number])
+    return scores
+
+
+def _with_text_kept(
+    numbers: list[int], order: Sequence[int], *, limit: int, explores: bool, is_tried: Callable[[int], bool]
+) -> list[int]:
+    """The tools to show: always the first one by text, and now and then one that nobody has tried yet."""
+    if len(numbers) < limit or limit < _KEEPS_FIRST or not order:
+        return numbers
+    first = order[0]
+    kept = [] if first in numbers else [first]
+    if explores:
+        kept += [number for number in order[:limit] if number not in (*numbers, first) and not is_tried(number)][:1]
+    shown = list(numbers)
+    for _ in kept:
+        del shown[-2 if shown[-1] == first else -1]
+    return shown + kept

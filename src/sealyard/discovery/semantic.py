@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from sealyard.discovery.index import Index, Ranking, Request
-from sealyard.discovery.learned import Learned
+from sealyard.discovery.index import Index, Learned, Ranking, Request
 from sealyard.discovery.words import parts, spelled
+from sealyard.store import Store
 from sealyard.values.tools import ToolSpec
 
 _MEANING = 0.5
@@ -36,16 +36,6 @@ class Encoder(Protocol):
 
     def stacked(self, vectors: Sequence[bytes]) -> Callable[[bytes], list[float]]:
         """A function from a vector to how near it is to each of these; larger is nearer."""
-
-
-class VectorStore(Protocol):
-    """Keeps vectors between runs: `sealyard.store.Store`, or a dictionary in tests."""
-
-    async def get_vectors(self, model: str, digests: Iterable[str]) -> dict[str, bytes]:
-        """The stored vectors among these, by digest."""
-
-    async def put_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
-        """Stores vectors by digest."""
 
 
 class _Stack(NamedTuple):
@@ -72,7 +62,7 @@ def load_encoder(folder: Path | None = None) -> Encoder | None:
 class Semantic:
     """Searches any index by words and, as far as its tools have been embedded, by meaning."""
 
-    def __init__(self, encoder: Encoder, store: VectorStore | None = None) -> None:
+    def __init__(self, encoder: Encoder, store: Store | None = None) -> None:
         self._encoder = encoder
         self._store = store
         self._vectors: Mapping[str, bytes] = {}
