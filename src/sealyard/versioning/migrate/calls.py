@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 
-from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Use
+from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Use, UseKind
 from sealyard.versioning.migrate.values import (
     JUST_NONE,
     JUST_OTHER,
@@ -65,30 +65,32 @@ class Calls:
     def __init__(self, state: State) -> None:
         self.state = state
 
-    def apply(self, function: Value, node: ast.Call, given: Given) -> Value:
-        """The result of calling `function`, with the arguments as they stand in `node`."""
-        found = NOTHING
+    def apply(
+        self, function: Value, node: ast.Call, given: Given, *, kind: UseKind = "function", first: int = 0
+    ) -> Value:
+        """The result of calling `function` with the arguments of `node`, which begin at number `first`."""
+        found, own = NOTHING, given[first:]
         for atom in function:
             match atom:
                 case Tool():
-                    found |= self._call_tool(Use("function", atom.plan), node, given)
+                    found |= self._call_tool(Use(kind, atom.plan, first), node, given)
                     continue
                 case Partial():
-                    found |= self._call_partial(atom, "function", node, given)
+                    found |= self._call_partial(atom, kind, node, given, first)
                     continue
                 case Library(name=name) if name in _CALLERS:
-                    found |= self._call_by_name(node, given)
+                    found |= self._call_by_name(node, own)
                     continue
                 case Plain(sort="none"):
                     continue
                 case Library():
-                    found |= self._call_library(atom.name, node, given)
+                    found |= self._call_library(atom.name, node, own)
                 case Local():
-                    found |= self.call_local(atom, node, given)
+                    found |= self.call_local(atom, node, own)
                 case Getter():
-                    found |= self._get(atom, [value for _, value in given])
+                    found |= self._get(atom, [value for _, value in own])
                 case _:
-                    found |= self.unknown(given)
+                    found |= self.unknown(own)
             if not isinstance(atom, Library) or atom.name not in _HANDING_ON:
                 self.state.call_otherwise(node)
         return found
@@ -148,9 +150,9 @@ class Calls:
         if state.shapes[plan].blocked:
             state.refuse(node, f"the answer of `{state.function(plan)}` changed: {state.shapes[plan].blocked}")
         answer = frozenset((state.answer(plan, ()),))
-        return state.make(node, [(None, answer)]) if use.kind == "mapped" else answer
+        return state.make_list(node, answer) if use.kind == "mapped" else answer
 
-    def _call_partial(self, partial: Partial, kind: str, node: ast.Call, given: Given, first: int = 0) -> Value:
+    def _call_partial(self, partial: Partial, kind: UseKind, node: ast.Call, given: Given, first: int) -> Value:
         found, state = NOTHING, self.state
         for atom in state.partials.get(partial.node, NOTHING):
             match atom:
@@ -224,7 +226,7 @@ class Calls:
             else:
                 state.escape(value, argument.node, "passed to a function that does not take it")
         if local.node in state.names.generators:
-            return state.make(local.node, [(None, state.yielded.get(local.node, NOTHING))])
+            return state.make_list(local.node, state.yielded.get(local.node, NOTHING))
         return state.returned.get(local.node, NOTHING)
 
     def _hand(self, params: ast.arguments, position: int, value: Value, node: ast.AST) -> None:
@@ -254,20 +256,11 @@ class Calls:
 
     # Handing on
 
-    def _forward(self, node: ast.Call, given: Given, at: int, kind: str = "function") -> Value:
+    def _forward(self, node: ast.Call, given: Given, at: int, kind: UseKind = "function") -> Value:
         """A call such as `asyncio.to_thread(f, 1, b=2)`: argument number `at` is called with those after it."""
         if len(given) <= at or any(not argument.is_positional for argument, _ in given[: at + 1]):
             return self.unknown(given)
-        found = NOTHING
-        for atom in given[at][1]:
-            match atom:
-                case Tool():
-                    found |= self._call_tool(Use(kind, atom.plan, at + 1), node, given)
-                case Partial():
-                    found |= self._call_partial(atom, kind, node, given, at + 1)
-                case _:
-                    found |= self.apply(frozenset((atom,)), node, given[at + 1 :])
-        return found
+        return self.apply(given[at][1], node, given, kind=kind, first=at + 1)
 
     def map_over(self, node: ast.Call, given: Given) -> Value:
         """`map`: the first argument is called with the items of the others."""
@@ -275,16 +268,11 @@ class Calls:
             return self.unknown(given)
         state = self.state
         items = [state.items(value, argument.node) for argument, value in given[1:] if not argument.keyword]
-        found = NOTHING
-        for atom in given[0][1]:
-            match atom:
-                case Tool():
-                    found |= self._call_tool(Use("mapped", atom.plan, 1), node, given)
-                case Partial():
-                    found |= self._call_partial(atom, "mapped", node, given, 1)
-                case _:
-                    state.call_otherwise(node)
-                    found |= state.make(node, [(None, self.on_items(frozenset((atom,)), items, node))])
+        tools = frozenset(atom for atom in given[0][1] if isinstance(atom, Tool | Partial))
+        found = self.apply(tools, node, given, kind="mapped", first=1)
+        for atom in given[0][1] - tools:
+            state.call_otherwise(node)
+            found |= state.make_list(node, self.on_items(frozenset((atom,)), items, node))
         return found
 
     def make_partial(self, node: ast.Call, given: Given) -> Value:
@@ -357,7 +345,7 @@ class Calls:
             case "pop" | "popleft" if shape.is_list:
                 return state.items(value, node)
             case "values" if shape.keys:
-                return state.make(node, [(None, state.children(receiver))])
+                return state.make_list(node, state.children(receiver))
             case "items" if shape.keys:
                 state.items(value, node)
                 return self.make_pairs(node, JUST_OTHER, state.children(receiver))
@@ -411,9 +399,9 @@ class Calls:
                 state.take_out(own, None)
                 return state.everything(receiver)
             case "values":
-                return state.make(node, [(None, state.everything(receiver))])
+                return state.make_list(node, state.everything(receiver))
             case "keys":
-                return state.make(node, [(None, state.items(own, node))])
+                return state.make_list(node, state.items(own, node))
             case "items":
                 return self.make_pairs(node, state.items(own, node), state.everything(receiver))
             case "sort":
@@ -429,7 +417,7 @@ class Calls:
     def make_pairs(self, node: ast.Call, first: Value, second: Value) -> Value:
         """A list of pairs."""
         pair = self.state.make(node, [(0, first), (1, second)], level=1)
-        return self.state.make(node, [(None, pair)])
+        return self.state.make_list(node, pair)
 
     # The standard library
 
@@ -527,7 +515,7 @@ def _sum(calls: Calls, node: ast.Call, given: Given) -> Value:
         return NOTHING
     parts = frozenset(atom for atom in _first_items(calls, given) if isinstance(atom, Answer | Site))
     start = given[1][1] if len(given) > 1 else NOTHING
-    return calls.state.make(node, [(None, calls.state.items(parts | start, node))]) if parts else JUST_OTHER
+    return calls.state.make_list(node, calls.state.items(parts | start, node)) if parts else JUST_OTHER
 
 
 def _reduce(calls: Calls, node: ast.Call, given: Given) -> Value:
@@ -546,7 +534,7 @@ def _gather(calls: Calls, node: ast.Call, given: Given) -> Value:
         every = NOTHING
         for argument, value in plain:
             every |= calls.state.items(value, argument.node) if argument.star == "*" else value
-        return calls.state.make(node, [(None, every)])
+        return calls.state.make_list(node, every)
     return calls.state.make(node, [(number, value) for number, (_, value) in enumerate(plain)])
 
 
@@ -556,7 +544,7 @@ def _wait(calls: Calls, node: ast.Call, given: Given) -> Value:
 
 
 def _as_completed(calls: Calls, node: ast.Call, given: Given) -> Value:
-    return calls.state.make(node, [(None, _first_items(calls, given))]) if given else NOTHING
+    return calls.state.make_list(node, _first_items(calls, given)) if given else NOTHING
 
 
 def _enumerate(calls: Calls, node: ast.Call, given: Given) -> Value:
@@ -573,7 +561,7 @@ def _zip(calls: Calls, node: ast.Call, given: Given) -> Value:
         row = state.make(node, [(None, every | inner)], level=1)
     else:
         row = state.make(node, list(enumerate(items)), level=1)
-    return state.make(node, [(None, row)])
+    return state.make_list(node, row)
 
 
 def _chain(calls: Calls, node: ast.Call, given: Given) -> Value:
@@ -581,11 +569,11 @@ def _chain(calls: Calls, node: ast.Call, given: Given) -> Value:
     for argument, value in given:
         items = calls.state.items(value, argument.node)
         every |= calls.state.items(items, argument.node) if argument.star else items
-    return calls.state.make(node, [(None, every)])
+    return calls.state.make_list(node, every)
 
 
 def _chain_from(calls: Calls, node: ast.Call, given: Given) -> Value:
-    return calls.state.make(node, [(None, calls.state.items(_first_items(calls, given), node))])
+    return calls.state.make_list(node, calls.state.items(_first_items(calls, given), node))
 
 
 def _groupby(calls: Calls, node: ast.Call, given: Given) -> Value:

@@ -197,7 +197,7 @@ class Interpreter:
                 else:
                     found |= self.state.items(frozenset((atom,)), node)
             if isinstance(element, ast.Starred):
-                self._assign(element.value, self.state.make(element, [(None, found)]), None)
+                self._assign(element.value, self.state.make_list(element, found), None)
             else:
                 self._assign(element, found, None)
 
@@ -412,7 +412,7 @@ class Interpreter:
         match node.op:
             case ast.Add() if lists:
                 state.keep(both)
-                return state.make(node, [(None, state.items(lists, node) | (both & JUST_OTHER))])
+                return state.make_list(node, state.items(lists, node) | (both & JUST_OTHER))
             case ast.Mult() if lists:
                 return lists
             case ast.BitOr() if lists:
@@ -493,7 +493,7 @@ class Interpreter:
         if isinstance(node, ast.DictComp):
             key = self._evaluate(node.key)
             return self.state.make_mapping(node, [(None, self._evaluate(node.value))], key)
-        return self.state.make(node, [(None, self._evaluate(node.elt))])
+        return self.state.make_list(node, self._evaluate(node.elt))
 
     _EXPRESSIONS: dict[type[ast.expr], Callable[["Interpreter", Any], Value]] = {  # noqa: RUF012 - never changed
         ast.Attribute: lambda self, node: self._attribute(node, self._evaluate(node.value)),

@@ -6,7 +6,7 @@ holds, what flows where, what must be rewritten and what cannot be.
 
 import ast
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -58,12 +58,15 @@ class TooMuch(Exception):
     """The code is too large or too tangled to be followed."""
 
 
+UseKind = Literal["function", "named", "positional", "mapped", "partial"]
+"""`named`: through `call_tool`. `positional`: no keywords can be given. `mapped`: that, and each further argument holds
+many."""
+
+
 class Use(msgspec.Struct, frozen=True):
     """The way in which a call calls a tool."""
 
-    kind: str
-    """`function`, `named` (call_tool), `positional` (no keywords can be given), `mapped` (that, and each further
-    argument holds many), `partial`."""
+    kind: UseKind
     plan: int
     first: int = 0
     """The number of the argument that is the tool's first."""
@@ -188,6 +191,10 @@ class State:
         for slot, value in slots:
             self.put(site, slot, value)
         return frozenset((site,))
+
+    def make_list(self, node: ast.AST, items: Value, *, level: int = 0) -> Value:
+        """A list of such items that is made at `node`."""
+        return self.make(node, [(None, items)], level=level)
 
     def make_mapping(self, node: ast.AST, slots: Iterable[tuple[Slot, Value]], keys: Value = NOTHING) -> Value:
         """A mapping that is made at `node`."""
@@ -332,7 +339,7 @@ class State:
             or (isinstance(atom, Answer) and not self.shape(atom).keys)
         )
         rest = value - lists
-        return lists | self.make(node, [(None, self.items(rest, node))]) if rest - JUST_NONE else lists
+        return lists | self.make_list(node, self.items(rest, node)) if rest - JUST_NONE else lists
 
     def spread(self, site: Site, value: Value, node: ast.AST, *, new: bool = True) -> Value:
         """Unpack a value into a mapping and return the answers in it, for which a `new` mapping stands too."""
