@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from benchmarks.corpus.values import fits
-from sealyard.catalog.text import is_wrapped, resolve, unwrapped
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare.schemas import is_wrapped, resolve, unwrapped
 
 Steps = tuple[str, ...]
 """A place in an answer, such as `("items", "[]", "name")`."""

@@ -23,11 +23,11 @@ from sealyard import sandbox
 from sealyard.catalog import check_arguments
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.stubs import stub_files
-from sealyard.catalog.text import unwrapped
 from sealyard.errors import SealyardError, ToolFailed
 from sealyard.skills.rehearsal import Replay, equal
 from sealyard.values.skills import Trace, TraceCall
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare.schemas import unwrapped
 
 _GUEST = Path(sandbox.__file__).with_name("guest")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from sealyard.catalog.text import resolve
+from sealyard.versioning.compare.schemas import resolve
 
 _TRIES = 12
 _DEPTH = 8

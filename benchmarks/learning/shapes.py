@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from benchmarks.learning.answers import KINDS, answer, declare
-from sealyard.catalog.text import resolve, unwrapped
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.examples import demo_upstreams
@@ -23,6 +22,7 @@ from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.values.facts import CallEvidence, Executed, RunEvidence
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare.schemas import resolve, unwrapped
 from sealyard.yard import Yard, open_yard
 
 _SEED = 7

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from sealyard.broker.answers import Answer, AnswerFile, read_answer, read_message, renamed, to_answer
-from sealyard.catalog.text import is_wrapped
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import LARGE, MOST_DEPTH, Offload, depth_exceeds, is_large, signs_of, turn
 from sealyard.offload.child import Ask
@@ -22,6 +21,7 @@ from sealyard.offload.turns import spend
 from sealyard.privacy import Guard, Mirror, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES, encode_within
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare.schemas import is_wrapped
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
 _DECODED_BYTES = 256 << 10

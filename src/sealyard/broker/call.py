@@ -20,7 +20,6 @@ from sealyard.broker.approvals import Approvals
 from sealyard.broker.limits import Attempts, Circuit, Throttle
 from sealyard.broker.policy import Decision, Policy
 from sealyard.catalog import check_arguments
-from sealyard.catalog.text import is_wrapped
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
 from sealyard.offload import Offload, check_values, decode
 from sealyard.privacy import TOKEN, Guard, Sent
@@ -29,6 +28,7 @@ from sealyard.values.access import Approval, Ask, AuditEntry, Grant
 from sealyard.values.runs import Reply
 from sealyard.values.tools import Definition, ToolSpec, UpstreamStatus
 from sealyard.versioning import Plan, translate_answer, translate_arguments
+from sealyard.versioning.compare.schemas import is_wrapped
 
 _UNANSWERED = Answer(value=None)
 _LONG_NAME = 1_000

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from sealyard.store import Release
 from sealyard.store.tools import LastRelease, ReleaseKind, SeenDefinition
@@ -31,25 +32,8 @@ class _Step(msgspec.Struct, frozen=True):
     comparison: Comparison = Comparison(bump="none")
 
 
-class _Judge:
-    """Compares definitions within a time budget; later ones count as changed without a comparison."""
-
-    def __init__(self) -> None:
-        self._until = time.thread_time() + _COMPARING_SECONDS
-
-    def compare(self, before: ToolSpec, after: ToolSpec, answers: dict[str, Any] | None) -> Comparison:
-        if time.thread_time() <= self._until:
-            return compare(before, after, output_before=answers)
-        reason = "Too much changed at once to be compared, so it counts as changed."
-        change = Change(kind="parameter_narrowed", side="input", severity="major", reason=reason)
-        return Comparison(bump="major", changes=(change,))
-
-
-class _Rename(msgspec.Struct, frozen=True):
-    old: ToolSpec
-    answers: dict[str, Any] | None
-    """The observed output schema of the old definition."""
-    replacement: Replacement
+_Rename = tuple[ToolSpec, Replacement]
+"""The old definition of a tool that has another name now, and the reason to think so."""
 
 
 def read_listing(
@@ -59,17 +43,18 @@ def read_listing(
     declared: Mapping[str, str],
     source: str,
     at: float,
-    judge: _Judge | None = None,
+    until: float | None = None,
 ) -> tuple[list[ToolSpec], list[Release]]:
     """The listed tools with their versions, and the resulting releases.
 
     `last` is the end of each tool's history, by the upstream's name for it, and `source` a digest of the connection.
-    A tool that returns continues its numbers, and a renamed one continues with the next major version.
+    A tool that returns continues its numbers, and a renamed one continues with the next major version. After `until`,
+    by `time.thread_time`, what changed counts as changed without a comparison.
     """
-    judge = judge or _Judge()
+    until = time.thread_time() + _COMPARING_SECONDS if until is None else until
     names = {spec.name for spec in listed}
     gone = {
-        name: msgspec.structs.replace(each.spec, version=each.version)
+        name: replace(each.spec, version=each.version)
         for name, each in last.items()
         if name not in names and not each.is_gone and each.spec is not None
     }
@@ -79,45 +64,31 @@ def read_listing(
     became: dict[str, tuple[str, Comparison]] = {}
     for spec in listed:
         was, rename = last.get(spec.name), renamed.get(spec.name)
-        step = _step(spec, was, source, judge) if rename is None else _step_of_renamed(spec, was, rename, judge)
+        if rename is None:
+            step = _step(spec, was, source, until)
+        else:
+            old = rename[0]
+            step = _step_of_renamed(spec, was, rename, _compare(old, spec, last[old.name].answers, until))
+            became[old.name] = (spec.name, step.comparison)
         if spec.version != step.version:
-            spec = msgspec.structs.replace(spec, version=step.version)
+            spec = replace(spec, version=step.version)
         specs.append(spec)
-        if rename is not None:
-            became[rename.old.name] = (spec.name, step.comparison)
         if step.kind is not None:
-            releases.append(
-                _release(
-                    spec,
-                    was,
-                    kind=step.kind,
-                    comparison=step.comparison,
-                    declared=declared.get(spec.name),
-                    source=source,
-                    renamed_from=None if rename is None else rename.old.name,
-                    released_at=at,
-                )
-            )
+            release = _release(spec, was, step.kind, step.comparison, source=source, at=at)
+            before = None if rename is None else rename[0].name
+            releases.append(replace(release, declared=declared.get(spec.name), renamed_from=before))
     for name, spec in gone.items():
         renamed_to, comparison = became.get(name, (None, _removed(spec)))
-        releases.append(
-            _release(
-                spec,
-                last[name],
-                kind="removed" if renamed_to is None else "renamed",
-                comparison=comparison,
-                source=source,
-                renamed_to=renamed_to,
-                released_at=at,
-            )
-        )
+        kind: ReleaseKind = "removed" if renamed_to is None else "renamed"
+        release = _release(spec, last[name], kind, comparison, source=source, at=at)
+        releases.append(replace(release, renamed_to=renamed_to))
     return specs, releases
 
 
 def observe(spec: ToolSpec, was: LastRelease, comparison: Comparison, *, at: float) -> Release:
     """The release of a tool whose answers changed while its definition stayed `spec`."""
-    spec = msgspec.structs.replace(spec, version=_bumped(was.version, comparison))
-    return _release(spec, was, kind="observed", comparison=comparison, source=was.source, released_at=at)
+    spec = replace(spec, version=_bumped(was.version, comparison))
+    return _release(spec, was, "observed", comparison, source=was.source, at=at)
 
 
 def rebuild(
@@ -128,7 +99,7 @@ def rebuild(
     The first time of each definition is known, but not later returns to it. A tool that is not among the `current`
     ones was removed, unless `current` is empty.
     """
-    judge = _Judge()
+    until = time.thread_time() + _COMPARING_SECONDS
     now = {spec.name: spec for spec in current}
     versions: dict[str, str] = {}
     releases: list[Release] = []
@@ -140,11 +111,11 @@ def rebuild(
             steps.append(([], seen[-1].last_seen))
         last: dict[str, LastRelease] = {}
         for listed, came_at in steps:
-            _, made = read_listing(listed, last, declared={}, source="", at=came_at, judge=judge)
+            _, made = read_listing(listed, last, declared={}, source="", at=came_at, until=until)
             releases += made
             last[name] = last_of(made[-1])
             versions[name] = made[-1].version
-    specs = [msgspec.structs.replace(spec, version=versions.get(spec.name, _FIRST_VERSION)) for spec in current]
+    specs = [replace(spec, version=versions.get(spec.name, _FIRST_VERSION)) for spec in current]
     return specs, releases
 
 
@@ -171,47 +142,52 @@ def _find_renamed(
     names = {spec.name for spec in new}
     kept = [spec for spec in listed if spec.name not in names]
     return {
-        after.name: _Rename(before, last[before.name].answers, replacement)
+        after.name: (before, replacement)
         for before, after, replacement in find_renamed(list(gone.values()), new, kept=kept)
     }
 
 
-def _step(spec: ToolSpec, was: LastRelease | None, source: str, judge: _Judge) -> _Step:
+def _compare(before: ToolSpec, after: ToolSpec, answers: dict[str, Any] | None, until: float) -> Comparison:
+    if time.thread_time() <= until:
+        return compare(before, after, output_before=answers)
+    reason = "Too much changed at once to be compared, so it counts as changed."
+    change = Change(kind="parameter_narrowed", side="input", severity="major", reason=reason)
+    return Comparison(bump="major", changes=(change,))
+
+
+def _step(spec: ToolSpec, was: LastRelease | None, source: str, until: float) -> _Step:
     if was is None:
         return _Step(_FIRST_VERSION, "added", _added(spec, "It was not there before."))
     comparison = _moved(was, source)
     if was.spec is not None and was.digest != spec.digest:
-        comparison = _joined(comparison, judge.compare(was.spec, spec, was.answers))
+        comparison = _joined(comparison, _compare(was.spec, spec, was.answers, until))
         # Definitions that differ have different versions, even if no rule knows what the difference means.
-        comparison = msgspec.structs.replace(comparison, bump=highest([comparison.bump, "patch"]))
+        comparison = replace(comparison, bump=highest([comparison.bump, "patch"]))
         return _Step(_bumped(was.version, comparison), "returned" if was.is_gone else "changed", comparison)
     if was.is_gone:
         comparison = _joined(comparison, _added(spec, "It came back as it was."))
     return _Step(_bumped(was.version, comparison), "returned" if comparison.changes else None, comparison)
 
 
-def _step_of_renamed(spec: ToolSpec, was: LastRelease | None, rename: _Rename, judge: _Judge) -> _Step:
-    known = [rename.old.version] if was is None else [rename.old.version, was.version]
+def _step_of_renamed(spec: ToolSpec, was: LastRelease | None, rename: _Rename, comparison: Comparison) -> _Step:
+    old, replacement = rename
+    known = [old.version] if was is None else [old.version, was.version]
     version = max(map(Version.parse, known)).bumped("major")
-    comparison = judge.compare(rename.old, spec, rename.answers)
     changes = tuple(
-        msgspec.structs.replace(change, replacement=rename.replacement) if change.kind == "tool_renamed" else change
+        replace(change, replacement=replacement) if change.kind == "tool_renamed" else change
         for change in comparison.changes
     )
-    return _Step(str(version), "renamed", msgspec.structs.replace(comparison, changes=changes))
+    return _Step(str(version), "renamed", replace(comparison, changes=changes))
 
 
 def _release(
     spec: ToolSpec,
     was: LastRelease | None,
-    *,
     kind: ReleaseKind,
     comparison: Comparison,
+    *,
     source: str,
-    released_at: float,
-    declared: str | None = None,
-    renamed_to: str | None = None,
-    renamed_from: str | None = None,
+    at: float,
 ) -> Release:
     return Release(
         upstream=spec.upstream,
@@ -220,12 +196,14 @@ def _release(
         version=spec.version,
         kind=kind,
         spec=spec,
-        comparison=_bounded(comparison),
-        declared=declared,
+        comparison=replace(
+            comparison,
+            changes=comparison.changes[:_MOST_CHANGES],
+            breaking=comparison.breaking[:_MOST_CHANGES],
+            deprecations=comparison.deprecations[:_MOST_CHANGES],
+        ),
         source=source,
-        renamed_to=renamed_to,
-        renamed_from=renamed_from,
-        released_at=released_at,
+        released_at=at,
     )
 
 
@@ -271,15 +249,6 @@ def _joined(first: Comparison, second: Comparison) -> Comparison:
         changes=first.changes + second.changes,
         breaking=first.breaking + second.breaking,
         deprecations=first.deprecations + second.deprecations,
-    )
-
-
-def _bounded(comparison: Comparison) -> Comparison:
-    return msgspec.structs.replace(
-        comparison,
-        changes=comparison.changes[:_MOST_CHANGES],
-        breaking=comparison.breaking[:_MOST_CHANGES],
-        deprecations=comparison.deprecations[:_MOST_CHANGES],
     )
 
 

@@ -23,12 +23,11 @@ from sealyard.catalog.text import (
     one_line,
     optional,
     plain,
-    resolve,
     shape,
-    unwrapped,
     wrap,
 )
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare.schemas import resolve, unwrapped
 
 # Characters that keep a stub readable for a model, and the work on a hostile schema small. Chosen, not measured.
 

@@ -8,14 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sealyard.versioning.compare.schemas import lookup
+from sealyard.versioning.compare.schemas import resolve
 
 # All bounds keep a stub readable and the work on a hostile schema small. They were chosen, not measured.
 
 _KEPT = "\n\u200c\u200d"  # some scripts are not readable without the joiners
 _LITERAL_CHARACTERS = 200  # longest default value in a signature
 _LITERAL_ITEMS = 20  # items of a list or object in one
-_HOPS = 16  # references that lead from one to the next
 _STEPS = 400  # parts of a schema that are read
 _DEPTH = 5  # levels that are written
 _NESTED = 24  # alternatives inside alternatives
@@ -143,36 +142,6 @@ def is_vague(text: str) -> bool:
 def optional(text: str) -> str:
     """The annotation `text`, or `None`."""
     return text if text == "Any" or text.endswith("None") else f"{text} | None"
-
-
-def is_wrapped(output_schema: dict[str, Any] | None) -> bool:
-    """True if an answer is an object with the one key `result`, in which SDKs wrap values that are not objects."""
-    if output_schema is None:
-        return False
-    properties = resolve(output_schema, output_schema).get("properties")
-    return isinstance(properties, dict) and properties.keys() == {"result"}
-
-
-def unwrapped(output_schema: dict[str, Any] | None) -> object:
-    """The schema of the value that code gets: that of `result` if the answer is wrapped."""
-    if output_schema is None or not is_wrapped(output_schema):
-        return True if output_schema is None else output_schema
-    return resolve(output_schema, output_schema)["properties"]["result"]
-
-
-def resolve(schema: object, root: dict[str, Any]) -> dict[str, Any]:
-    """`schema` with its `$ref` resolved; an empty schema if the reference leads nowhere, or in a circle."""
-    for _ in range(_HOPS):
-        if not isinstance(schema, dict):
-            return {}
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return schema
-        target = lookup(reference, root)
-        # Keywords beside a reference, such as a description, apply to this place.
-        beside = {key: value for key, value in schema.items() if key not in ("$ref", "$defs", "definitions")}
-        schema = {**target, **beside} if isinstance(target, dict) else beside
-    return {}
 
 
 def _coarse(text: str) -> str:

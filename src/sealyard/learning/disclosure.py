@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from sealyard.catalog.answers import is_named
-from sealyard.catalog.text import resolve, unwrapped
 from sealyard.privacy.reading import GIVEN_NAMES, read_name, split_name
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare.schemas import resolve, unwrapped
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

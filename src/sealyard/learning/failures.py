@@ -15,7 +15,6 @@ import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import Parameter, parameters
-from sealyard.catalog.text import resolve, unwrapped
 from sealyard.learning.causes import Cause, is_again
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import is_field, is_name, mark_of
@@ -24,6 +23,7 @@ from sealyard.learning.repairs import FUNCTIONS, METHODS, Edit, Shapes, Wording,
 from sealyard.values.facts import Executed, Hinted, RunEvidence
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
+from sealyard.versioning.compare.schemas import resolve, unwrapped
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

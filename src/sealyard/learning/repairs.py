@@ -15,10 +15,10 @@ import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import parameter_names
-from sealyard.catalog.text import resolve, unwrapped
 from sealyard.learning.causes import Cause
 from sealyard.learning.disclosure import is_field, is_name
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare.schemas import resolve, unwrapped
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

@@ -35,7 +35,7 @@ from sealyard.catalog.answers import (
     parent_of,
 )
 from sealyard.catalog.stubs import returns
-from sealyard.catalog.text import is_vague, resolve, unwrapped
+from sealyard.catalog.text import is_vague
 from sealyard.learning.disclosure import is_choice, is_data, is_field, is_trait, outward, tells_choices, tells_span
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, faded, part_insights
 from sealyard.privacy import TYPES
@@ -43,6 +43,7 @@ from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values.facts import CallEvidence, Hinted, RunEvidence
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
+from sealyard.versioning.compare.schemas import resolve, unwrapped
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.

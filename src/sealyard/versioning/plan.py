@@ -22,7 +22,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, compare
 from sealyard.versioning.compare.changes import SURE
-from sealyard.versioning.compare.schemas import lookup
+from sealyard.versioning.compare.schemas import resolve
 from sealyard.versioning.compare.texts import are_opposed, are_same_text, is_telling, newly_deprecated
 from sealyard.versioning.steps import (
     AddParameter,
@@ -403,11 +403,7 @@ def _is_field(key: str) -> bool:
 
 def _derived(schema: object, root: dict[str, Any], *, only_default: bool = False) -> Any:
     """The value that a schema itself gives."""
-    if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
-        target = lookup(schema["$ref"], root)
-        schema = {**target, **schema} if isinstance(target, dict) else schema
-    if not isinstance(schema, dict):
-        return _NOTHING
+    schema = resolve(schema, root)
     if "default" in schema:
         return schema["default"]
     if only_default:

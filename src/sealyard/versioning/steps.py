@@ -9,7 +9,7 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.proof import input_verdict
-from sealyard.versioning.compare.schemas import lookup
+from sealyard.versioning.compare.schemas import lookup, resolve
 
 Scalar = Literal["string", "integer", "number", "boolean"]
 Difficulty = Literal["mechanical", "needs a look", "impossible"]
@@ -20,6 +20,7 @@ _TOKEN = re.compile(r"__PII_\w+__")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,300}")
 """A whole number as it is written in one way only: `007` and `+7` may be names of something."""
 _HOPS = 8  # references in a row that are followed
+_BRANCHES = 16  # alternatives of a schema that are read
 _PLACES = 2_000
 """Parts of a value that are read: no literal in code and no default has more."""
 
@@ -246,37 +247,25 @@ def split_path(path: str) -> tuple[str, ...]:
     return tuple(steps)
 
 
+_SCALARS: dict[frozenset[str], Scalar] = {
+    frozenset({"string"}): "string",
+    frozenset({"integer"}): "integer",
+    frozenset({"number"}): "number",
+    frozenset({"number", "integer"}): "number",
+    frozenset({"boolean"}): "boolean",
+}
+
+
 def find_scalar(schema: object, root: dict[str, Any]) -> tuple[Scalar, bool] | None:
     """The one scalar type that fits `schema`, and whether `None` fits too; None if it is another sort of schema."""
-    if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
-        schema = lookup(schema["$ref"], root)
-    if not isinstance(schema, dict):
-        return None
+    schema = resolve(schema, root)
     kinds = schema.get("type")
-    found = (
-        {kinds}
-        if isinstance(kinds, str)
-        else {kind for kind in kinds if isinstance(kind, str)}
-        if isinstance(kinds, list)
-        else set()
-    )
     branches = schema.get("anyOf") or schema.get("oneOf")
-    if not found and isinstance(branches, list):
-        for branch in branches[:16]:
-            kind = branch.get("type") if isinstance(branch, dict) else None
-            found.add(kind if isinstance(kind, str) else "")
-    nullable = "null" in found or schema.get("nullable") is True
-    found.discard("null")
-    match found:
-        case found if found == {"string"}:
-            return "string", nullable
-        case found if found == {"integer"}:
-            return "integer", nullable
-        case found if found in ({"number"}, {"number", "integer"}):
-            return "number", nullable
-        case found if found == {"boolean"}:
-            return "boolean", nullable
-    return None
+    if not kinds and isinstance(branches, list):
+        kinds = [branch.get("type") if isinstance(branch, dict) else None for branch in branches[:_BRANCHES]]
+    found = {kind if isinstance(kind, str) else "" for kind in (kinds if isinstance(kinds, list) else [kinds])}
+    scalar = _SCALARS.get(frozenset(found - {"null"}))
+    return None if scalar is None else (scalar, "null" in found or schema.get("nullable") is True)
 
 
 def plain_schema(schema: object, root: dict[str, Any]) -> dict[str, Any] | None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from sealyard.catalog import Catalog, stub_files
 from sealyard.catalog.stubs import parameter_notes, returns, signature
-from sealyard.catalog.text import annotation, is_wrapped, shape
+from sealyard.catalog.text import annotation, shape
 from sealyard.values.tools import Definition, ToolSpec
+from sealyard.versioning.compare.schemas import is_wrapped
 
 numbers = itertools.count()
 

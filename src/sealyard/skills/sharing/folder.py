@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from sealyard.catalog.text import annotation, one_line, plain, resolve, shape
+from sealyard.catalog.text import annotation, one_line, plain, shape
 from sealyard.errors import InvalidSkill
 from sealyard.former import decode, spell
 from sealyard.skills.sharing.files import (
@@ -26,6 +26,7 @@ from sealyard.skills.sharing.files import (
     shown,
 )
 from sealyard.values.skills import Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
+from sealyard.versioning.compare.schemas import resolve
 
 FRONTMATTER_BYTES = 64 * 2**10
 """Of a frontmatter: those in the wild have a few hundred."""

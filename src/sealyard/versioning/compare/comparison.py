@@ -44,6 +44,7 @@ from sealyard.versioning.compare.schemas import (
     TooLarge,
     cases_of,
     part,
+    unwrapped,
 )
 from sealyard.versioning.compare.texts import folded, have_other_units, is_telling, newly_deprecated
 
@@ -143,8 +144,8 @@ def _outputs(
     if declared == (False, True):
         reason = "It declares what it answers now."
         changes.append(Change(kind="output_declared", side="output", after="declared", severity="minor", reason=reason))
-    old = _seen(before.output_schema) if declared[0] else (output_before, output_before)
-    new = _seen(after.output_schema) if declared[1] else (output_after, output_after)
+    old = (before.output_schema, unwrapped(before.output_schema)) if declared[0] else (output_before, output_before)
+    new = (after.output_schema, unwrapped(after.output_schema)) if declared[1] else (output_after, output_after)
     same = declared == (True, True) and _is_same(before.output_schema, after.output_schema)
     if old[1] is None or new[1] is None or same:
         return changes, []
@@ -170,17 +171,6 @@ def _is_same(before: Any, after: Any) -> bool:
         elif one != other:
             return False
     return True
-
-
-def _seen(schema: dict[str, Any] | None) -> tuple[Any, Any]:
-    """A declared schema, and the part of it that code sees: that of `result` if it is the only key."""
-    document = Document(schema)
-    place: object = schema
-    for _ in range(_HOPS):
-        place = document.target(place["$ref"]) if isinstance(place, dict) and "$ref" in place else place
-    properties = place.get("properties") if isinstance(place, dict) else None
-    wrapped = isinstance(properties, dict) and properties.keys() == {"result"}
-    return schema, properties["result"] if wrapped and properties else schema
 
 
 def _walk(

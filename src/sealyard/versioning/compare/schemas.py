@@ -23,6 +23,7 @@ ANNOTATIONS = frozenset(
 
 _DEFINITIONS = ("$defs", "definitions")
 _PARTS = 30_000  # a bound on the size of a document
+_HOPS = 16  # references that lead from one to the next
 _REFERENCES = 256  # a bound on the references of one part
 
 Place = Literal["schema", "named", "listed", "choice", "value", "set"]
@@ -104,6 +105,36 @@ def lookup(reference: str, root: object) -> object:
         else:
             return None
     return place
+
+
+def is_wrapped(output_schema: dict[str, Any] | None) -> bool:
+    """True if an answer is an object with the one key `result`, in which SDKs wrap values that are not objects."""
+    if output_schema is None:
+        return False
+    properties = resolve(output_schema, output_schema).get("properties")
+    return isinstance(properties, dict) and properties.keys() == {"result"}
+
+
+def unwrapped(output_schema: dict[str, Any] | None) -> object:
+    """The schema of the value that code gets: that of `result` if the answer is wrapped."""
+    if output_schema is None or not is_wrapped(output_schema):
+        return True if output_schema is None else output_schema
+    return resolve(output_schema, output_schema)["properties"]["result"]
+
+
+def resolve(schema: object, root: dict[str, Any]) -> dict[str, Any]:
+    """`schema` with its `$ref` resolved; an empty schema if the reference leads nowhere, or in a circle."""
+    for _ in range(_HOPS):
+        if not isinstance(schema, dict):
+            return {}
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return schema
+        target = lookup(reference, root)
+        # Keywords beside a reference, such as a description, apply to this place.
+        beside = {key: value for key, value in schema.items() if key not in ("$ref", "$defs", "definitions")}
+        schema = {**target, **beside} if isinstance(target, dict) else beside
+    return {}
 
 
 def scalar(value: object) -> tuple[str, object]:
