@@ -12,10 +12,9 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG, JSON, read_object
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, errors, plain, screen, write_json
-from sealyard.config import Config, load_config
+from sealyard.cli.command import CONFIG, EXISTING_FILE, JSON, answer, read_config, read_object, run_to_end
+from sealyard.cli.terminal import columns, remark, screen, show_hint, write_json
+from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy.levels import ANALYSIS, IsolationPolicy
 from sealyard.values.runs import Outcome
@@ -43,11 +42,7 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command()
 @click.argument("kind", metavar="TYPE", type=click.Choice(_TYPES))
-@click.option(
-    "--file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Rows: JSON, JSON lines, CSV or Parquet.",
-)
+@click.option("--file", type=EXISTING_FILE, help="Rows: JSON, JSON lines, CSV or Parquet.")
 @click.option("--tool", metavar="NAME", help="Rows from a call of this tool, by its full name.")
 @click.option("--arguments", metavar="JSON", help="What the tool is called with.")
 @click.option(
@@ -81,8 +76,6 @@ def analyze(
     parameters: str | None,
     output: Path | None,
     timeout: float | None,
-    config: Path | None,
-    as_json: bool,
     **short: Any,
 ) -> int:
     """Filter, aggregate, transform, validate or describe rows without writing code.
@@ -96,17 +89,14 @@ def analyze(
         raise InvalidRequest(f"{str(output)!r} exists already. Name another file.")
     asked = _read_object(parameters, "--parameters") | _from_short_forms(**short)
     source = _find_source(file, tool, arguments, form, path)
-    loaded = load_config(config)
+    loaded = read_config()
     request = AnalyzeRequest(
         analysis_type=kind, source=source.source, parameters=asked, session=_SESSION, timeout_seconds=timeout
     )
     outcome, rows = run_to_end(_analyze(request, source, loaded, with_rows=output is not None))
     if output is not None and rows is not None:
         _write_rows(output, rows)
-    if as_json:
-        write_json(outcome)
-    else:
-        _show(outcome, output)
+    answer(outcome, lambda: _show(outcome, output))
     return 0 if outcome.ok else 1
 
 
@@ -252,25 +242,19 @@ def _write_rows(output: Path, rows: list[Any]) -> None:
 def _show(outcome: Outcome, output: Path | None) -> None:
     answer = outcome.result
     if outcome.failure is not None:
-        errors.print(plain(outcome.failure.message, "bold red"))
-        if outcome.failure.hint:
-            errors.print(plain(f"hint: {outcome.failure.hint}", "yellow"))
+        remark(outcome.failure.message, "bold red")
+        show_hint(outcome.failure.hint)
         return
     if not isinstance(answer, dict) or not isinstance(answer.get("rows"), list):
         write_json(answer, indent=2)
         return
     names = list(dict.fromkeys(name for row in answer["rows"] for name in row))
-    table = columns(*(plain(name).plain for name in names))
-    for row in answer["rows"]:
-        table.add_row(*(plain(_cell(row.get(name))) for name in names))
-    screen.print(table)
+    screen.print(columns(*names, rows=([_cell(row.get(name)) for name in names] for row in answer["rows"])))
     for note in (*answer.get("notes", ()), *outcome.notes):
-        errors.print(plain(f"note: {note}", "dim"))
+        remark(f"note: {note}", "dim")
     cut = "" if not answer.get("truncated") else f", of which {len(answer['rows']):,} are shown"
     more = " All of them: -o FILE." if cut and output is None else ""
-    errors.print(
-        plain(f"{answer['rows_in']:,} rows in, {answer['rows_out']:,} out{cut} ({answer['engine']}).{more}", "dim")
-    )
+    remark(f"{answer['rows_in']:,} rows in, {answer['rows_out']:,} out{cut} ({answer['engine']}).{more}", "dim")
 
 
 def _cell(value: Any) -> str:

@@ -5,14 +5,13 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from sealyard.broker.approvals import Approvals, ask_lines, whole_lines
-from sealyard.cli.command import CONFIG, JSON, load, with_store
-from sealyard.cli.terminal import plain, screen, write, write_json
+from sealyard.cli.command import CONFIG, JSON, answer, load, with_store
+from sealyard.cli.terminal import say, write
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
 from sealyard.store.approvals import Remembered
@@ -29,34 +28,24 @@ _reason = click.option("--reason", default="", help="Shown to the agent, and kep
 @CONFIG
 @JSON
 @click.pass_context
-def approvals(ctx: click.Context, *, config: Path | None, as_json: bool) -> int:
+def approvals(ctx: click.Context) -> None:
     """List and answer the calls that wait for approval."""
     if ctx.invoked_subcommand is not None:
-        return 0
+        return
 
     async def read(store: Store, asked: Approvals) -> tuple[list[Ask], list[Remembered]]:
         return await asked.waiting(), await store.approvals.remembered()
 
-    waiting, remembered = _with_store(config, read)
-    if as_json:
-        always = [{"ask": each.ask, "approval": each.approval} for each in remembered]
-        write_json({"waiting": waiting, "always": always})
-        return 0
-    for ask in waiting:
-        _show(ask)
-    if not waiting:
-        screen.print("Nothing waits for approval.")
-    for each in remembered:
-        screen.print(plain(f"approved always by {each.approval.by} ({each.ask.id}):", "bold"))
-        _show_lines(each.ask)
-    return 0
+    waiting, remembered = _with_store(read)
+    always = [{"ask": each.ask, "approval": each.approval} for each in remembered]
+    answer({"waiting": waiting, "always": always}, lambda: _show_all(waiting, remembered))
 
 
 @approvals.command()
 @click.argument("ask_id", metavar="ID")
 @CONFIG
 @JSON
-def show(*, ask_id: str, config: Path | None, as_json: bool) -> int:
+def show(*, ask_id: str) -> None:
     """Print all arguments of the call under ID, whole: of one that waits, or that is approved always."""
 
     async def read(store: Store, asked: Approvals) -> Ask:
@@ -64,17 +53,13 @@ def show(*, ask_id: str, config: Path | None, as_json: bool) -> int:
         matching = _matching(known, ask_id)
         return await asked.get(matching[0].id if matching else ask_id)
 
-    ask = _with_store(config, read)
-    if as_json:
-        write_json(ask)
-        return 0
-    write("\n".join([ask.tool, *whole_lines(ask)]) + "\n")
-    return 0
+    ask = _with_store(read)
+    answer(ask, lambda: write("\n".join([ask.tool, *whole_lines(ask)]) + "\n"))
 
 
 @approvals.command()
 @CONFIG
-def watch(*, config: Path | None) -> int:
+def watch() -> int:
     """Show each call that waits for approval as it comes, until Ctrl-C."""
 
     async def follow(store: Store, asked: Approvals) -> int:
@@ -86,11 +71,11 @@ def watch(*, config: Path | None) -> int:
                     _show(ask)
             gone = shown - {ask.id for ask in waiting}
             if gone:
-                screen.print(plain(f"no longer waiting: {', '.join(sorted(gone))}", "dim"))
+                say(f"no longer waiting: {', '.join(sorted(gone))}", "dim")
             shown = {ask.id for ask in waiting}
             await asyncio.sleep(_WATCH_SECONDS)
 
-    return _with_store(config, follow)
+    return _with_store(follow)
 
 
 @approvals.command()
@@ -105,25 +90,25 @@ def watch(*, config: Path | None) -> int:
 )
 @_reason
 @CONFIG
-def approve(*, ask_id: str, decision: Answered, reason: str, config: Path | None) -> int:
+def approve(*, ask_id: str, decision: Answered, reason: str) -> None:
     """Allow the call that waits under ID, or under the one id that begins so."""
-    return _answer(config, ask_id, decision, reason)
+    _answer(ask_id, decision, reason)
 
 
 @approvals.command()
 @click.argument("ask_id", metavar="ID")
 @_reason
 @CONFIG
-def refuse(*, ask_id: str, reason: str, config: Path | None) -> int:
+def refuse(*, ask_id: str, reason: str) -> None:
     """Refuse the call that waits under ID; its code gets an exception with the reason."""
-    return _answer(config, ask_id, "refuse", reason)
+    _answer(ask_id, "refuse", reason)
 
 
 @approvals.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "all_", is_flag=True, help="Everything that is approved always.")
 @CONFIG
-def forget(*, ids: tuple[str, ...], all_: bool, config: Path | None) -> int:
+def forget(*, ids: tuple[str, ...], all_: bool) -> None:
     """Ask again for what is approved always. `sealyard approvals` lists the ids."""
     if bool(ids) == all_:
         raise click.UsageError("Name the ids to forget, or give --all.")
@@ -137,22 +122,20 @@ def forget(*, ids: tuple[str, ...], all_: bool, config: Path | None) -> int:
             store.audit(AuditEntry(kind="approval.forget", principal=ask.principal, body=body))
         return [ask.tool for ask in chosen]
 
-    tools = _with_store(config, drop)
-    screen.print(plain(f"forgotten: {', '.join(tools) or 'nothing'}"))
-    return 0
+    tools = _with_store(drop)
+    say(f"forgotten: {', '.join(tools) or 'nothing'}")
 
 
-def _answer(config: Path | None, ask_id: str, decision: Answered, reason: str) -> int:
-    async def answer(store: Store, asked: Approvals) -> str:
+def _answer(ask_id: str, decision: Answered, reason: str) -> None:
+    async def decide(store: Store, asked: Approvals) -> str:
         matching = _matching(await asked.waiting(), ask_id)
         whole_id = matching[0].id if matching else ask_id  # for one that does not wait, `answer` says why
         approval = Approval(decision=decision, by=_operator(), channel="cli", reason=reason, answered_at=time.time())
         await asked.answer(whole_id, approval)
         return f"{matching[0].tool} ({whole_id})" if matching else whole_id
 
-    answered = _with_store(config, answer)
-    screen.print(plain(f"{'refused' if decision == 'refuse' else f'approved ({decision})'}: {answered}"))
-    return 0
+    answered = _with_store(decide)
+    say(f"{'refused' if decision == 'refuse' else f'approved ({decision})'}: {answered}")
 
 
 def _get(asks: list[Ask], ask_id: str) -> Ask:
@@ -171,20 +154,30 @@ def _matching(asks: list[Ask], ask_id: str) -> list[Ask]:
     return found
 
 
-def _with_store(config: Path | None, work: Callable[[Store, Approvals], Coroutine[Any, Any, _T]]) -> _T:
-    loaded = load(config)
+def _with_store(work: Callable[[Store, Approvals], Coroutine[Any, Any, _T]]) -> _T:
+    loaded = load()
     return with_store(loaded, lambda store: work(store, Approvals(store, loaded.policy)))
+
+
+def _show_all(waiting: list[Ask], remembered: list[Remembered]) -> None:
+    for ask in waiting:
+        _show(ask)
+    if not waiting:
+        say("Nothing waits for approval.")
+    for each in remembered:
+        say(f"approved always by {each.approval.by} ({each.ask.id}):", "bold")
+        _show_lines(each.ask)
 
 
 def _show(ask: Ask) -> None:
     left = max(0.0, ask.expires_at - time.time())
-    screen.print(plain(f"{ask.id} waits, {left:.0f} s left:", "bold"))
+    say(f"{ask.id} waits, {left:.0f} s left:", "bold")
     _show_lines(ask)
 
 
 def _show_lines(ask: Ask) -> None:
     for line in ask_lines(ask):
-        screen.print(plain(f"  {line}"))
+        say(f"  {line}")
 
 
 def _operator() -> str:

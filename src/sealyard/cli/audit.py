@@ -19,12 +19,20 @@ import click
 import msgspec
 from rich.text import Text
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, errors, plain, progress, say, screen, visible, warn, write, write_json
-from sealyard.config import load_config
+from sealyard.cli.command import CONFIG, EXISTING_FILE, JSON, KEPT, LOCAL, read_config, wants_json, with_store
+from sealyard.cli.terminal import (
+    columns,
+    plain,
+    progress,
+    remark,
+    say_unwrapped,
+    screen,
+    visible,
+    warn,
+    write,
+    write_json,
+)
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.store import open_store
 from sealyard.store.audit import (
     AUDIT_KINDS,
     AuditHead,
@@ -36,7 +44,6 @@ from sealyard.store.audit import (
 )
 from sealyard.store.audit.key import key_path, load_key, sync_folder
 from sealyard.store.audit.log import AuditSegment, open_log, read_entries, read_head, read_segments
-from sealyard.store.audit.verification import AuditExport
 from sealyard.store.database import take_over
 
 _POLL_SECONDS = 0.5
@@ -50,18 +57,19 @@ _LINE_CHARACTERS = 160
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES = {code: f"\\u{code:04x}" for code in _BIDI} | {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"}
 """Characters that begin another line, or show the text in another order than it is written in."""
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _of_store(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that name a store, and a function that finds it as its first argument."""
 
-    @click.option("--store", type=_FILE, metavar="FILE", help="Another store than the configured one, such as a copy.")
+    @click.option(
+        "--store", type=EXISTING_FILE, metavar="FILE", help="Another store than the configured one, such as a copy."
+    )
     @CONFIG
     @wraps(command)
-    def with_store(*, store: Path | None, config: Path | None, **options: Any) -> Any:
+    def with_store(*, store: Path | None, **options: Any) -> Any:
         def find() -> Path:  # `verify FILE` needs no config
-            path = (store or load_config(config).store.path).resolve()
+            path = (store or read_config().store.path).resolve()
             take_over(path)
             return path
 
@@ -80,11 +88,9 @@ def audit() -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
 @click.option("--principal", metavar="NAME", help="Only entries of this principal.")
 @click.option("--kind", type=click.Choice(sorted(AUDIT_KINDS)), metavar="KIND", help="Only entries of this kind.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", is_flag=True, help="Print one JSON object a line.", **KEPT)
 @_of_store
-def tail(
-    find_store: Callable[[], Path], *, count: int, follow: bool, principal: str | None, kind: str | None, as_json: bool
-) -> None:
+def tail(find_store: Callable[[], Path], *, count: int, follow: bool, principal: str | None, kind: str | None) -> None:
     """Print the newest entries, the newest last."""
     store = find_store()
     with open_log(store) as connection:
@@ -92,7 +98,7 @@ def tail(
         rows = read_entries(connection, limit=count, principal=principal, kind=kind)[::-1]
     while True:
         for row in rows:
-            if as_json:
+            if wants_json():
                 write_json(row)
             else:
                 _show_line(row)
@@ -109,7 +115,7 @@ def tail(
 @click.argument("wanted", metavar="EXECUTION_ID|NUMBER")
 @JSON
 @_of_store
-def show(find_store: Callable[[], Path], *, wanted: str, as_json: bool) -> None:
+def show(find_store: Callable[[], Path], *, wanted: str) -> None:
     """Print all about one execution, with its code, or one entry by its number."""
     with open_log(find_store()) as connection:
         rows = read_entries(connection, limit=sys.maxsize, execution_id=wanted, after=0)
@@ -121,7 +127,7 @@ def show(find_store: Callable[[], Path], *, wanted: str, as_json: bool) -> None:
         code, warning = _find_code(connection, rows)
     if not rows:
         raise InvalidRequest(f"The audit log has nothing about {wanted!r}. See `sealyard audit tail`.")
-    if as_json:
+    if wants_json():
         write_json({"code": code, "entries": rows})
     elif is_execution:
         _show_execution(rows, code)
@@ -132,11 +138,13 @@ def show(find_store: Callable[[], Path], *, wanted: str, as_json: bool) -> None:
 
 
 @audit.command()
-@click.argument("file", required=False, type=_FILE)
-@click.option("--head", "heads", type=_FILE, multiple=True, metavar="FILE", help="A kept `audit head`; again for more.")
+@click.argument("file", required=False, type=EXISTING_FILE)
+@click.option(
+    "--head", "heads", type=EXISTING_FILE, multiple=True, metavar="FILE", help="A kept `audit head`; again for more."
+)
 @JSON
 @_of_store
-def verify(find_store: Callable[[], Path], *, file: Path | None, heads: tuple[Path, ...], as_json: bool) -> int:
+def verify(find_store: Callable[[], Path], *, file: Path | None, heads: tuple[Path, ...]) -> int:
     """Prove that no entry of the log, or of an exported FILE, was changed, removed, inserted or moved.
 
     That a store was not put back to an older state is proved only against a head that was kept elsewhere.
@@ -149,7 +157,7 @@ def verify(find_store: Callable[[], Path], *, file: Path | None, heads: tuple[Pa
             found = verify_file(file, heads=kept, on_progress=on_progress)
         else:
             found = verify_store(find_store(), heads=kept, on_progress=on_progress)
-    if as_json:
+    if wants_json():
         write_json({"ok": not found.problem} | msgspec.structs.asdict(found))
     else:
         _show_verification(found, file)
@@ -206,19 +214,16 @@ def prune(find_store: Callable[[], Path], *, before: datetime | None, numbers: t
     with _progress("checking") as on_progress:
         found = verify_store(store, on_progress=on_progress)
     if found.problem:
-        errors.print(plain(f"Nothing was pruned, since the log is wrong. {found.problem}", "red"))
+        remark(f"Nothing was pruned, since the log is wrong. {found.problem}", "red")
         return 1
     with open_log(store) as connection:
         segments = _choose(read_segments(connection), before, numbers, force=force)
 
-    async def remove() -> None:
-        async with open_store(store) as opened:
-            await opened.prune_audit([each.segment for each in segments], principal=LOCAL)
-
     if segments:
-        run_to_end(remove())
+        removed = [each.segment for each in segments]
+        with_store(store, lambda opened: opened.prune_audit(removed, principal=LOCAL))
     count = sum(each.last_number - each.first_number + 1 for each in segments)
-    say(f"{count:,} entries were pruned, and all that was signed about them is kept.")
+    say_unwrapped(f"{count:,} entries were pruned, and all that was signed about them is kept.")
     return 0
 
 
@@ -239,35 +244,34 @@ def rekey(find_store: Callable[[], Path], *, force: bool) -> int:
         with _progress("checking") as on_progress:
             found = verify_store(store, heads=[signed] if signed and is_lost else [], on_progress=on_progress)
         if found.problem:
-            errors.print(plain(f"The key was not changed, since the log is wrong. {found.problem}", "red"))
+            remark(f"The key was not changed, since the log is wrong. {found.problem}", "red")
             return 1
-
-    async def sign() -> None:
-        async with open_store(store) as opened:
-            await opened.rekey_audit(principal=LOCAL)
-
-    run_to_end(sign())
-    say("The log is signed by a new key. Keep a new `sealyard audit head`.")
+    with_store(store, lambda opened: opened.rekey_audit(principal=LOCAL))
+    say_unwrapped("The log is signed by a new key. Keep a new `sealyard audit head`.")
     return 0
 
 
 def _show_verification(found: AuditVerification, file: Path | None) -> None:
     if found.problem:
-        say(found.problem, "red")
+        say_unwrapped(found.problem, "red")
         return
-    say(f"{found.entries:,} entries are as they were written, up to number {found.last_number:,}.", "green")
+    say_unwrapped(f"{found.entries:,} entries are as they were written, up to number {found.last_number:,}.", "green")
     if found.removed_entries:
-        say(f"{found.removed_entries:,} more were pruned; what was signed about their segments fits.")
+        say_unwrapped(f"{found.removed_entries:,} more were pruned; what was signed about their segments fits.")
     if found.heads:
-        say(f"Head documents that are part of this log: {found.heads}.")
+        say_unwrapped(f"Head documents that are part of this log: {found.heads}.")
     else:
-        say(f"No --head was given: this may be {'the log of another key' if file else 'an older state'}.", "yellow")
+        say_unwrapped(
+            f"No --head was given: this may be {'the log of another key' if file else 'an older state'}.", "yellow"
+        )
     if found.heads_elsewhere:
-        say(f"Head documents of entries that are not here: {found.heads_elsewhere}. Check an exported file.", "yellow")
+        say_unwrapped(
+            f"Head documents of entries that are not here: {found.heads_elsewhere}. Check an exported file.", "yellow"
+        )
     if found.codes_missing:
-        say(f"Entries that name code whose text is not kept: {found.codes_missing:,}.", "yellow")
+        say_unwrapped(f"Entries that name code whose text is not kept: {found.codes_missing:,}.", "yellow")
     if found.public_key:
-        say(f"Signed by the key {found.public_key}.", "dim")
+        say_unwrapped(f"Signed by the key {found.public_key}.", "dim")
 
 
 def _export_to_file(store: Path, output: Path, segment: int | None) -> int:
@@ -289,16 +293,11 @@ def _export_to_file(store: Path, output: Path, segment: int | None) -> int:
     finally:
         draft.unlink(missing_ok=True)
     if found.problem:
-        errors.print(plain(f"What was exported is wrong, and not marked as exported. {found.problem}", "red"))
+        remark(f"What was exported is wrong, and not marked as exported. {found.problem}", "red")
         return 1
-    run_to_end(_mark(store, done))
-    say(f"{done.entries:,} entries were exported. The SHA-256 of the file is {done.sha256}.")
+    with_store(store, lambda opened: opened.mark_audit_exported(done.segments, done.sha256))
+    say_unwrapped(f"{done.entries:,} entries were exported. The SHA-256 of the file is {done.sha256}.")
     return 0
-
-
-async def _mark(store: Path, done: AuditExport) -> None:
-    async with open_store(store) as opened:
-        await opened.mark_audit_exported(done.segments, done.sha256)
 
 
 def _choose(
@@ -354,37 +353,32 @@ def _show_line(row: AuditRow) -> None:
 
 
 def _show_entry(row: AuditRow) -> None:
-    table = columns()
-    for name in ("number", "segment", "kind", "principal", "session", "execution_id", "hash"):
-        table.add_row(name, _cell(str(getattr(row, name))))
-    table.add_row("at", _time(row.at))
+    names = ("number", "segment", "kind", "principal", "session", "execution_id", "hash")
+    rows = [(_cell(name), _cell(str(getattr(row, name)))) for name in names]
+    rows.append((_cell("at"), _cell(_time(row.at))))
     for name, value in row.body.items():
-        table.add_row(_cell(f"  {name}"), _cell(value if isinstance(value, str) else _json(value)))
-    screen.print(table)
+        rows.append((_cell(f"  {name}"), _cell(value if isinstance(value, str) else _json(value))))
+    screen.print(columns(rows=rows))
 
 
 def _show_execution(rows: list[AuditRow], code: str | None) -> None:
     """Show the entries of one execution, in the order in which they were written."""
-    table = columns()
     ended = next((row.body for row in rows if row.kind == "execution.end"), {})
-    for name, value in {
+    facts = {
         "execution": rows[0].execution_id,
         "principal": ", ".join(dict.fromkeys(row.principal for row in rows)),
         "session": ", ".join(dict.fromkeys(row.session for row in rows)),
         "began": _time(rows[0].at),
         "status": str(ended.get("status", "not ended")),
-    }.items():
-        table.add_row(name, _cell(value))
-    screen.print(table)
+    }
+    screen.print(columns(rows=[(name, _cell(value)) for name, value in facts.items()]))
     if code is not None:
         screen.print()
         for number, line in enumerate(code.split("\n"), 1):
             screen.print(plain(f"{number:>4}  ", "dim") + _cell(line), soft_wrap=True)
     screen.print()
-    table = columns("number", "time", "kind", "what")
-    for row in rows:
-        table.add_row(str(row.number), _time(row.at), _cell(row.kind), _cell(_describe(row.body)))
-    screen.print(table)
+    cells = ((str(row.number), _time(row.at), _cell(row.kind), _cell(_describe(row.body))) for row in rows)
+    screen.print(columns("number", "time", "kind", "what", rows=cells))
 
 
 def _find_code(connection: sqlite3.Connection, rows: list[AuditRow]) -> tuple[str | None, str]:

@@ -6,13 +6,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, STORE
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import errors, minute, plain, progress, say, warn, write_json
-from sealyard.config import Config, load_config
+from sealyard.cli.command import CONFIG, JSON, LOCAL, STORE, answer, read_config, wants_json, with_store
+from sealyard.cli.terminal import minute, progress, remark, say_unwrapped, warn, write_json
+from sealyard.config import Config
 from sealyard.errors import StoreError, VaultError
 from sealyard.privacy.vault import KeyPlace
-from sealyard.store import open_store
+from sealyard.store import Store
 from sealyard.store.backup import Backup, Restored, check_backup, restore_backup, write_backup
 from sealyard.values.access import AuditEntry
 
@@ -25,7 +24,7 @@ from sealyard.values.access import AuditEntry
 @STORE
 @CONFIG
 @JSON
-def backup(*, file: Path | None, with_keys: bool, store: Path | None, config: Path | None, as_json: bool) -> int:
+def backup(*, file: Path | None, with_keys: bool, store: Path | None) -> int:
     """Write everything the store holds into one file.
 
     FILE is a new file, by default named for the time. Gateways may go on meanwhile. It holds executions, calls, skills,
@@ -34,21 +33,20 @@ def backup(*, file: Path | None, with_keys: bool, store: Path | None, config: Pa
 
     Exit code 0: all is right; 1: it was written, and the audit log in it is wrong.
     """
-    path = store or load_config(config).store.path
+    path = store or read_config().store.path
     output = file or Path(time.strftime("sealyard-%Y%m%d-%H%M%S.tar", time.gmtime()))
     with progress() as on_progress:
         done = write_backup(path, output, with_keys=with_keys, on_progress=on_progress)
     try:
-        run_to_end(_audit(path, "store.backup", sha256=done.sha256, files=sorted(done.manifest.files)))
+        _audit(path, "store.backup", sha256=done.sha256, files=sorted(done.manifest.files))
     except StoreError as error:  # such as a full disk: the backup is none the worse for it
         warn(f"The audit log does not say that a backup was made. {error}")
-    if as_json:
-        write_json({"file": str(output)} | msgspec.to_builtins(done))
-    else:
-        say(f"{output}: {_rows(done)}.")
-        say(f"Its SHA-256 is {done.sha256}. Keep that elsewhere, for `sealyard restore --sha256`.")
+    text = (
+        f"{output}: {_rows(done)}.\nIts SHA-256 is {done.sha256}. Keep that elsewhere, for `sealyard restore --sha256`."
+    )
+    answer({"file": str(output)} | msgspec.to_builtins(done), lambda: say_unwrapped(text))
     if done.problem:
-        errors.print(plain(f"The audit log is wrong, and so it is in the backup. {done.problem}", "red"))
+        remark(f"The audit log is wrong, and so it is in the backup. {done.problem}", "red")
     return 1 if done.problem else 0
 
 
@@ -65,16 +63,7 @@ def backup(*, file: Path | None, with_keys: bool, store: Path | None, config: Pa
 )
 @CONFIG
 @JSON
-def restore(
-    *,
-    file: Path,
-    check: bool,
-    sha256: str | None,
-    force: bool,
-    store: Path | None,
-    config: Path | None,
-    as_json: bool,
-) -> int:
+def restore(*, file: Path, check: bool, sha256: str | None, force: bool, store: Path | None) -> int:
     """Bring back what a backup holds.
 
     Everything in FILE is checked before anything is touched: digests, the database, its tables and its audit log. The
@@ -85,39 +74,32 @@ def restore(
     if check:
         with progress() as on_progress:
             found = check_backup(file, sha256=sha256, on_progress=on_progress)
-        if as_json:
-            write_json({"ok": not found.problem} | msgspec.to_builtins(found))
-        else:
-            say(f"{file} is whole: {_describe(found)}.", "green")
+        shown = {"ok": not found.problem} | msgspec.to_builtins(found)
+        answer(shown, lambda: say_unwrapped(f"{file} is whole: {_describe(found)}.", "green"))
         if found.problem:
-            errors.print(plain(f"The audit log in it is wrong. {found.problem}", "red"))
+            remark(f"The audit log in it is wrong. {found.problem}", "red")
         return 1 if found.problem else 0
-    loaded = load_config(config)
+    loaded = read_config()
     path = (store or loaded.store.path).resolve()
     with progress() as on_progress:
         done = restore_backup(file, path, sha256=sha256, force=force, on_progress=on_progress)
-    run_to_end(
-        _audit(
-            path,
-            "store.restore",
-            sha256=done.backup.sha256,
-            created_at=done.backup.manifest.created_at,
-            replaced=done.replaced is not None,
-        )
-    )
-    if as_json:
+    made, is_replaced = done.backup, done.replaced is not None
+    _audit(path, "store.restore", sha256=made.sha256, created_at=made.manifest.created_at, replaced=is_replaced)
+    if wants_json():
         write_json({"store": str(path)} | msgspec.to_builtins(done))
     else:
-        say(f"{path} is as it was: {_describe(done.backup)}.", "green")
+        say_unwrapped(f"{path} is as it was: {_describe(done.backup)}.", "green")
         if done.replaced is not None:
-            say(f"What was there is kept in {done.replaced}. Remove it when it is not needed any more.")
+            say_unwrapped(f"What was there is kept in {done.replaced}. Remove it when it is not needed any more.")
     _warn_of_keys(done, loaded, path)
     return 0
 
 
-async def _audit(path: Path, kind: str, **body: object) -> None:
-    async with open_store(path) as store:  # which also brings an older store up to date
+def _audit(path: Path, kind: str, **body: object) -> None:
+    async def write(store: Store) -> None:  # opening the store also brings an older one up to date
         store.audit(AuditEntry(kind=kind, principal=LOCAL, body=body))
+
+    with_store(path, write)
 
 
 def _warn_of_keys(done: Restored, config: Config, path: Path) -> None:

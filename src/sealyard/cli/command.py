@@ -1,5 +1,8 @@
-"""Parts that commands share: options and the configuration."""
+"""Parts that commands share: options, the configuration, the store, and the end of a run by a signal."""
 
+import asyncio
+import signal
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -7,37 +10,68 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import warn
+from sealyard.cli.terminal import warn, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
 from sealyard.store import Store, open_store
 
 _T = TypeVar("_T")
 
+
+def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    """Keep an option in the context, which a group shares with its commands: it counts wherever it stands."""
+    if value:
+        ctx.meta[f"sealyard.{option.name}"] = value
+
+
+KEPT: dict[str, Any] = {"expose_value": False, "callback": _keep}
+"""Settings of an option that `option` returns, instead of an argument of the command."""
 CONFIG = click.option(
-    "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json."
+    "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json.", **KEPT
 )
-CONFIG_ARGUMENT = click.argument("config", required=False, type=click.Path(path_type=Path))
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
-STORE = click.option(
-    "--store",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Another store than the configured one.",
-)
-YES = click.option("--yes", is_flag=True, help="Do not ask.")
+CONFIG_ARGUMENT = click.argument("config", required=False, type=click.Path(path_type=Path), **KEPT)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+JSON = click.option("--json", is_flag=True, help="Print one JSON object, and nothing else.", **KEPT)
+STORE = click.option("--store", type=EXISTING_FILE, metavar="FILE", help="Another store than the configured one.")
+YES = click.option("--yes", is_flag=True, help="Do not ask.", **KEPT)
 LOCAL = "local"
 """The principal of whoever runs a command here."""
 
 
-def load(config: Path | None) -> Config:
-    """Load the configuration that the command or its group names, and show its warnings."""
-    parent = click.get_current_context().parent
-    loaded = load_config(config or (None if parent is None else parent.params.get("config")))
+def option(name: str) -> Any:
+    """Return what `CONFIG`, `JSON` or `YES` was given, None if it was not."""
+    return click.get_current_context().meta.get(f"sealyard.{name}")
+
+
+def read_config() -> Config:
+    """Load the configuration that the command or its group names."""
+    return load_config(option("config"))
+
+
+def load() -> Config:
+    """Load the configuration as `read_config` does, and show its warnings."""
+    loaded = read_config()
     for warning in loaded.warnings:
         warn(warning)
     return loaded
+
+
+def wants_json() -> bool:
+    """True if the answer is for a program."""
+    return bool(option("json"))
+
+
+def agrees_to(question: str) -> bool:
+    """True after --yes, or if the person at the terminal agrees."""
+    return bool(option("yes")) or click.confirm(question, err=True)
+
+
+def answer(value: Any, show: Callable[[], None]) -> None:
+    """Print the answer of a command: `value` as one JSON object, or for people what `show` prints."""
+    if wants_json():
+        write_json(value)
+    else:
+        show()
 
 
 def read_object(text: str, option: str) -> dict[str, Any]:
@@ -51,11 +85,39 @@ def read_object(text: str, option: str) -> dict[str, Any]:
     return found
 
 
-def with_store(config: Config, work: Callable[[Store], Coroutine[Any, Any, _T]]) -> _T:
-    """Run `work` on the configured store and return its value."""
+def with_store(place: Config | Path, work: Callable[[Store], Coroutine[Any, Any, _T]]) -> _T:
+    """Run `work` on the configured store, or on the one at a path, and return its value."""
 
     async def run() -> _T:
-        async with open_store(config.store.path) as store:
+        async with open_store(place.store.path if isinstance(place, Config) else place) as store:
             return await work(store)
 
     return run_to_end(run())
+
+
+def run_to_end(main: Coroutine[Any, Any, _T]) -> _T:
+    """Run `main` and return its value; what it opened is closed before a signal ends the process.
+
+    SIGTERM cancels it, then exits with 143; Ctrl-C raises `KeyboardInterrupt`.
+    """
+    terminated = False
+
+    async def cancellable() -> _T:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def terminate() -> None:
+            nonlocal terminated
+            if not terminated:  # a second one must not interrupt the closing that the first one began
+                terminated = True
+                task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+        return await main
+
+    try:
+        return asyncio.run(cancellable())
+    except asyncio.CancelledError:
+        if terminated:
+            sys.exit(128 + signal.SIGTERM)
+        raise

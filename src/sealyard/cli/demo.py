@@ -5,9 +5,15 @@ are counted from what went over the wire in this run.
 """
 
 import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,18 +25,20 @@ from sealyard.broker import Answer
 from sealyard.broker.answers import read_answer
 from sealyard.broker.call import OnProgress
 from sealyard.broker.upstreams import Upstream
-from sealyard.cli.demo_attacks import show_attacks
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, counts, plain, screen, write
+from sealyard.cli.command import run_to_end
+from sealyard.cli.terminal import columns, counts, plain, say, screen, show_facts, write
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
 from sealyard.examples import MAIL_RULE, demo_upstreams
 from sealyard.metrics import tokens
+from sealyard.sandbox import IsolationLevel, open_sandbox
+from sealyard.sandbox.policy.levels import LEVELS
 from sealyard.serve.mcp import build_server, text_of
 from sealyard.skills.migration import migrate_skills
+from sealyard.values.runs import Outcome
 from sealyard.values.tools import UpstreamConfig
-from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard import Yard, open_yard
 
 _SHOWN_LINES = 14
 """Of an answer: a whole step fits a terminal of 40 lines."""
@@ -181,10 +189,8 @@ async def _show_all() -> int:
     await _show_skills()
     await _show_learning()
     _show_title("Last: code that attacks the sandbox")
-    stopped, attempts = await show_attacks()
-    screen.print(
-        plain(f"{stopped} of {attempts} attacks stopped.", "bold green" if stopped == attempts else "bold red")
-    )
+    stopped, attempts = await _show_attacks()
+    say(f"{stopped} of {attempts} attacks stopped.", "bold green" if stopped == attempts else "bold red")
     return 0 if stopped == attempts else 1
 
 
@@ -198,11 +204,9 @@ async def _show_agent() -> list[_Paid]:
             sum(tokens.count_definition(tool.name, tool.description or "", tool.input_schema) for tool in surface)
             + tokens.count(agent.instructions or ""),
         )
-        screen.print(
-            plain(
-                f"{len(servers)} MCP servers with {len(specs)} tools are behind sealyard. A client of plain MCP reads "
-                f"{first.plain:,} tokens of definitions before it begins, a client of sealyard {first.sealyard:,}."
-            )
+        say(
+            f"{len(servers)} MCP servers with {len(specs)} tools are behind sealyard. A client of plain MCP reads "
+            f"{first.plain:,} tokens of definitions before it begins, a client of sealyard {first.sealyard:,}."
         )
         seen: dict[str, int] = {}
         paid = [first, *[await _show_step(agent, servers, step, seen) for step in _SCRIPT]]
@@ -216,36 +220,37 @@ async def _show_report(yard: Yard) -> None:
     report = await yard.report()
     execution, discovery, hidden = report.execution, report.discovery, report.security.hidden_total
     _show_title("What the gateway says of itself: sealyard metrics")
-    table = columns("", "")
-    table.add_row("runs", f"{execution.count}, {execution.ok} of them well; errors: {counts(execution.errors)}")
-    table.add_row("searches", f"{discovery.queries}, {discovery.hits} of which led to a call")
-    table.add_row("calls of tools", ", ".join(f"{name} {each.calls}" for name, each in report.upstreams.items()))
-    table.add_row("private values hidden", f"{hidden:,}")
-    table.add_row("kept out of the context", f"{report.tokens.saved:,} tokens, {report.tokens.saved_share or 0:.1%}")
-    screen.print(table)
-    screen.print(plain("It counts every answer that a tool gave, also one that it gave before.", "dim"))
+    show_facts(
+        {
+            "runs": f"{execution.count}, {execution.ok} of them well; errors: {counts(execution.errors)}",
+            "searches": f"{discovery.queries}, {discovery.hits} of which led to a call",
+            "calls of tools": ", ".join(f"{name} {each.calls}" for name, each in report.upstreams.items()),
+            "private values hidden": f"{hidden:,}",
+            "kept out of the context": f"{report.tokens.saved:,} tokens, {report.tokens.saved_share or 0:.1%}",
+        }
+    )
+    say("It counts every answer that a tool gave, also one that it gave before.", "dim")
 
 
 async def _show_step(agent: Client, servers: list["_Weighed"], step: _Step, seen: dict[str, int]) -> _Paid:
-    _show_title(step.title)
-    screen.print(plain(_asked(step), "cyan"))
-    result = await agent.call_tool(step.tool, step.arguments)
-    text = text_of(result)
-    _expect(result.is_error == step.fails, text)
+    _, own = await _ask(agent, step)
     passed = [each for server in servers for each in server.take()]
-    own = tokens.count_json(step.arguments) + tokens.count(text)
     new, known = await asyncio.to_thread(_weigh, passed, seen)
-    screen.print(plain(_beginning(text), "red" if step.fails else "green"))
     through = f"{len(passed)} tool calls of {new + known:,} tokens stayed behind it" if passed else "no tool was called"
-    screen.print(plain(f"The agent paid {own:,} tokens; {through}.", "bold"))
+    say(f"The agent paid {own:,} tokens; {through}.", "bold")
     return _Paid(step.title, new, own)
 
 
-def _asked(step: _Step) -> str:
-    if "code" in step.arguments:
-        return str(step.arguments["code"]).rstrip()
+async def _ask(agent: Client, step: _Step) -> tuple[str, int]:
+    """Send one request of an agent and show it; return the answer and what both cost in tokens."""
+    _show_title(step.title)
     arguments = ", ".join(f"{key}={value!r}" for key, value in step.arguments.items())
-    return f"{step.tool}({arguments})"
+    say(str(step.arguments.get("code", f"{step.tool}({arguments})")).rstrip(), "cyan")
+    result = await agent.call_tool(step.tool, step.arguments)
+    text = text_of(result)
+    _expect(result.is_error == step.fails, text)
+    say(_beginning(text), "red" if step.fails else "green")
+    return text, tokens.count_json(step.arguments) + tokens.count(text)
 
 
 def _weigh(passed: list[str], seen: dict[str, int]) -> tuple[int, int]:
@@ -264,10 +269,9 @@ def _beginning(text: str) -> str:
 
 def _show_costs(paid: list[_Paid]) -> None:
     _show_title("What it cost")
-    table = columns("", "plain MCP, tokens", "sealyard, tokens")
-    for part in paid:
-        table.add_row(plain(part.title), f"{part.plain:,}", f"{part.sealyard:,}")
     before, after = sum(part.plain for part in paid), sum(part.sealyard for part in paid)
+    rows = [(part.title, f"{part.plain:,}", f"{part.sealyard:,}") for part in paid]
+    table = columns("", "plain MCP, tokens", "sealyard, tokens", rows=rows)
     table.add_row("together", f"{before:,}", f"{after:,}", style="bold")
     table.add_row("in dollars, assumed price", f"${tokens.dollars(before):.4f}", f"${tokens.dollars(after):.4f}")
     screen.print(table)
@@ -369,11 +373,12 @@ async def _show_skills() -> None:
         config = _config(Path(folder), upstreams={"expenses": expenses})
         async with open_yard(config) as yard:
             async with Client(build_server(yard, config.surface)) as agent:
-                cost = await _ask(agent, "save_skill", _SKILL, "An agent keeps what worked")
+                _, cost = await _ask(agent, _Step("An agent keeps what worked", "save_skill", _SKILL))
             async with Client(build_server(yard, config.surface)) as agent:
-                await _ask(agent, "find_skills", {"query": "who got the most money"}, "Another one looks for it")
-                reuse = await _ask(agent, "execute_code", _USE, "and uses it")
-        screen.print(plain(f"Written once for {cost:,} tokens, used for {reuse:,} each time.", "bold"))
+                query = {"query": "who got the most money"}
+                await _ask(agent, _Step("Another one looks for it", "find_skills", query))
+                _, reuse = await _ask(agent, _Step("and uses it", "execute_code", _USE))
+        say(f"Written once for {cost:,} tokens, used for {reuse:,} each time.", "bold")
         await _show_change(config, expenses)
 
 
@@ -385,24 +390,13 @@ async def _show_change(config: Config, expenses: UpstreamConfig) -> None:
         await yard.tools.finder.refresh()
         for check in await yard.skills.check_all():
             need = f"{check.name} {check.version} needs {check.tool} {check.need}, which is {check.current} now"
-            screen.print(plain(f"{need}: {check.state}, {check.difficulty}", "yellow"))
-        await _ask(agent, "execute_code", _USE, "It still works: its calls are translated")
+            say(f"{need}: {check.state}, {check.difficulty}", "yellow")
+        await _ask(agent, _Step("It still works: its calls are translated", "execute_code", _USE))
         _show_title("Migrated in its syntax tree, and proven by replaying its example")
         (done,) = await migrate_skills(yard.skills, _TOOL)
         _expect(done.outcome == "migrated", done.reason)
         write(done.diff)
-        screen.print(plain(f"{done.name} is {done.to_version} now; {done.from_version} can be restored.", "green"))
-
-
-async def _ask(agent: Client, tool: str, arguments: dict[str, Any], title: str) -> int:
-    """Send one request of an agent, show it, and return its cost in tokens."""
-    _show_title(title)
-    screen.print(plain(arguments.get("code", "").rstrip() or f"{tool}({arguments.get('query')!r})", "cyan"))
-    result = await agent.call_tool(tool, arguments)
-    text = text_of(result)
-    _expect(not result.is_error, text)
-    screen.print(plain(text, "green"))
-    return tokens.count_json(arguments) + tokens.count(text)
+        say(f"{done.name} is {done.to_version} now; {done.from_version} can be restored.", "green")
 
 
 # Learning
@@ -426,19 +420,122 @@ async def _show_learning() -> None:
     """One agent fails and repairs it, and the next one reads how."""
     with tempfile.TemporaryDirectory(prefix="sealyard-demo-") as folder:
         config = _config(Path(folder), upstreams={"expenses": demo_upstreams(Path(folder))["expenses"]})
-        async with open_yard(config) as yard:
-            await _run(yard, _FAILING, "An agent fails", fails=True)
-            await _run(yard, _REPAIRED, "and repairs it", fails=False)
+        async with open_yard(config) as yard, Client(build_server(yard, config.surface)) as agent:
+
+            async def run(title: str, code: str, *, fails: bool) -> str:
+                answer, _ = await _ask(agent, _Step(title, "execute_code", {"code": code}, fails))
+                return answer
+
+            await run("An agent fails", _FAILING, fails=True)
+            await run("and repairs it", _REPAIRED, fails=False)
             await yard.guidance.learner.once()
-            answer = await _run(yard, _LATER, "Other code fails likewise, and reads what helped", fails=True)
+            answer = await run("Other code fails likewise, and reads what helped", _LATER, fails=True)
             _expect("helped" in answer, answer)
-            await _run(yard, _WRONG, "Code that cannot work is not run at all", fails=True)
+            await run("Code that cannot work is not run at all", _WRONG, fails=True)
 
 
-async def _run(yard: Yard, code: str, title: str, *, fails: bool) -> str:
-    _show_title(title)
-    screen.print(plain(code, "cyan"))
-    result = await yard.execute(ExecuteRequest(code=code))
-    _expect(result.is_error is fails, result.text)
-    screen.print(plain(result.text, "yellow" if fails else "green"))
-    return result.text
+# Attacks from inside the sandbox. Each is first run outside, where it must succeed: an attack that cannot work proves
+# nothing by failing.
+
+_READ_FILE = "result = open(path).read()"
+
+_CONNECT = """\
+import socket
+
+with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    result = connection.recv(64).decode()
+"""
+
+_SIGNAL = """\
+import os, signal
+
+os.kill(gateway_pid, signal.SIGUSR1)
+result = "sent"
+"""
+
+
+async def _show_attacks() -> tuple[int, int]:
+    """Run each attack outside and inside; return the number of stopped ones, and of all."""
+    table = columns("attack", "outside", "what happened in the sandbox")
+    stopped = 0
+    # The most permissive level, so that nothing but the kernel stands in the way. The code is our own, so the weaker
+    # tier will do where a container offers no other.
+    level = LEVELS[IsolationLevel.DEVELOPMENT]
+    async with open_sandbox(level, allow_weaker=True) as sandbox, _open_target() as target:
+        attacks = (
+            ("read a file of the host", f"path = {target.path!r}\n{_READ_FILE}"),
+            ("connect to a port of the host", f"port = {target.port}\n{_CONNECT}"),
+            ("send the gateway a signal", f"gateway_pid = {os.getpid()}\n{_SIGNAL}"),
+        )
+        for title, code in attacks:
+            target.hits = 0
+            printed = await _run_bare(f"{code}\nprint(result)")
+            if not (target.hits or target.secret in printed):
+                raise SandboxBroken(f"The attack {title!r} does not even work outside the sandbox.")
+            target.hits = 0
+            outcome = await sandbox.run(code)
+            got_through = outcome.ok or target.hits > 0 or target.secret in f"{outcome.result}{outcome.output}"
+            stopped += not got_through
+            verdict = plain("got through", "bold red") if got_through else plain(_outcome_text(outcome), "green")
+            table.add_row(title, "works", verdict)
+        screen.print(table)
+    return stopped, len(attacks)
+
+
+@dataclass
+class _Target:
+    """The target of the attacks: a file, a listening port and this process, each of which notes that it was reached."""
+
+    secret: str = field(default_factory=lambda: secrets.token_hex(16))
+    path: str = ""
+    port: int = 0
+    hits: int = 0
+
+    async def answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.hits += 1
+        writer.write(self.secret.encode())
+        await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def _open_target() -> AsyncIterator[_Target]:
+    target = _Target()
+
+    def note_signal(*_: object) -> None:
+        target.hits += 1
+
+    with tempfile.NamedTemporaryFile("w", prefix="sealyard-demo-", encoding="utf-8") as file:
+        file.write(target.secret)
+        file.flush()
+        target.path = file.name
+        before = signal.signal(signal.SIGUSR1, note_signal)
+        try:
+            async with await asyncio.start_server(target.answer, "127.0.0.1", 0) as server:
+                target.port = server.sockets[0].getsockname()[1]
+                yield target
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+
+async def _run_bare(code: str) -> str:
+    """Run code with the system's Python, outside any sandbox; return its output."""
+
+    def run() -> str:
+        system = Path("/usr/bin/python3")
+        python = system if system.exists() else Path(sys.executable).resolve()
+        done = subprocess.run(
+            [str(python), "-c", code],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            env={},
+            timeout=30,
+        )
+        return done.stdout.decode(errors="replace")
+
+    return await asyncio.to_thread(run)
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    return f"{outcome.failure.type}: {outcome.failure.message}" if outcome.failure else f"result {outcome.result!r}"

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from sealyard.cli import own_command
-from sealyard.cli.command import JSON
-from sealyard.cli.terminal import columns, errors, plain, say, screen, visible, write, write_json
+from sealyard.cli.command import JSON, wants_json
+from sealyard.cli.terminal import columns, plain, remark, say_unwrapped, screen, visible, write, write_json
 from sealyard.config import Machine, describe_upstream, load_config, read_machine
 from sealyard.config.clients import CLIENTS, Found, find_places, find_servers
 from sealyard.config.draft import Upstream, merge, render
@@ -35,9 +35,7 @@ from sealyard.errors import InvalidConfig, InvalidRequest
 @click.option("--yes", is_flag=True, help="Change clients' files without asking.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 @JSON
-def init(
-    *, output: Path, force: bool, clients: tuple[str, ...], undo: bool, yes: bool, dry_run: bool, as_json: bool
-) -> int:
+def init(*, output: Path, force: bool, clients: tuple[str, ...], undo: bool, yes: bool, dry_run: bool) -> int:
     """Make a sealyard.toml from your MCP clients.
 
     Looks for the servers that Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI and Windsurf have, here
@@ -47,7 +45,7 @@ def init(
     if output.suffix != ".toml":
         raise InvalidRequest(f"--output is {str(output)!r}. Give a name that ends with .toml.")
     machine = read_machine()
-    session = _Session(yes=yes, dry_run=dry_run, as_json=as_json)
+    session = _Session(yes=yes, dry_run=dry_run)
     if (clients or undo) and not (yes or dry_run) and not session.can_ask:
         raise InvalidRequest("There is no terminal to ask on before a client's file changes. Give --yes, or --dry-run.")
     if undo:
@@ -61,10 +59,9 @@ def init(
 class _Session:
     """Talks to a person, or gathers the answer for a program."""
 
-    def __init__(self, *, yes: bool, dry_run: bool, as_json: bool) -> None:
+    def __init__(self, *, yes: bool, dry_run: bool) -> None:
         self.dry_run = dry_run
-        self.as_json = as_json
-        self.can_ask = sys.stdin is not None and sys.stdin.isatty() and not as_json
+        self.can_ask = sys.stdin is not None and sys.stdin.isatty() and not wants_json()
         self._yes = yes
         self._answer: dict[str, Any] = {
             "dry_run": dry_run,
@@ -76,13 +73,13 @@ class _Session:
         }
 
     def say(self, text: str, style: str = "") -> None:
-        if not self.as_json:
-            say(text, style)
+        if not wants_json():
+            say_unwrapped(text, style)
 
     def note(self, text: str) -> None:
         self._answer["notes"].append(text)
-        if not self.as_json:
-            errors.print(plain(f"note: {text}", "yellow"))
+        if not wants_json():
+            remark(f"note: {text}", "yellow")
 
     def show_servers(self, servers: list[Found]) -> None:
         table = columns("client", "file", "server", "transport", "how it starts")
@@ -96,13 +93,13 @@ class _Session:
             }
             self._answer["servers"].append(row)
             table.add_row(*(plain(CLIENTS.get(text, text)) for text in row.values()))
-        if not self.as_json and servers:
+        if not wants_json() and servers:
             screen.print(table, "")
 
     def show_diff(self, change: Change) -> None:
         diff = change.diff()
         self._answer["diffs"].append({"file": str(change.path), "diff": diff})
-        if not self.as_json:
+        if not wants_json():
             write(visible(diff))
         for each in change.notes:
             self.note(each)
@@ -123,7 +120,7 @@ class _Session:
         self.say(f"Changed {change.path}." + (f" What it was is in {backup.name}." if backup else ""))
 
     def finish(self) -> None:
-        if self.as_json:
+        if wants_json():
             write_json(self._answer, indent=2)
 
 

@@ -1,27 +1,27 @@
 """`sealyard insights`: show what was learned from the journal, and forget it. It needs the store, not a gateway."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 import msgspec
+from rich.text import Text
 
-from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import columns, errors, plain, say, screen, warn, write_json
-from sealyard.config import Config, load_config
+from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL, answer, read_config, with_store
+from sealyard.cli.terminal import errors, plain, say, say_unwrapped, show_table, warn
+from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.learning import Insight, PartInsights
+from sealyard.learning import Insight
 from sealyard.learning.learner import PARTS
 from sealyard.learning.overview import Insights, forget, learner_of, with_conflicts
 from sealyard.learning.overview import insights as all_insights
-from sealyard.store import Store, open_store
+from sealyard.store import Store
 from sealyard.values.facts import Forgotten
 from sealyard.wording import suggest
 
 _FEW = 5
 """Lines of a list, so that all parts fit a screen; `--part` and `--json` have all."""
+_CONFLICTS = "Outputs that differ from the declared schema"
 _TITLES = {
     "ranking": "Ranking",
     "chains": "Tool chains",
@@ -45,15 +45,7 @@ _TITLES = {
 )
 @click.option("--rebuild", is_flag=True, help="Learn everything anew from the journal first.")
 @JSON
-def insights(
-    *,
-    config: Path | None,
-    part: str | None,
-    principal: str | None,
-    subject: str | None,
-    rebuild: bool,
-    as_json: bool,
-) -> int:
+def insights(*, part: str | None, principal: str | None, subject: str | None, rebuild: bool) -> None:
     """Show what was learned from experience, and forget it.
 
     CONFIG is a sealyard.toml or a file such as .mcp.json: it names the store. What is forgotten stays in the journal
@@ -61,43 +53,34 @@ def insights(
     """
     if subject is not None and (part or principal or rebuild):
         raise click.UsageError("--forget shows nothing. Leave out --part, --principal and --rebuild.")
-    loaded = load_config(config)
+    loaded = read_config()
     if subject is not None:
-        done = run_to_end(_forget(loaded, subject))
-        if as_json:
-            write_json(done)
-        else:
-            say(f"forgotten: {_name(done)}")
-        return 0
+        learning = loaded.learning
+        done = with_store(loaded, lambda store: forget(store, learner_of(store, learning), subject, principal=LOCAL))
+        answer(done, lambda: say_unwrapped(f"forgotten: {_name(done)}"))
+        return
     with errors.status("Learning from the journal"):
-        found = run_to_end(_look(loaded, principal, rebuild=rebuild))
+        found = with_store(loaded, lambda store: _look(store, loaded, principal, rebuild=rebuild))
     if part is not None:
         found = msgspec.structs.replace(found, parts=[each for each in found.parts if each.part == part])
-    if as_json:
-        write_json(found)
-    elif part is None:
-        _show(found)
-    else:
-        _show_part(found, part)
-    return 0
+    answer(found, lambda: _show(found) if part is None else _show_part(found))
 
 
-async def _look(config: Config, principal: str | None, *, rebuild: bool) -> Insights:
+async def _look(store: Store, config: Config, principal: str | None, *, rebuild: bool) -> Insights:
     scopes, settings = config.http.scopes(), config.learning
-    async with open_store(config.store.path) as store:
-        if principal is not None:
-            await _check(store, principal, list(scopes))
-        learner = learner_of(store, settings)
-        if rebuild:
-            await learner.rebuild()
-        else:
-            await learner.once()
-            await learner.save()  # the next look need not learn it again
-        scope = scopes.get(principal or "")
-        domain = (None if scope is None else scope.domain) or settings.domain or ""
-        found = await all_insights(store, learner, settings, principal=principal, domain=domain)
-        specs = [spec for some in (await store.load_tools()).values() for spec in some]
-        return await with_conflicts(found, learner, specs, is_alone=not scopes)
+    if principal is not None:
+        await _check(store, principal, list(scopes))
+    learner = learner_of(store, settings)
+    if rebuild:
+        await learner.rebuild()
+    else:
+        await learner.once()
+        await learner.save()  # the next look need not learn it again
+    scope = scopes.get(principal or "")
+    domain = (None if scope is None else scope.domain) or settings.domain or ""
+    found = await all_insights(store, learner, settings, principal=principal, domain=domain)
+    specs = [spec for some in (await store.load_tools()).values() for spec in some]
+    return await with_conflicts(found, learner, specs, is_alone=not scopes)
 
 
 async def _check(store: Store, principal: str, configured: Sequence[str]) -> None:
@@ -109,51 +92,45 @@ async def _check(store: Store, principal: str, configured: Sequence[str]) -> Non
         raise InvalidRequest(f"No principal is called {principal[:100]!r}. {advice}")
 
 
-async def _forget(config: Config, subject: str) -> Forgotten:
-    async with open_store(config.store.path) as store:
-        return await forget(store, learner_of(store, config.learning), subject, principal=LOCAL)
-
-
 def _show(found: Insights) -> None:
     _warn(found)
-    table = columns("part", "learned", "from", "told", "right", "")
-    for each in found.parts:
-        cells = (f"{each.learned:,}", f"{each.evidence:,}", f"{each.told:,}", _share(each.accuracy))
-        table.add_row(each.part, *cells, plain(_TITLES[each.part], "dim"))
-    screen.print(table)
+    rows: Iterator[tuple[str | Text, ...]] = (
+        (
+            each.part,
+            *(f"{number:,}" for number in (each.learned, each.evidence, each.told)),
+            _share(each.accuracy),
+            plain(_TITLES[each.part], "dim"),
+        )
+        for each in found.parts
+    )
+    show_table("part", "learned", "from", "told", "right", "", rows=rows)
     shared = "by all" if found.scope == "shared" else f"by each {found.scope}"
-    learned = f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days"
-    screen.print(plain(learned, "dim"))
+    say(f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days", "dim")
     for part in found.parts:
-        _show_items(_TITLES[part.part], part.items, _FEW, more=f"sealyard insights --part {part.part}")
+        _show_items(_TITLES[part.part], part.items, more=f"sealyard insights --part {part.part}")
     _show_risk(found)
-    _show_items("Skill effectiveness", found.skills, _FEW, more="sealyard insights --part skills")
+    _show_items("Skill effectiveness", found.skills, more="sealyard insights --part skills")
     _show_migrations(found)
-    _show_items("Outputs that differ from the declared schema", found.conflicts, _FEW, more="sealyard insights --json")
+    _show_items(_CONFLICTS, found.conflicts, more="sealyard insights --json")
     for gone in found.forgotten[:_FEW]:
-        screen.print(plain(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim"))
-    if len(found.forgotten) > _FEW:
-        screen.print(plain(f"… and {len(found.forgotten) - _FEW} more: sealyard insights --json", "dim"))
+        say(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim")
+    _show_more(found.forgotten, "sealyard insights --json")
 
 
-def _show_part(found: Insights, name: str) -> None:
-    """Show one part whole."""
+def _show_part(found: Insights) -> None:
+    """Show the only part of these insights whole."""
     _warn(found)
     for part in found.parts:
-        screen.print(plain(_summary(part)))
-        _show_items(_TITLES[name], part.items, len(part.items))
-    if name == "risk":
-        _show_risk(found)
-    if name == "skills":
-        _show_items("Skill effectiveness", found.skills, len(found.skills))
-        _show_migrations(found)
-    if name == "shapes":
-        _show_items("Outputs that differ from the declared schema", found.conflicts, len(found.conflicts))
-
-
-def _summary(part: PartInsights) -> str:
-    right = f", right {part.right:,} of {part.told:,} times that it told something" if part.told else ""
-    return f"{part.part}: {part.learned:,} learned from {part.evidence:,}{right}"
+        right = f", right {part.right:,} of {part.told:,} times that it told something" if part.told else ""
+        say(f"{part.part}: {part.learned:,} learned from {part.evidence:,}{right}")
+        _show_items(_TITLES[part.part], part.items)
+        if part.part == "risk":
+            _show_risk(found)
+        if part.part == "skills":
+            _show_items("Skill effectiveness", found.skills)
+            _show_migrations(found)
+        if part.part == "shapes":
+            _show_items(_CONFLICTS, found.conflicts)
 
 
 def _warn(found: Insights) -> None:
@@ -163,35 +140,42 @@ def _warn(found: Insights) -> None:
         warn(f"{name} failed {count:,} times and learned nothing from that")
 
 
-def _show_items(title: str, items: Sequence[Insight], shown: int, *, more: str = "") -> None:
-    if not items:
-        return
-    screen.print(plain(f"\n{title}", "bold"))
-    table = columns("about", "", "evidence", "right", "last")
-    for item in items[:shown]:
-        told = f"{item.right:,} of {item.told:,}" if item.told else ""
-        last = _day(item.last_at)
-        table.add_row(plain(item.subject), plain(item.text), f"{item.evidence:.1f}", told, plain(last, "dim"))
-    screen.print(table)
-    if len(items) > shown:
-        screen.print(plain(f"… and {len(items) - shown} more: {more}", "dim"))
+def _show_items(title: str, items: Sequence[Insight], *, more: str = "") -> None:
+    """Show all items, or a few and the command that shows `more`."""
+    rows = (
+        (
+            item.subject,
+            item.text,
+            f"{item.evidence:.1f}",
+            f"{item.right:,} of {item.told:,}" if item.told else "",
+            plain(_day(item.last_at), "dim"),
+        )
+        for item in (items[:_FEW] if more else items)
+    )
+    show_table("about", "", "evidence", "right", "last", rows=rows, title=f"\n{title}")
+    if more:
+        _show_more(items, more)
+
+
+def _show_more(items: Sequence[object], command: str) -> None:
+    if len(items) > _FEW:
+        say(f"… and {len(items) - _FEW} more: {command}", "dim")
 
 
 def _show_risk(found: Insights) -> None:
-    if not any(each.told for each in found.risk):
-        return
-    screen.print(plain("\nFailed runs by assessed risk", "bold"))
-    table = columns("risk", "runs", "failed", "share", "expected")
-    for each in found.risk:
-        table.add_row(each.risk, f"{each.told:,}", f"{each.failed:,}", _share(each.share), _share(each.expected))
-    screen.print(table)
+    if any(each.told for each in found.risk):
+        rows = (
+            (each.risk, f"{each.told:,}", f"{each.failed:,}", _share(each.share), _share(each.expected))
+            for each in found.risk
+        )
+        show_table("risk", "runs", "failed", "share", "expected", rows=rows, title="\nFailed runs by assessed risk")
 
 
 def _show_migrations(found: Insights) -> None:
     past = found.migrations
     if past.tried:
         text = f"migrations of skills: {past.tried:,} tried, {past.done:,} done, {past.right:,} as predicted"
-        screen.print(plain(f"\n{text} ({_share(past.accuracy)})"))
+        say(f"\n{text} ({_share(past.accuracy)})")
 
 
 def _share(part: float | None) -> str:

@@ -9,32 +9,31 @@ import msgspec
 from rich.table import Table
 
 from sealyard import __version__
-from sealyard.cli.command import CONFIG_ARGUMENT, JSON, STORE
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.metrics_live import WINDOWS, follow, read_report
+from sealyard.cli.command import CONFIG_ARGUMENT, JSON, STORE, answer, read_config, with_store
+from sealyard.cli.metrics_live import WINDOWS, Window, follow, read_report
 from sealyard.cli.terminal import (
     columns,
     count,
     counts,
     dollars,
-    errors,
     minute,
     plain,
     progress,
+    remark,
     say,
+    say_unwrapped,
     screen,
     seconds,
     share,
     size,
     write_json,
 )
-from sealyard.config import Config, load_config
 from sealyard.metrics import exposition, tokens
 from sealyard.metrics.exposition import render
 from sealyard.metrics.names import Gauge, gauge
 from sealyard.metrics.report import Prices, Report
 from sealyard.observe.alerts import list_alerts
-from sealyard.store import Store, open_store
+from sealyard.store import Store
 from sealyard.store.metrics.rebuild import Rebuilt
 from sealyard.store.metrics.usage import Usage
 
@@ -65,39 +64,36 @@ _FEW = 10
     metavar="DIR",
     help="Write Grafana dashboards and Prometheus rules there, and nothing else.",
 )
-def metrics(
-    *, config: Path | None, form: str, window: str | None, once: bool, store: Path | None, write_files: Path | None
-) -> int:
+def metrics(*, form: str, window: str | None, once: bool, store: Path | None, write_files: Path | None) -> None:
     """Show what was done, how well, and what it saved.
 
     CONFIG is a sealyard.toml or a file such as .mcp.json: it names the store, and what tokens cost.
     """
     if write_files is not None:
         for path in exposition.write_files(write_files):
-            say(str(path))
-        return 0
+            say_unwrapped(str(path))
+        return
     if form == "prometheus" and window not in (None, "all"):
         raise click.UsageError("Prometheus reads sums of all time and makes windows itself. Leave out --window.")
-    loaded = load_config(config)
-    run_to_end(_metrics(store or loaded.store.path, loaded, form, window or "24h", once=once))
-    return 0
+    loaded = read_config()
+    prices = Prices(input=loaded.metrics.input_price, output=loaded.metrics.output_price)
+    with_store(
+        store or loaded, lambda opened: _print_metrics(opened, prices, form, WINDOWS[window or "24h"], once=once)
+    )
 
 
-async def _metrics(path: Path, config: Config, form: str, name: str, *, once: bool) -> None:
-    prices = Prices(input=config.metrics.input_price, output=config.metrics.output_price)
-    window = WINDOWS[name]
-    async with open_store(path) as store:
-        if form == "dashboard":
-            if not once and not screen.is_terminal:
-                errors.print(plain("note: This is no terminal: the dashboard is printed once."))
-            await follow(store, prices, window, is_live=not once and screen.is_terminal)
-            return
-        if form == "prometheus":
-            text, _ = render(await store.metrics.sums(), await _read_gauges(store, prices))
-            sys.stdout.buffer.write(text)
-            return
-        found = await read_report(store, prices, window)
-        usage = await store.usage.read(found.since or 0.0, found.until or 0.0)
+async def _print_metrics(store: Store, prices: Prices, form: str, window: Window, *, once: bool) -> None:
+    if form == "dashboard":
+        if not once and not screen.is_terminal:
+            remark("note: This is no terminal: the dashboard is printed once.")
+        await follow(store, prices, window, is_live=not once and screen.is_terminal)
+        return
+    if form == "prometheus":
+        text, _ = render(await store.metrics.sums(), await _read_gauges(store, prices))
+        sys.stdout.buffer.write(text)
+        return
+    found = await read_report(store, prices, window)
+    usage = await store.usage.read(found.since or 0.0, found.until or 0.0)
     if form == "json":
         body: dict[str, Any] = msgspec.to_builtins(found) | {"usage": msgspec.to_builtins(usage)}
         write_json(body)
@@ -132,25 +128,15 @@ async def _read_gauges(store: Store, prices: Prices) -> list[Gauge]:
 
 def _show(report: Report, usage: Usage, title: str) -> None:
     """Show every part that has figures."""
-    screen.print(plain(f"What was done in {title}", "bold"))
-    for name, rows in _parts(report).items():
+    say(f"What was done in {title}", "bold")
+    for name, facts in _parts(report).items():
+        rows = [(plain(f"  {key}", "dim"), value) for key, value in facts.items() if value]
         screen.print()
-        table = columns()
-        table.add_row(plain(name, "bold"), plain(""))
-        for key, value in rows.items():
-            if value:
-                table.add_row(plain(f"  {key}", "dim"), plain(value))
-        screen.print(table)
-    for name, table in {
-        "upstreams": _upstreams(report),
-        "tools": _tools(usage),
-        "tools that were used together": _combinations(usage),
-        "clients": _principals(usage),
-        "skills": _skills(usage),
-    }.items():
+        screen.print(columns(rows=[(plain(name, "bold"), ""), *rows]))
+    for name, table in _tables(report, usage).items():
         if table.row_count:
             screen.print()
-            screen.print(plain(name, "bold"))
+            say(name, "bold")
             screen.print(table)
 
 
@@ -205,62 +191,59 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
     }  # fmt: skip
 
 
-def _upstreams(report: Report) -> Table:
-    table = columns("upstream", "calls", "failed", "p50", "p95", "p99", "answers", "restarts")
-    for name, each in report.upstreams.items():
-        table.add_row(
-            plain(name),
-            f"{each.calls:,}",
-            plain(share(each.error_rate), "red" if each.error_rate else ""),
-            seconds(each.p50_seconds),
-            seconds(each.p95_seconds),
-            seconds(each.p99_seconds),
-            size(each.answer_bytes),
-            f"{each.restarts:,}",
-        )
-    return table
-
-
-def _tools(usage: Usage) -> Table:
-    table = columns("tool", "version", "calls", "failed", "refused", "p50", "p95", "last")
-    for each in usage.tools[:_FEW]:
-        table.add_row(
-            plain(each.tool),
-            plain(each.version),
-            f"{each.calls:,}",
-            f"{each.errors:,}",
-            f"{each.refused:,}",
-            seconds(each.p50_seconds),
-            seconds(each.p95_seconds),
-            minute(each.last_at),
-        )
-    return table
-
-
-def _combinations(usage: Usage) -> Table:
-    table = columns("runs", "ended well", "tools")
-    for each in usage.combinations[:_FEW]:
-        table.add_row(f"{each.runs:,}", f"{each.ok:,}", plain(", ".join(each.tools)))
-    return table
-
-
-def _principals(usage: Usage) -> Table:
-    table = columns("client", "sessions", "with code", "runs", "failed", "searches", "calls")
-    for each in usage.principals[:_FEW]:
-        numbers = (each.executions, each.failed, each.searches, each.calls)
-        table.add_row(
-            plain(each.principal), f"{each.sessions:,}", share(each.code_share), *(f"{number:,}" for number in numbers)
-        )
-    return table
-
-
-def _skills(usage: Usage) -> Table:
-    table = columns("skill", "version", "uses", "failures")
-    for each in usage.skills[:_FEW]:
-        table.add_row(
-            plain(f"{each.namespace}/{each.name}"), plain(each.version), f"{each.uses:,}", f"{each.failures:,}"
-        )
-    return table
+def _tables(report: Report, usage: Usage) -> dict[str, Table]:
+    return {
+        "upstreams": columns(
+            *("upstream", "calls", "failed", "p50", "p95", "p99", "answers", "restarts"),
+            rows=(
+                (
+                    name,
+                    f"{each.calls:,}",
+                    plain(share(each.error_rate), "red" if each.error_rate else ""),
+                    *map(seconds, (each.p50_seconds, each.p95_seconds, each.p99_seconds)),
+                    size(each.answer_bytes),
+                    f"{each.restarts:,}",
+                )
+                for name, each in report.upstreams.items()
+            ),
+        ),
+        "tools": columns(
+            *("tool", "version", "calls", "failed", "refused", "p50", "p95", "last"),
+            rows=(
+                (
+                    each.tool,
+                    each.version,
+                    *(f"{number:,}" for number in (each.calls, each.errors, each.refused)),
+                    *map(seconds, (each.p50_seconds, each.p95_seconds)),
+                    minute(each.last_at),
+                )
+                for each in usage.tools[:_FEW]
+            ),
+        ),
+        "tools that were used together": columns(
+            *("runs", "ended well", "tools"),
+            rows=((f"{each.runs:,}", f"{each.ok:,}", ", ".join(each.tools)) for each in usage.combinations[:_FEW]),
+        ),
+        "clients": columns(
+            *("client", "sessions", "with code", "runs", "failed", "searches", "calls"),
+            rows=(
+                (
+                    each.principal,
+                    f"{each.sessions:,}",
+                    share(each.code_share),
+                    *(f"{number:,}" for number in (each.executions, each.failed, each.searches, each.calls)),
+                )
+                for each in usage.principals[:_FEW]
+            ),
+        ),
+        "skills": columns(
+            *("skill", "version", "uses", "failures"),
+            rows=(
+                (f"{each.namespace}/{each.name}", each.version, f"{each.uses:,}", f"{each.failures:,}")
+                for each in usage.skills[:_FEW]
+            ),
+        ),
+    }
 
 
 # Counting again
@@ -271,36 +254,31 @@ def _skills(usage: Usage) -> Table:
 @click.option("--check", is_flag=True, help="Only compare what would be counted with what was, and change nothing.")
 @STORE
 @JSON
-def rebuild_metrics(*, config: Path | None, check: bool, store: Path | None, as_json: bool) -> int:
+def rebuild_metrics(*, check: bool, store: Path | None) -> int:
     """Count all metrics again from the journal.
 
     Figures of days whose rows were removed because they are old stay as they are. Gateways may go on meanwhile.
 
     Exit code 0: all is right; 1: by --check, some sums are others than the journal gives.
     """
-    done = run_to_end(_rebuild(store or load_config(config).store.path, check=check))
-    if as_json:
-        write_json(done)
-    else:
-        _show_rebuilt(done, check=check)
+    with progress() as report:
+        done = with_store(
+            store or read_config(),
+            lambda opened: opened.metrics.rebuild(lambda done, total: report("counting", done, total), check=check),
+        )
+    answer(done, lambda: _show_rebuilt(done, check=check))
     return 1 if check and (done.differences or done.derived) else 0
 
 
-async def _rebuild(path: Path, *, check: bool) -> Rebuilt:
-    async with open_store(path) as store:
-        with progress() as report:
-            return await store.metrics.rebuild(lambda done, total: report("counting", done, total), check=check)
-
-
 def _show_rebuilt(done: Rebuilt, *, check: bool) -> None:
-    screen.print(plain(f"{done.facts:,} facts and {done.calls:,} calls of {count(done.days, 'day')} were counted."))
+    say(f"{done.facts:,} facts and {done.calls:,} calls of {count(done.days, 'day')} were counted.")
     if done.derived:
         verb = "are missing" if check else "were missing, and made from the executions"
-        screen.print(plain(f"{done.derived:,} facts {verb}.", "yellow"))
+        say(f"{done.derived:,} facts {verb}.", "yellow")
     if done.skipped:
-        screen.print(plain(f"{done.skipped:,} rows cannot be read, and do not count.", "yellow"))
+        say(f"{done.skipped:,} rows cannot be read, and do not count.", "yellow")
     if done.differences:
         verb = "are" if check else "were"
-        screen.print(plain(f"{done.differences:,} sums {verb} others than the journal gives.", "yellow"))
+        say(f"{done.differences:,} sums {verb} others than the journal gives.", "yellow")
     else:
-        screen.print(plain("Every sum is what the journal gives.", "green"))
+        say("Every sum is what the journal gives.", "green")

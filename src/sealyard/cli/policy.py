@@ -1,17 +1,18 @@
 """`sealyard policy`: explain the verdict on a tool, show all rules, and find rules that fit nothing."""
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import click
 import msgspec
+from rich.text import Text
 
 from sealyard.access.unmatched import Unmatched
 from sealyard.broker import Policy, PolicySettings, Preset, Rule, ToolLimits
 from sealyard.broker.policy import UNLIMITED, Step, default_preset
-from sealyard.cli.command import CONFIG, JSON, LOCAL, load, read_object
+from sealyard.cli.command import CONFIG, JSON, LOCAL, answer, load, read_object, wants_json
 from sealyard.cli.gateway import with_yard
-from sealyard.cli.terminal import columns, plain, screen, warn, write_json
+from sealyard.cli.terminal import columns, plain, say, screen, show_facts, show_table, warn, write_json
 from sealyard.config import Config
 from sealyard.errors import UnknownTool
 from sealyard.privacy import Privacy, Reveal
@@ -63,54 +64,41 @@ def policy() -> None:
 @_PRESET
 @CONFIG
 @JSON
-def explain(
-    *,
-    tool: str,
-    principal: str,
-    arguments: str | None,
-    preset: Preset | None,
-    config: Path | None,
-    as_json: bool,
-) -> int:
+def explain(*, tool: str, principal: str, arguments: str | None, preset: Preset | None) -> None:
     """Say what becomes of calls of TOOL, by which rule and why.
 
     TOOL is a full name such as mcp__mail__send, or mail/send.
     """
     given = None if arguments is None else read_object(arguments, "--arguments")
-    loaded = load(config)
+    loaded = load()
     rules, why_preset = _build(loaded, preset)
-    spec = with_yard(loaded, lambda yard: _find(yard, tool))
+    spec = with_yard(lambda yard: _find(yard, tool), config=loaded)
     explanation = _explain(rules, why_preset, spec, principal, given, build_privacy(loaded.privacy))
-    if as_json:
-        write_json(explanation)
-    else:
-        _show_explanation(explanation)
-    return 0
+    answer(explanation, lambda: _show_explanation(explanation))
 
 
 @policy.command()
 @CONFIG
 @JSON
-def check(*, config: Path | None, as_json: bool) -> int:
+def check() -> int:
     """Find rules, limits, privacy rules and direct tools that name nothing there is.
 
     Exit code 0: every name fits something; 1: one does not, or a server did not answer, so that it cannot be known.
     """
-    loaded = load(config)
-    found, silent = with_yard(loaded, lambda yard: _check(yard, loaded))
-    if as_json:
-        shown = [{**msgspec.structs.asdict(each), "message": each.message} for each in found]
-        write_json({"unmatched": shown, "silent": silent})
-    else:
-        for each in found:
-            screen.print(plain(each.message, "yellow"))
-        for name in silent:
-            screen.print(
-                plain(f"Server {name!r} did not answer, so names of its tools could not be checked.", "yellow")
-            )
-        if not found and not silent:
-            screen.print(plain("Every name fits something.", "green"))
+    loaded = load()
+    found, silent = with_yard(lambda yard: _check(yard, loaded), config=loaded)
+    shown = [{**msgspec.structs.asdict(each), "message": each.message} for each in found]
+    answer({"unmatched": shown, "silent": silent}, lambda: _show_unmatched(found, silent))
     return 1 if found or silent else 0
+
+
+def _show_unmatched(found: Sequence[Unmatched], silent: Sequence[str]) -> None:
+    for each in found:
+        say(each.message, "yellow")
+    for name in silent:
+        say(f"Server {name!r} did not answer, so names of its tools could not be checked.", "yellow")
+    if not found and not silent:
+        say("Every name fits something.", "green")
 
 
 @policy.command()
@@ -119,32 +107,29 @@ def check(*, config: Path | None, as_json: bool) -> int:
 @_PRESET
 @CONFIG
 @JSON
-def show(*, with_tools: bool, principal: str, preset: Preset | None, config: Path | None, as_json: bool) -> int:
+def show(*, with_tools: bool, principal: str, preset: Preset | None) -> None:
     """Show all rules, all limits and the preset.
 
     The first rule that fits decides, the first limits that name a tool are its own, and the preset holds where no rule
     fits.
     """
-    loaded = load(config)
+    loaded = load()
     rules, why_preset = _build(loaded, preset)
-    specs, unmatched = with_yard(loaded, _list)
+    specs, unmatched = with_yard(_list, config=loaded)
     for each in unmatched:
         warn(each.message)
     if not with_tools:
         specs = []
     privacy = build_privacy(loaded.privacy)
     found = [_explain(rules, why_preset, spec, principal, None, privacy) for spec in specs]
-    if as_json:
+    if wants_json():
         settings = msgspec.structs.replace(loaded.policy, preset=rules.preset)
         shown: dict[str, Any] = {"policy": settings, "preset_reason": why_preset, "trusted": sorted(rules.trusted)}
         write_json(shown | ({"tools": found} if with_tools else {}))
-        return 0
-    _show_rules(loaded.policy)
-    _show_limits(loaded.policy)
-    _show_tools(found)
-    screen.print(plain(f"Preset {rules.preset}: {why_preset}"))
-    screen.print(plain(f"Trusted servers: {', '.join(sorted(rules.trusted)) or 'none'}"))
-    return 0
+        return
+    _show_all(loaded.policy, found)
+    say(f"Preset {rules.preset}: {why_preset}")
+    say(f"Trusted servers: {', '.join(sorted(rules.trusted)) or 'none'}")
 
 
 def _build(config: Config, preset: Preset | None) -> tuple[Policy, str]:
@@ -212,62 +197,61 @@ def _explain(
 
 def _show_explanation(found: _Explanation) -> None:
     unless = ", unless a rule that depends on the arguments fits" if found.depends_on_arguments else ""
-    screen.print(plain(f"{found.verdict} {found.tool} for {found.principal}{unless}", f"bold {_STYLES[found.verdict]}"))
-    screen.print(plain(f"by {found.rule}: {found.reason}"))
+    say(f"{found.verdict} {found.tool} for {found.principal}{unless}", f"bold {_STYLES[found.verdict]}")
+    say(f"by {found.rule}: {found.reason}")
     screen.print()
-    table = columns("rule", "says", "fits", "why")
-    for step in found.steps:
-        style = _STYLES[step.verdict] if step.decides else "dim"
-        mark = "decides" if step.decides and step.fits == "yes" else step.fits
-        table.add_row(*(plain(text, style) for text in (step.rule, step.verdict, mark, step.why)))
-    screen.print(table)
+    show_table("rule", "says", "fits", "why", rows=map(_step_row, found.steps))
     screen.print()
     trust = (
         "trusted: what it says of its tools counts" if found.trusted else "not trusted: its tools' hints relax nothing"
     )
-    facts = columns()
-    facts.add_row("server", plain(f"{found.upstream}, {trust}"))
-    facts.add_row("effect", plain(f"counts as {found.effect}"))
-    facts.add_row("preset", plain(f"{found.preset}: {found.preset_reason}"))
-    facts.add_row("hidden", plain("yes: in no search, stub or grant" if found.hidden else "no"))
-    facts.add_row("limits", plain(_spell_limits(found.limits)))
-    facts.add_row("reveal", plain(f"{found.reveal}: {_REVEALS[found.reveal]}"))
-    screen.print(facts)
+    show_facts(
+        {
+            "server": f"{found.upstream}, {trust}",
+            "effect": f"counts as {found.effect}",
+            "preset": f"{found.preset}: {found.preset_reason}",
+            "hidden": "yes: in no search, stub or grant" if found.hidden else "no",
+            "limits": _spell_limits(found.limits),
+            "reveal": f"{found.reveal}: {_REVEALS[found.reveal]}",
+        }
+    )
 
 
-def _show_rules(settings: PolicySettings) -> None:
-    table = columns("rule", "says", "tools", "effect", "principals", "when", "reason")
-    for number, rule in enumerate(settings.rules):
-        says = plain(rule.decision, _STYLES[rule.decision])
-        cells = (", ".join(rule.tools), rule.effect, ", ".join(rule.principals), _spell_when(rule), rule.reason)
-        table.add_row(str(number), says, *map(plain, cells))
-    if settings.rules:
-        screen.print(table)
-        screen.print()
+def _step_row(step: Step) -> list[Text]:
+    style = _STYLES[step.verdict] if step.decides else "dim"
+    mark = "decides" if step.decides and step.fits == "yes" else step.fits
+    return [plain(text, style) for text in (step.rule, step.verdict, mark, step.why)]
 
 
-def _show_limits(settings: PolicySettings) -> None:
-    table = columns("limits", "tools", "")
-    for number, limits in enumerate(settings.limits):
-        table.add_row(str(number), plain(", ".join(limits.tools)), plain(_spell_limits(limits)))
-    if settings.limits:
-        screen.print(table)
-        screen.print()
+def _show_all(settings: PolicySettings, found: Sequence[_Explanation]) -> None:
+    tables = (
+        columns(
+            *("rule", "says", "tools", "effect", "principals", "when", "reason"),
+            rows=(_rule_row(number, rule) for number, rule in enumerate(settings.rules)),
+        ),
+        columns(
+            *("limits", "tools", ""),
+            rows=((str(n), ", ".join(each.tools), _spell_limits(each)) for n, each in enumerate(settings.limits)),
+        ),
+        columns("tool", "says", "by", "hidden", rows=map(_tool_row, found)),
+    )
+    for table in tables:
+        if table.row_count:
+            screen.print(table)
+            screen.print()
 
 
-def _show_tools(found: list[_Explanation]) -> None:
-    table = columns("tool", "says", "by", "hidden")
-    for each in found:
-        says = plain(f"{each.verdict} or as arguments decide" if each.depends_on_arguments else each.verdict)
-        says.stylize(_STYLES[each.verdict])
-        table.add_row(plain(each.tool), says, plain(each.rule), "yes" if each.hidden else "")
-    if found:
-        screen.print(table)
-        screen.print()
+def _rule_row(number: int, rule: Rule) -> tuple[str | Text, ...]:
+    says, when = (
+        plain(rule.decision, _STYLES[rule.decision]),
+        msgspec.json.encode(rule.when).decode() if rule.when else "",
+    )
+    return str(number), says, ", ".join(rule.tools), rule.effect, ", ".join(rule.principals), when, rule.reason
 
 
-def _spell_when(rule: Rule) -> str:
-    return msgspec.json.encode(rule.when).decode() if rule.when else ""
+def _tool_row(found: _Explanation) -> tuple[str | Text, ...]:
+    says = f"{found.verdict} or as arguments decide" if found.depends_on_arguments else found.verdict
+    return found.tool, plain(says, _STYLES[found.verdict]), found.rule, "yes" if found.hidden else ""
 
 
 def _spell_limits(limits: ToolLimits) -> str:

@@ -6,16 +6,17 @@ A command that shows, erases or reseals values is in the audit log, on disk, bef
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, load, with_store
-from sealyard.cli.terminal import columns, minute, plain, screen, warn, write, write_json
-from sealyard.config import Config, load_config
+from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, agrees_to, answer, load, read_config, wants_json, with_store
+from sealyard.cli.terminal import columns, minute, say, screen, warn, write, write_json
+from sealyard.config import Config
 from sealyard.errors import InvalidRequest, UnknownToken, VaultError
 from sealyard.privacy import TYPES
 from sealyard.privacy.vault import KeyPlace, Keys, RevealedValue, Vault
@@ -41,13 +42,13 @@ def privacy() -> None:
 @click.option("--all", "all_types", is_flag=True, help="Also types that are left visible unless configured.")
 @CONFIG
 @JSON
-def scan(*, file: str, all_types: bool, config: Path | None, as_json: bool) -> None:
+def scan(*, file: str, all_types: bool) -> None:
     """Show what would be concealed in FILE, or in standard input if FILE is -: types, counts and masked samples.
 
     Patterns, types and allowed values are those of [privacy] in the configuration. Its modes do not matter here.
     """
     text = _read(file)
-    settings = load_config(config).privacy
+    settings = read_config().privacy
     if all_types:
         settings = msgspec.structs.replace(settings, conceal=tuple(TYPES), reveal=())
     spans = build_privacy(settings).scanner.find(text)
@@ -57,14 +58,13 @@ def scan(*, file: str, all_types: bool, config: Path | None, as_json: bool) -> N
         sample = _mask(text[span.start : span.end])
         if len(samples[span.type]) < _SAMPLES and sample not in samples[span.type]:
             samples[span.type].append(sample)
-    if as_json:
-        found = [{"type": name, "count": count, "samples": samples[name]} for name, count in sorted(counts.items())]
-        write_json({"characters": len(text), "found": found})
-        return
-    table = columns("type", "count", "such as")
-    for name, count in counts.most_common():
-        table.add_row(plain(name), f"{count:,}", plain(", ".join(samples[name])))
-    screen.print(table if counts else plain("Nothing private was found."))
+    found = [{"type": name, "count": count, "samples": samples[name]} for name, count in sorted(counts.items())]
+    rows = ((name, f"{count:,}", ", ".join(samples[name])) for name, count in counts.most_common())
+    table = columns("type", "count", "such as", rows=rows)
+    answer(
+        {"characters": len(text), "found": found},
+        lambda: screen.print(table if counts else "Nothing private was found."),
+    )
 
 
 def _read(file: str) -> str:
@@ -91,14 +91,12 @@ def _mask(value: str) -> str:
 @click.argument("token")
 @CONFIG
 @JSON
-def reveal(*, token: str, config: Path | None, as_json: bool) -> None:
+def reveal(*, token: str) -> None:
     """Show the value that TOKEN stands for, after an entry in the audit log."""
-    loaded = load(config)
+    loaded = load()
     for found in with_store(loaded, lambda store: _reveal(store, loaded, token)):
-        if as_json:
-            write_json({"token": found.token, "type": found.type, "scope": found.scope, "value": found.value})
-        else:
-            write(f"{found.value}\n")
+        shown = {"token": found.token, "type": found.type, "scope": found.scope, "value": found.value}
+        answer(shown, partial(write, f"{found.value}\n"))
 
 
 async def _reveal(store: Store, config: Config, token: str) -> list[RevealedValue]:
@@ -116,7 +114,7 @@ async def _reveal(store: Store, config: Config, token: str) -> list[RevealedValu
 @click.option("--all", "everything", is_flag=True, help="Everything in the vault, even if its key is lost.")
 @YES
 @CONFIG
-def forget(*, values: tuple[str, ...], session: str | None, everything: bool, yes: bool, config: Path | None) -> None:
+def forget(*, values: tuple[str, ...], session: str | None, everything: bool) -> None:
     """Erase values from the vault for good, by what they are or by their tokens.
 
     A - stands for the lines of standard input, so that no value is in the shell's history. A value is found whatever
@@ -128,48 +126,47 @@ def forget(*, values: tuple[str, ...], session: str | None, everything: bool, ye
     if values and not any(each.strip() for each in wanted):
         raise click.UsageError("Give values that are not empty.")
 
-    def confirm(count: int, scopes: int) -> None:
-        if not yes:
-            click.confirm(f"Erase {count:,} values in {scopes:,} scopes for good?", abort=True, err=True)
-
-    loaded = load(config)
-    count = with_store(loaded, lambda store: _forget(store, loaded, wanted, session, confirm))
-    screen.print(plain(f"{count:,} values are erased."))
+    loaded = load()
+    count = with_store(loaded, lambda store: _forget(store, loaded, wanted, session))
+    say(f"{count:,} values are erased.")
 
 
-async def _forget(
-    store: Store, config: Config, wanted: Sequence[str], session: str | None, confirm: Callable[[int, int], None]
-) -> int:
-    counts = _sum_values(await store.vault.counts())
+async def _forget(store: Store, config: Config, wanted: Sequence[str], session: str | None) -> int:
+    counts = Counter[str]()
+    for each in await store.vault.counts():
+        counts[each.scope] += each.values
     scope = None if session is None else _find_scope(counts, session)
-    if not wanted:  # whole scopes: the key is not needed
-        matches = counts if scope is None else {scope: counts[scope]}
-        confirm(sum(matches.values()), len(matches))
-        await _audit(store, "privacy.forget", count=sum(matches.values()), scopes=sorted(matches))
-        count = await store.vault.erase_scopes(list(matches))
-        await store.vault.scrub()
-        return count
-    vault = await _open_vault(config, store)
-    matches = await vault.match(wanted, scope=scope)
-    if not matches:
-        return 0
-    confirm(sum(matches.values()), len(matches))
-    await _audit(store, "privacy.forget", count=sum(matches.values()), scopes=sorted(matches))
-    return await vault.forget(wanted, scope=scope)
+    # Whole scopes need no key.
+    vault = await _open_vault(config, store) if wanted else None
+    if vault is not None:
+        matches = await vault.match(wanted, scope=scope)
+        if not matches:
+            return 0
+    else:
+        matches = dict(counts) if scope is None else {scope: counts[scope]}
+    count = sum(matches.values())
+    if not agrees_to(f"Erase {count:,} values in {len(matches):,} scopes for good?"):
+        raise click.Abort
+    await _audit(store, "privacy.forget", count=count, scopes=sorted(matches))
+    if vault is not None:
+        return await vault.forget(wanted, scope=scope)
+    count = await store.vault.erase_scopes(list(matches))
+    await store.vault.scrub()
+    return count
 
 
 @privacy.command()
 @CONFIG
-def rotate(*, config: Path | None) -> None:
+def rotate() -> None:
     """Seal the vault with a new key. Running gateways go on, unless they have their key from the environment.
 
     With a key from SEALYARD_VAULT_KEY, first put the new one in front of the old one: NEW,OLD.
     """
-    loaded = load(config)
+    loaded = load()
     keys, count = with_store(loaded, lambda store: _rotate(store, loaded))
-    screen.print(plain(f"{count:,} scopes are sealed with the key {keys.current_id} from the {keys.source} now."))
+    say(f"{count:,} scopes are sealed with the key {keys.current_id} from the {keys.source} now.")
     if keys.source == "environment" and len(keys.ids) > 1:
-        screen.print(plain("Restart the gateways with it, then take the old keys out of SEALYARD_VAULT_KEY."))
+        say("Restart the gateways with it, then take the old keys out of SEALYARD_VAULT_KEY.")
 
 
 async def _rotate(store: Store, config: Config) -> tuple[Keys, int]:
@@ -191,17 +188,17 @@ async def _rotate(store: Store, config: Config) -> tuple[Keys, int]:
 @privacy.command()
 @CONFIG
 @JSON
-def status(*, config: Path | None, as_json: bool) -> None:
+def status() -> None:
     """Show the number of values of each type in the vault, its key's id, and when they expire; never a value."""
 
     async def read(store: Store) -> tuple[list[ScopeCount], str | None]:
         return await store.vault.counts(), await store.vault.key_in_use()
 
-    loaded = load(config)
+    loaded = load()
     counts, used = with_store(loaded, read)
     keys = _key_place(loaded).find()
     is_open = used is None or (keys is not None and keys.find(used) is not None)
-    if as_json:
+    if wants_json():
         shown = {
             "key": {"id": used, "source": None if keys is None else keys.source, "is_here": is_open},
             "expires_seconds": loaded.privacy.expires_seconds,
@@ -210,13 +207,14 @@ def status(*, config: Path | None, as_json: bool) -> None:
         }
         write_json(shown)
         return
-    table = columns("scope", "type", "values", "the last expires")
-    for each in counts:
-        expiry = f"{minute(each.expires_at)} UTC" if each.values else "-"
-        table.add_row(plain(each.scope), plain(each.type or "-"), f"{each.values:,}", expiry)
-    screen.print(table if counts else plain("The vault is empty."))
+    rows = (
+        (each.scope, each.type or "-", f"{each.values:,}", f"{minute(each.expires_at)} UTC" if each.values else "-")
+        for each in counts
+    )
+    table = columns("scope", "type", "values", "the last expires", rows=rows)
+    screen.print(table if counts else "The vault is empty.")
     source = "no key is here yet" if keys is None else f"key {used or keys.current_id} from the {keys.source}"
-    screen.print(plain(f"{source}; values expire {loaded.privacy.expires_seconds:,.0f} s after they were seen last"))
+    say(f"{source}; values expire {loaded.privacy.expires_seconds:,.0f} s after they were seen last")
     if not is_open:
         warn(f"The vault is sealed with the key {used}, which is not here.")
 
@@ -253,14 +251,7 @@ async def _audit(store: Store, kind: str, **body: Any) -> None:
     await store.flush()
 
 
-def _sum_values(counts: Sequence[ScopeCount]) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for each in counts:
-        sums[each.scope] = sums.get(each.scope, 0) + each.values
-    return sums
-
-
-def _find_scope(counts: dict[str, int], session: str) -> str:
+def _find_scope(counts: Mapping[str, int], session: str) -> str:
     for name in (session, f"{LOCAL}:{session}"):
         if name in counts:
             return name

@@ -1,7 +1,5 @@
 """`sealyard prompt`: a system prompt for agents that use sealyard."""
 
-from pathlib import Path
-
 import click
 
 from sealyard.cli.command import CONFIG, load
@@ -11,8 +9,7 @@ from sealyard.serve.surface import system_prompt
 
 @click.command()
 @CONFIG
-def prompt(*, config: Path | None) -> int:
+def prompt() -> None:
     """Print a system prompt that teaches an agent to work through code."""
-    loaded = load(config)
+    loaded = load()
     write(system_prompt(loaded.upstreams))
-    return 0

@@ -1,18 +1,17 @@
 """`sealyard run`: review code, run it in the sandbox, show the outcome."""
 
+import contextlib
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
 from sealyard.analysis import GUESTS
-from sealyard.cli.command import CONFIG, JSON, read_object
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import errors, plain, warn, write, write_json
-from sealyard.config import Config, SandboxConfig, load_config
+from sealyard.cli.command import CONFIG, JSON, option, read_config, read_object, run_to_end, wants_json
+from sealyard.cli.terminal import remark, show_hint, warn, write, write_json
+from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import Level
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox import IsolationPolicy, PoolOptions, open_sandbox
@@ -23,12 +22,6 @@ from sealyard.sandbox.spawn import Tier
 from sealyard.values.runs import Failure, Limits, Outcome, Usage
 from sealyard.yard import ExecuteRequest, open_yard
 from sealyard.yard.assembly import build_policy
-
-
-class _Timing(msgspec.Struct, frozen=True, kw_only=True):
-    start_seconds: float = 0.0
-    """Opening the sandbox, which a gateway pays for once."""
-    run_seconds: float = 0.0
 
 
 @click.command()
@@ -57,9 +50,7 @@ def run(
     tier: Tier | None,
     allow_weaker: bool,
     packages: tuple[str, ...],
-    config: Path | None,
     no_tools: bool,
-    as_json: bool,
 ) -> int:
     """Run Python code in the sandbox.
 
@@ -69,16 +60,20 @@ def run(
     """
     source = _read_code(file, code)
     variables = None if context is None else read_object(context, "--context")
-    loaded = load_config(config)
+    loaded = read_config()
     settings = loaded.sandbox if level is None else msgspec.structs.replace(loaded.sandbox, level=level)
     policy = _build_policy(settings, timeout, packages)
     verdict = review(source, policy)
     output = _Output()
+    timing = {"start_seconds": 0.0, "run_seconds": 0.0}
     refusal = verdict.refusal()
-    if refusal is not None:
-        outcome, timing = _refused(policy, refusal), _Timing()
+    if refusal is not None:  # code that is never started: no execution, no tier
+        usage = Usage(wall_seconds=0.0)
+        outcome = Outcome(
+            execution_id="", status="failed", failure=refusal, usage=usage, tier="", level=str(policy.level)
+        )
     else:
-        if not as_json:
+        if not wants_json():
             _show_findings(verdict, "warn")
         job = _Job(
             code=source,
@@ -86,16 +81,17 @@ def run(
             policy=_without_unused_packages(policy, verdict, named=(*packages, *settings.packages)),
             tier=tier or settings.tier,
             allow_weaker=allow_weaker or settings.allow_weaker,
-            on_output=None if as_json else output.write,
+            on_output=None if wants_json() else output.write,
         )
         # A file that was asked for is used in any case, for what it says about recording.
-        with_tools = not no_tools and (loaded.upstreams or config is not None)
+        with_tools = not no_tools and (loaded.upstreams or option("config") is not None)
         if with_tools:
             for warning in loaded.warnings:
                 warn(warning)
-        outcome, timing = run_to_end(_execute_with_tools(job, loaded) if with_tools else _execute(job))
-    if as_json:
-        _print_json(outcome, verdict, timing)
+        outcome = run_to_end(_execute(job, loaded if with_tools else None, timing))
+    if wants_json():
+        answer = msgspec.to_builtins(outcome)
+        write_json(answer | {"review": msgspec.to_builtins(verdict), "timing": timing})
     else:
         output.end_line()
         _show(outcome, verdict)
@@ -158,46 +154,33 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     on_output: Callable[[str], None] | None
 
 
-async def _execute(job: _Job) -> tuple[Outcome, _Timing]:
+async def _execute(job: _Job, config: Config | None, timing: dict[str, float]) -> Outcome:
+    """Run the code with the tools of a configuration, or alone; `timing` gets the seconds of both parts.
+
+    Opening the sandbox is timed apart, since a gateway pays for it once.
+    """
     opened = time.perf_counter()
-    pool = PoolOptions(size=1)
-    async with open_sandbox(job.policy, tier=job.tier, allow_weaker=job.allow_weaker, pool=pool, own=GUESTS) as sandbox:
-        started = time.perf_counter()
-        outcome = await sandbox.run(job.code, context=job.context, on_output=job.on_output)
-        ended = time.perf_counter()
-    return outcome, _Timing(start_seconds=started - opened, run_seconds=ended - started)
-
-
-async def _execute_with_tools(job: _Job, config: Config) -> tuple[Outcome, _Timing]:
-    opened = time.perf_counter()
-    request = ExecuteRequest(code=job.code, context=job.context)
-    # A person at a terminal gets the whole value: there is no next run that could read the rest from a file.
-    async with open_yard(
-        msgspec.structs.replace(
-            config,
-            surface=msgspec.structs.replace(config.surface, result_tokens=job.policy.result_bytes),
-            sandbox=msgspec.structs.replace(config.sandbox, pool_size=1, tier=job.tier, allow_weaker=job.allow_weaker),
-        ),
-        policy=job.policy,
-    ) as yard:
-        await yard.sandbox()
-        await yard.snapshot()
-        started = time.perf_counter()
-        result = await yard.execute(request, on_output=job.on_output)
-        ended = time.perf_counter()
-    return result.outcome, _Timing(start_seconds=started - opened, run_seconds=ended - started)
-
-
-def _refused(policy: IsolationPolicy, failure: Failure) -> Outcome:
-    """Return the outcome of code that was never started: no execution, no tier."""
-    return Outcome(
-        execution_id="",
-        status="failed",
-        failure=failure,
-        usage=Usage(wall_seconds=0.0),
-        tier="",
-        level=str(policy.level),
-    )
+    async with contextlib.AsyncExitStack() as stack:
+        if config is None:
+            pool = PoolOptions(size=1)
+            opening = open_sandbox(job.policy, tier=job.tier, allow_weaker=job.allow_weaker, pool=pool, own=GUESTS)
+            sandbox = await stack.enter_async_context(opening)
+            started = time.perf_counter()
+            outcome = await sandbox.run(job.code, context=job.context, on_output=job.on_output)
+        else:
+            replace = msgspec.structs.replace
+            # A person at a terminal gets the whole value: there is no next run that could read the rest from a file.
+            surface = replace(config.surface, result_tokens=job.policy.result_bytes)
+            settings = replace(config.sandbox, pool_size=1, tier=job.tier, allow_weaker=job.allow_weaker)
+            config = replace(config, surface=surface, sandbox=settings)
+            yard = await stack.enter_async_context(open_yard(config, policy=job.policy))
+            await yard.sandbox()
+            await yard.snapshot()
+            started = time.perf_counter()
+            request = ExecuteRequest(code=job.code, context=job.context)
+            outcome = (await yard.execute(request, on_output=job.on_output)).outcome
+        timing |= {"start_seconds": started - opened, "run_seconds": time.perf_counter() - started}
+    return outcome
 
 
 class _Output:
@@ -216,39 +199,31 @@ class _Output:
             self.write("\n")
 
 
-def _print_json(outcome: Outcome, verdict: Review, timing: _Timing) -> None:
-    answer = msgspec.to_builtins(outcome)
-    answer |= {"review": msgspec.to_builtins(verdict), "timing": msgspec.to_builtins(timing)}
-    write_json(answer)
-
-
 def _show(outcome: Outcome, verdict: Review) -> None:
     if outcome.result is not None:
         write_json(outcome.result, indent=2)
     for note in outcome.notes:
-        errors.print(plain(f"note: {note}", "dim"))
+        remark(f"note: {note}", "dim")
     if outcome.failure is not None:
         _show_failure(outcome.failure)
     _show_findings(verdict, "refuse", skip=1)  # the first one is the failure itself
     where = f"{outcome.tier} tier, " if outcome.tier else ""
     status = outcome.status if outcome.tier else "refused"
-    errors.print(plain(f"{status} in {outcome.usage.wall_seconds:.3f} s ({where}{outcome.level} level)", "dim"))
+    remark(f"{status} in {outcome.usage.wall_seconds:.3f} s ({where}{outcome.level} level)", "dim")
 
 
 def _show_failure(failure: Failure) -> None:
-    errors.print(plain(f"{failure.type}: {failure.message}", "bold red"))
+    remark(f"{failure.type}: {failure.message}", "bold red")
     if failure.line is not None:
-        errors.print(plain(f"  line {failure.line}: {(failure.source_line or '').strip()}"))
+        remark(f"  line {failure.line}: {(failure.source_line or '').strip()}")
     if failure.traceback:
-        errors.print(plain(failure.traceback.rstrip(), "dim"))
-    if failure.hint:
-        errors.print(plain(f"hint: {failure.hint}", "yellow"))
+        remark(failure.traceback.rstrip(), "dim")
+    show_hint(failure.hint)
 
 
 def _show_findings(verdict: Review, severity: str, *, skip: int = 0) -> None:
     for finding in [finding for finding in verdict.findings if finding.severity == severity][skip:]:
         line = "" if finding.line is None else f"line {finding.line}: "
         word = "warning" if severity == "warn" else "refused"
-        errors.print(plain(f"{word}: {line}{finding.message}", "yellow"))
-        if finding.hint:
-            errors.print(plain(f"hint: {finding.hint}", "yellow"))
+        remark(f"{word}: {line}{finding.message}", "yellow")
+        show_hint(finding.hint)

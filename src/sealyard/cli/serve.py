@@ -5,14 +5,12 @@ import gc
 import logging
 import secrets
 import sys
-from pathlib import Path
 
 import click
 
 from sealyard.broker.upstreams import transports
-from sealyard.cli.command import CONFIG_ARGUMENT, load
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import errors, plain
+from sealyard.cli.command import CONFIG_ARGUMENT, load, run_to_end
+from sealyard.cli.terminal import remark
 from sealyard.config import Config
 from sealyard.serve import api, dashboard
 from sealyard.serve.connections import raise_open_files
@@ -31,7 +29,7 @@ from sealyard.yard.assembly import open_border
 @click.option(
     "--mode", type=click.Choice(["code", "hybrid", "search", "proxy"]), help="What the agent sees, over the config's."
 )
-def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
+def serve(*, http: str | None, mode: str | None) -> None:
     """Serve all configured MCP servers as one.
 
     CONFIG is a sealyard.toml or an MCP client's own file such as .mcp.json; by default the one that is found here or
@@ -43,11 +41,10 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
     for handler in logging.getLogger().handlers:
         handler.addFilter(RepeatFilter())
         handler.addFilter(ConcealingFilter(str))  # until there is a guard to conceal by
-    loaded = load(config)
+    loaded = load()
     if http is not None:
         raise_open_files()
     run_to_end(_serve(loaded, mode or loaded.surface.mode, None if http is None else parse_address(http)))
-    return 0
 
 
 async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
@@ -87,6 +84,6 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
         )
         url, http = await stack.enter_async_context(listening)
         if key is not None:  # in the fragment, which no browser sends and no proxy logs
-            errors.print(plain(f"The dashboard, where you can answer approvals: {url.removesuffix('mcp')}#key={key}"))
-        errors.print(plain(f"sealyard serves {len(config.upstreams)} servers at {url} ({mode} mode)"))
+            remark(f"The dashboard, where you can answer approvals: {url.removesuffix('mcp')}#key={key}")
+        remark(f"sealyard serves {len(config.upstreams)} servers at {url} ({mode} mode)")
         await http.run_until_cancelled()

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,14 +30,30 @@ def plain(text: str, style: str = "") -> Text:
     return Text(visible(text), style=style)
 
 
-def say(text: str, style: str = "") -> None:
-    """Print one line, however long it is."""
+def say(text: str | Text, style: str = "") -> None:
+    """Print a text, wrapped between words to the width of the terminal."""
+    screen.print(plain(text, style) if isinstance(text, str) else text)
+
+
+def say_unwrapped(text: str, style: str = "") -> None:
+    """Print one line, however long it is: a path or a command that is to be copied."""
     screen.print(plain(text, style), soft_wrap=True)
+
+
+def remark(text: str, style: str = "") -> None:
+    """Print a text on standard error."""
+    errors.print(plain(text, style))
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    errors.print(plain(f"warning: {text}", "yellow"))
+    remark(f"warning: {text}", "yellow")
+
+
+def show_hint(hint: str | None) -> None:
+    """Print what to do after a failure, if it is known, on standard error."""
+    if hint:
+        remark(f"hint: {hint}", "yellow")
 
 
 def write(text: str) -> None:
@@ -52,12 +68,29 @@ def write_json(value: Any, *, indent: int | None = None) -> None:
     write((encoded if indent is None else msgspec.json.format(encoded, indent=indent)).decode() + "\n")
 
 
-def columns(*names: str) -> Table:
-    """Return an empty table without lines; cells fold rather than lose text."""
+def columns(*names: str, rows: Iterable[Iterable[str | Text]] = ()) -> Table:
+    """Return a table without lines; cells are made visible, and fold rather than lose text."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", show_header=bool(names))
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(plain(name), overflow="fold")
+    for row in rows:
+        table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
     return table
+
+
+def show_table(*names: str, rows: Iterable[Iterable[str | Text]], title: str = "") -> None:
+    """Print a table, below its title; nothing if it has no rows."""
+    table = columns(*names, rows=rows)
+    if not table.row_count:
+        return
+    if title:
+        say(title, "bold")
+    screen.print(table)
+
+
+def show_facts(facts: Mapping[str, str | Text]) -> None:
+    """Print a table of names and values, without those that are empty."""
+    screen.print(columns(rows=[(name, value) for name, value in facts.items() if value]))
 
 
 @contextmanager

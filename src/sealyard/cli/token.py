@@ -4,7 +4,8 @@ import secrets
 
 import click
 
-from sealyard.cli.terminal import errors, plain, write, write_json
+from sealyard.cli.command import KEPT, wants_json
+from sealyard.cli.terminal import remark, write, write_json
 from sealyard.config.draft import dump_toml
 from sealyard.config.settings import HttpConfig, PrincipalEntry, hash_token
 
@@ -26,17 +27,10 @@ from sealyard.config.settings import HttpConfig, PrincipalEntry, hash_token
 @click.option(
     "--observe", is_flag=True, help="It may see what all principals do: runs, metrics, alerts, the audit log."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with both, and nothing else.")
+@click.option("--json", is_flag=True, help="Print one JSON object with both, and nothing else.", **KEPT)
 def token(
-    *,
-    name: str,
-    upstreams: tuple[str, ...],
-    level: str | None,
-    reveal: bool,
-    approve: bool,
-    observe: bool,
-    as_json: bool,
-) -> int:
+    *, name: str, upstreams: tuple[str, ...], level: str | None, reveal: bool, approve: bool, observe: bool
+) -> None:
     """Make a token for a client called NAME, and the lines of sealyard.toml that let it in.
 
     The lines go to standard output, so that they can be appended to the file; the token goes to standard error and is
@@ -54,10 +48,9 @@ def token(
         "observe": observe or None,
     }
     lines = dump_toml({"http": {"principals": {name: table}}})
-    if as_json:
+    if wants_json():
         write_json({"principal": name, "token": made, "token_sha256": digest, "toml": lines})
-        return 0
+        return
     write(lines)
-    errors.print(plain(f"The token of {name!r}, which is not shown again. Clients send it as Authorization: Bearer …"))
-    errors.print(plain(made, "bold"))
-    return 0
+    remark(f"The token of {name!r}, which is not shown again. Clients send it as Authorization: Bearer …")
+    remark(made, "bold")

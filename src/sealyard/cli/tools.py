@@ -5,7 +5,6 @@ An upstream wrote most of what is shown, so a terminal obeys nothing of it.
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,9 +13,9 @@ from rich.text import Text
 
 from sealyard.access.unmatched import Unmatched
 from sealyard.catalog.text import one_line
-from sealyard.cli.command import CONFIG, JSON, load
+from sealyard.cli.command import CONFIG, JSON, load, wants_json
 from sealyard.cli.gateway import with_yard
-from sealyard.cli.terminal import columns, day, plain, screen, warn, write_json
+from sealyard.cli.terminal import columns, day, plain, say, screen, warn, write_json
 from sealyard.config import Config, describe_upstream
 from sealyard.errors import UnknownTool
 from sealyard.skills.requests import SkillCheck
@@ -50,15 +49,7 @@ _STYLES = {"major": "red", "minor": "yellow"}
 @CONFIG
 @JSON
 def tools(
-    *,
-    tool: str | None,
-    status: bool,
-    versions: bool,
-    check_compatibility: bool,
-    refresh: bool,
-    server: str | None,
-    config: Path | None,
-    as_json: bool,
+    *, tool: str | None, status: bool, versions: bool, check_compatibility: bool, refresh: bool, server: str | None
 ) -> int:
     """List the tools of all configured servers.
 
@@ -66,14 +57,14 @@ def tools(
     """
     if tool is not None and not versions and not check_compatibility:
         raise click.UsageError(f"{tool!r} is one argument too many. Say --versions to see what changed about it.")
-    loaded = load(config)
+    loaded = load()
     statuses, specs, releases, checks, unmatched = with_yard(
-        loaded,
         lambda yard: _ask(yard, server, tool, anew=status or refresh, versions=versions, check=check_compatibility),
+        config=loaded,
     )
     for name in unmatched:
         warn(name.message)
-    if as_json:
+    if wants_json():
         shown: dict[str, Any] = {"servers": statuses, "tools": specs}
         if versions:
             shown = {"servers": statuses, "releases": _versions_data(releases)}
@@ -88,10 +79,10 @@ def tools(
         _show_versions(releases)
     elif not check_compatibility:
         _show_tools(specs)
-    if check_compatibility and not as_json:
+    if check_compatibility and not wants_json():
         show_compatibility(checks)
     failed = [each for each in statuses if each.state in ("failed", "backing_off", "starting")]
-    if not status and not as_json:
+    if not status and not wants_json():
         for each in failed:
             warn(f"{each.name}: {each.error or 'It did not answer in time.'}")
     return 1 if failed or any(check.state in ("broken", "missing") for check in checks) else 0
@@ -120,35 +111,39 @@ async def _ask(
 
 
 def _show_tools(specs: list[ToolSpec]) -> None:
-    table = columns("server", "function", "description")
-    for spec in specs:
-        first = (spec.description or spec.title).strip().partition("\n")[0]
-        table.add_row(plain(spec.upstream), plain(spec.function), plain(first[:100], "dim"))
-    screen.print(table)
-    screen.print(plain(f"{len(specs)} tools", "dim"))
+    rows = (
+        (spec.upstream, spec.function, plain((spec.description or spec.title).strip().partition("\n")[0][:100], "dim"))
+        for spec in specs
+    )
+    screen.print(columns("server", "function", "description", rows=rows))
+    say(f"{len(specs)} tools", "dim")
 
 
 def _show_status(statuses: list[UpstreamStatus], config: Config) -> None:
-    table = columns("server", "state", "tools", "protocol", "is", "reached by")
-    for each in statuses:
-        style = "green" if each.state == "ready" else "red"
-        how = describe_upstream(config.upstreams[each.name]) if each.name in config.upstreams else each.transport
-        table.add_row(
-            plain(each.name),
-            plain(each.state, style),
+    rows = (
+        (
+            each.name,
+            plain(each.state, "green" if each.state == "ready" else "red"),
             str(each.tools),
-            plain(each.protocol_version or "-"),
-            plain(each.server or "-"),
-            plain(how, "dim"),
+            each.protocol_version or "-",
+            each.server or "-",
+            plain(_reached_by(each, config), "dim"),
         )
-    screen.print(table)
+        for each in statuses
+    )
+    screen.print(columns("server", "state", "tools", "protocol", "is", "reached by", rows=rows))
     for each in statuses:
         if each.error:
-            screen.print(plain(f"{each.name}: {each.error}", "red"))
+            say(f"{each.name}: {each.error}", "red")
         for warning in each.warnings:
-            screen.print(plain(f"{each.name}: {warning}", "yellow"))
+            say(f"{each.name}: {warning}", "yellow")
         for line in each.stderr.splitlines()[-_STDERR_LINES:]:
-            screen.print(plain(f"{each.name} stderr: {line}", "dim"))
+            say(f"{each.name} stderr: {line}", "dim")
+
+
+def _reached_by(status: UpstreamStatus, config: Config) -> str:
+    upstream = config.upstreams.get(status.name)
+    return status.transport if upstream is None else describe_upstream(upstream)
 
 
 # Versions
@@ -185,25 +180,26 @@ async def _ask_changelog(yard: Yard, tool: str) -> list[Release]:
 
 def _show_versions(releases: Sequence[Release]) -> None:
     """Show one line per tool: its version, since when, and the last change."""
-    table = columns("tool", "version", "released", "last change")
+    rows = (
+        (
+            plain(each.spec.full_name, "dim" if each.is_gone else ""),
+            each.version,
+            day(each.released_at),
+            _cell(_last_change(each), _STYLES.get(each.comparison.bump, "dim")),
+        )
+        for each in releases
+    )
+    table = columns("tool", "version", "released", "last change", rows=rows)
     longest = max((len(each.spec.full_name) for each in releases), default=0)
     table.columns[0].min_width = min(longest, _NAME_CHARACTERS)  # a name in one piece is worth more than a sentence
-    for each in releases:
-        bump = each.comparison.bump
-        table.add_row(
-            plain(each.spec.full_name, "dim" if each.is_gone else ""),
-            plain(each.version),
-            plain(day(each.released_at)),
-            _cell(_last_change(each), _STYLES.get(bump, "dim")),
-        )
     screen.print(table)
     count = sum(not each.is_gone for each in releases)
-    screen.print(plain(f"{count} tools. `sealyard tools --versions TOOL` shows all that changed about one.", "dim"))
+    say(f"{count} tools. `sealyard tools --versions TOOL` shows all that changed about one.", "dim")
 
 
 def _show_changelog(releases: Sequence[Release]) -> None:
     """Show all releases of one tool, the newest first."""
-    screen.print(plain(releases[0].spec.full_name, "bold"))
+    say(releases[0].spec.full_name, "bold")
     for each in releases:
         declared = f", declared {each.declared}" if each.declared else ""
         screen.print()
@@ -231,7 +227,7 @@ def _show_changelog(releases: Sequence[Release]) -> None:
 def show_compatibility(checks: Sequence[SkillCheck]) -> None:
     """Show the skills whose tools have changed, and how badly."""
     if not checks:
-        screen.print(plain("No skill uses a tool."))
+        say("No skill uses a tool.")
         return
     for check in checks:
         state = f"{check.state}, migration: {check.difficulty}" if check.difficulty else check.state

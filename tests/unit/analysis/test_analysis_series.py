@@ -265,8 +265,8 @@ def test_a_million_groups_make_a_bounded_answer(tmp_path: Path, monkeypatch: pyt
         ),
         (
             {"operation": "resample", "time": "d", "every": "day", "aggregations": "sum(g)"},
-            "aggregations: 'a' (text) is not a number, which 'sum' takes, in row 0. Cast the field in a "
-            "transform first.",
+            "aggregations: 'sum' takes numbers, and row 0 has 'a' (text). Cast the field first, or filter such rows "
+            "out.",
         ),
         (
             {"operation": "rolling", "window": "2 days", "aggregations": "sum(v)"},

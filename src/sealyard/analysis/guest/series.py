@@ -10,9 +10,11 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
-from .errors import AnalysisError, kind_of, shown
+from .aggregates import OF_NUMBERS, Reducer, check_numbers, reducer
+from .errors import AnalysisError
 from .evaluation import evaluate
 from .measures import quantile
 from .parameters import Parameters
@@ -20,7 +22,6 @@ from .pipeline import parse_group
 from .plan import MAX_INTEGER, Aggregate, Group, Row
 from .tables import Table
 from .values import (
-    NUMBERS,
     UNITS,
     as_float,
     bucket_start,
@@ -35,7 +36,6 @@ from .values import (
 MAX_BUCKETS = 100_000
 """Most rows of a series with its gaps filled, unless the input has more."""
 _WIDEST = 1_000_000_000  # of a window in rows: more than any table has
-_NUMBERS_ONLY = frozenset(("sum", "mean", "median", "std", "variance", "percentile"))
 SORTED_WINDOW = 50_000
 """Most values in a window of which the median or a percentile is taken."""
 
@@ -64,14 +64,16 @@ def resample(asked: Parameters, table: Table) -> dict[str, Any]:
         raise AnalysisError(f"time is {time.name!r}, and so is another result. Give that another name with 'as'.")
     moments = read_moments(table.read(time), time.name, time.at)
     start_of = bucket_start(unit)
-    reducers = [_Reducer(aggregate, table) for aggregate in group.aggregates]
+    columns = [_column(aggregate, table) for aggregate in group.aggregates]
+    reducers = [reducer(each, column) for each, column in zip(group.aggregates, columns, strict=True)]
     made: list[tuple[datetime, int, Row]] = []
     for number, (labels, places) in enumerate(_groups(group, table)):
         buckets: dict[datetime, list[int]] = {}
         for place in places:
             if (moment := moments[place]) is not None:
                 buckets.setdefault(start_of(moment), []).append(place)
-        for start, figures in _filled(buckets, reducers, unit, fill):
+        figures_of = partial(_figures, columns, reducers)
+        for start, figures in _filled(buckets, figures_of, unit, fill):
             row = {time.name: bucket_text(start, unit), **labels, **dict(zip(results, figures, strict=True))}
             made.append((start, number, row))
             if len(made) > max(MAX_BUCKETS, len(table.rows)):
@@ -168,36 +170,28 @@ def _width(asked: Parameters) -> int | timedelta:
     return asked.whole("window", 1, least=1, most=_WIDEST)
 
 
+def _figures(columns: Sequence[list[Any]], reducers: Sequence[Reducer], places: Sequence[int]) -> list[Any]:
+    """The aggregates of the rows at some places."""
+    return [
+        reduce([column[place] for place in places if column[place] is not None])
+        for column, reduce in zip(columns, reducers, strict=True)
+    ]
+
+
 def _filled(
-    buckets: dict[datetime, list[int]], reducers: Sequence["_Reducer"], unit: str, fill: str
+    buckets: dict[datetime, list[int]], figures_of: Callable[[Sequence[int]], list[Any]], unit: str, fill: str
 ) -> Iterator[tuple[datetime, list[Any]]]:
     """The aggregates of each bucket from the first to the last; what an empty one holds is for `fill` to say."""
     figures: list[Any] = []
+    empty = figures_of(())
+    empty = [0] * len(empty) if fill == "zero" else empty
     before: datetime | None = None
     for start in sorted(buckets):
         while fill != "none" and before is not None and (before := next_bucket(before, unit)) < start:
-            yield before, _gap(fill, reducers, figures)
-        figures = [reducer.value(buckets[start]) for reducer in reducers]
+            yield before, figures if fill == "previous" else empty
+        figures = figures_of(buckets[start])
         yield start, figures
         before = start
-
-
-def _gap(fill: str, reducers: Sequence["_Reducer"], previous: list[Any]) -> list[Any]:
-    if fill == "previous":
-        return previous
-    return [0 if fill == "zero" else reducer.value(()) for reducer in reducers]
-
-
-class _Reducer:
-    """One aggregate, over any places of the rows."""
-
-    def __init__(self, aggregate: Aggregate, table: Table) -> None:
-        self._column = _column(aggregate, table)
-        self._reduce: Callable[[Sequence[int]], Any] = reducer(aggregate.function, self._column, aggregate.percentile)
-
-    def value(self, places: Sequence[int]) -> Any:
-        column = self._column
-        return self._reduce([place for place in places if column[place] is not None])
 
 
 def _column(aggregate: Aggregate, table: Table) -> list[Any]:
@@ -205,15 +199,10 @@ def _column(aggregate: Aggregate, table: Table) -> list[Any]:
     if aggregate.value is None:
         return [True] * len(table.rows)
     column = evaluate(aggregate.value, table, aggregate.at)
-    if aggregate.function not in _NUMBERS_ONLY:
+    if aggregate.function not in OF_NUMBERS:
         return column
-    for row, value in enumerate(column):
-        if value is not None and type(value) not in NUMBERS:
-            raise AnalysisError(
-                f"{aggregate.at}: {shown(value)} ({kind_of(value)}) is not a number, which {aggregate.function!r} "
-                f"takes, in row {row}. Cast the field in a transform first."
-            )
-    return [value if value is not None and as_float(value) is not None else None for value in column]
+    check_numbers(aggregate, column)
+    return [None if value is None or as_float(value) is None else value for value in column]
 
 
 def _group(asked: Parameters) -> Group:
@@ -256,25 +245,6 @@ def open_window(function: str, column: Sequence[Any], percentile: float | None) 
     if function == "distinct":
         return _Distinct(column)
     return _Ends(column, function)
-
-
-def reducer(function: str, column: Sequence[Any], percentile: float | None) -> Callable[[Sequence[int]], Any]:
-    """The function that aggregates the values at some places of `column`, none of them null."""
-    if function in ("median", "percentile"):
-        share = 0.5 if percentile is None else percentile / 100
-        return lambda places: quantile(sorted(column[place] for place in places), share) if places else None
-    window = open_window(function, column, percentile)
-    of_nothing = 0 if function in ("count", "sum", "distinct") else None
-
-    def reduced(places: Sequence[int]) -> Any:
-        for place in places:
-            window.enter(place)
-        value = window.value() if places else of_nothing
-        for place in places:
-            window.leave(place)
-        return value
-
-    return reduced
 
 
 class _Sums:

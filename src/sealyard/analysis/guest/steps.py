@@ -1,20 +1,18 @@
 """Carries out the steps of a plan over tables in memory; DuckDB does the first ones where that pays."""
 
 import contextlib
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
+from .aggregates import reducer
 from .answers import bounded_answer
 from .duck import begin
 from .errors import AnalysisError, kind_of, listed, shown
 from .evaluation import evaluate, mapped, tested
-from .measures import spread
 from .parameters import repeated
 from .plan import (
-    MAX_INTEGER,
     MAX_ROWS,
     Aggregate,
     AllOf,
@@ -30,7 +28,6 @@ from .plan import (
     Expression,
     Field,
     Flatten,
-    Function,
     Group,
     Join,
     Not,
@@ -49,12 +46,10 @@ from .plan import (
 )
 from .sources import CallTool, find_file, read_rows
 from .tables import Table, field_names, rows_of
-from .values import CASTS, NUMBERS, WrongKind, keys_of, order_keys, sorted_by, text_of
+from .values import CASTS, WrongKind, keys_of, sorted_by, text_of
 
 MAX_COLUMNS = 1_000
 """Most columns of a pivot."""
-
-_OF_NUMBERS = frozenset(("sum", "mean", "median", "std", "variance", "percentile"))
 
 
 def run_plan(plan: Plan, call_tool: CallTool, name: str) -> dict[str, Any]:
@@ -362,7 +357,7 @@ def group(step: Group, table: Table) -> Table:
         column, buckets = values.get(name) or _buckets(aggregate, table, numbers, len(firsts))
         if name:
             values[name] = column, buckets
-        results.append(_reduced(aggregate, column, buckets))
+        results.append(list(map(reducer(aggregate, column), buckets)))
     names = [output.name for output in step.keys] + [aggregate.name for aggregate in step.aggregates]
     return Table(rows_of(dict(zip(names, results, strict=True))))
 
@@ -384,7 +379,7 @@ def pivot(step: Pivot, table: Table) -> Table:
         column, buckets = _buckets(aggregate, table, cells, len(cell_firsts))
         if step.function is None:
             _require_single(step, buckets, cell_firsts, table)
-        results = _reduced(aggregate, column, buckets)
+        results = list(map(reducer(aggregate, column), buckets))
     empty = 0 if step.function == "count" else None
     answer: list[Row] = [
         {output.name: column[first] for output, column in zip(step.index, index, strict=True)}
@@ -395,22 +390,6 @@ def pivot(step: Pivot, table: Table) -> Table:
     for first, result in zip(cell_firsts, results, strict=True):
         answer[rows[first]][names[keys[first]]] = result
     return Table(answer)
-
-
-def percentile(ordered: Sequence[Any], rank: float) -> float | None:
-    """The value at `rank` (0 to 100) of sorted numbers, interpolated linearly; null if there are none."""
-    if not ordered:
-        return None
-    place = (len(ordered) - 1) * (rank / 100)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    below, above, rest = ordered[low], ordered[high], place - low
-    try:
-        result = float(below + (above - below) * rest)
-        # The difference of the two largest floats of opposite sign overflows, and their mean does not.
-        return result if math.isfinite(result) else below * (1 - rest) + above * rest
-    except OverflowError:
-        return None
 
 
 def _numbered(columns: Sequence[Sequence[Any]], count: int) -> tuple[list[int], list[int]]:
@@ -435,87 +414,6 @@ def _buckets(aggregate: Aggregate, table: Table, numbers: list[int], count: int)
         if value is not None:
             add[number](value)
     return column, buckets
-
-
-def _reduced(aggregate: Aggregate, column: list[Any], buckets: list[list[Any]]) -> list[Any]:
-    kinds = set(map(type, column)) - {type(None)}
-    if aggregate.function in _OF_NUMBERS and not kinds <= NUMBERS:
-        row = next(place for place, value in enumerate(column) if value is not None and type(value) not in NUMBERS)
-        raise AnalysisError(
-            f"{aggregate.at}: {aggregate.function!r} takes numbers, and row {row} has {shown(column[row])} "
-            f"({kind_of(column[row])}). Cast the field first, or filter such rows out."
-        )
-    if aggregate.function == "percentile":
-        rank = aggregate.percentile or 0.0
-        return [percentile(sorted(bucket), rank) for bucket in buckets]
-    if aggregate.function == "sum":
-        return [_total(bucket, whole=float not in kinds, at=aggregate.at) for bucket in buckets]
-    reduce = _REDUCTIONS[aggregate.function]
-    return [reduce(bucket) for bucket in buckets]
-
-
-def _total(values: list[Any], *, whole: bool, at: str) -> Any:
-    if not whole:
-        return _finite(math.fsum, values)
-    total = sum(values)
-    if -MAX_INTEGER <= total <= MAX_INTEGER:
-        return total
-    raise AnalysisError(f"{at}: the sum is beyond {MAX_INTEGER}. Cast the field to float first.")
-
-
-def _finite(reduce: Callable[[list[Any]], float], values: list[Any]) -> float | None:
-    try:
-        result = reduce(values)
-    except OverflowError:
-        return None
-    return result if math.isfinite(result) else None
-
-
-def _mean(values: list[Any]) -> float | None:
-    if not values:
-        return None
-    if float in set(map(type, values)):
-        return _finite(lambda some: math.fsum(some) / len(some), values)
-    return _finite(lambda some: sum(some) / len(some), values)
-
-
-def _variance(values: list[Any]) -> float | None:
-    mean = _mean(values)
-    if mean is None or len(values) < 2:
-        return None
-    return _finite(lambda some: math.fsum((value - mean) ** 2 for value in some) / (len(some) - 1), values)
-
-
-def _deviation(values: list[Any]) -> float | None:
-    return None if len(values) < 2 else _finite(spread, values)  # its squares neither overflow nor vanish
-
-
-def _least(values: list[Any]) -> Any:
-    keys = order_keys(values)
-    if not values or keys is values:
-        return min(values, default=None)
-    return values[min(range(len(values)), key=keys.__getitem__)]
-
-
-def _greatest(values: list[Any]) -> Any:
-    keys = order_keys(values)
-    if not values or keys is values:
-        return max(values, default=None)
-    return values[max(range(len(values)), key=keys.__getitem__)]
-
-
-_REDUCTIONS: dict[Function, Callable[[list[Any]], Any]] = {
-    "count": len,
-    "mean": _mean,
-    "median": lambda values: percentile(sorted(values), 50),
-    "min": _least,
-    "max": _greatest,
-    "std": _deviation,
-    "variance": _variance,
-    "distinct": lambda values: len(set(keys_of(values))),
-    "first": lambda values: values[0] if values else None,
-    "last": lambda values: values[-1] if values else None,
-}
 
 
 def _column_names(step: Pivot, heads: list[Any]) -> dict[Any, str]:

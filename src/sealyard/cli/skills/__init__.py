@@ -1,16 +1,16 @@
 """`sealyard skills` and `sealyard migrate-skills`: look after the skills that agents have saved."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, load, read_object
+from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, agrees_to, answer, load, option, read_object, wants_json
 from sealyard.cli.gateway import with_yard
 from sealyard.cli.skills.files import export, import_, market
 from sealyard.cli.skills.shelf import (
     NAMESPACE,
+    all_skills,
     approve,
     delete,
     find_owner,
@@ -30,14 +30,17 @@ from sealyard.cli.skills.view import (
     show_tests,
     skill_data,
 )
-from sealyard.cli.terminal import count, plain, screen, write, write_json
+from sealyard.cli.terminal import count, say, write, write_json
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning.overview import DAY, learner_of
 from sealyard.learning.part import Viewer
-from sealyard.skills.record import SkillCandidate, parse_duration
+from sealyard.skills.loader import NeedCheck
+from sealyard.skills.record import SkillAnalysis, SkillCandidate, parse_duration
 from sealyard.skills.requests import TestedSkill
 from sealyard.skills.shelf import principal_of
+from sealyard.store import SkillRecord
+from sealyard.values.runs import Result
 from sealyard.values.skills import SHARED, Skill
 from sealyard.yard import ExecuteRequest, Yard
 
@@ -55,32 +58,22 @@ __all__ = ("migrate_skills", "skills")
 @CONFIG
 @JSON
 @click.pass_context
-def skills(
-    ctx: click.Context,
-    *,
-    analyze: bool,
-    detail: str,
-    cleanup: bool,
-    unused_threshold: str,
-    yes: bool,
-    config: Path | None,
-    as_json: bool,
-) -> int | None:
+def skills(ctx: click.Context, *, analyze: bool, detail: str, cleanup: bool, unused_threshold: str) -> int | None:
     """Look after the skills that agents have saved."""
     if ctx.invoked_subcommand is not None:
         if analyze or cleanup:
             raise click.UsageError(f"--analyze and --cleanup stand alone. Leave out {ctx.invoked_subcommand!r}.")
-        # Options that the command has too count for it, wherever they stand.
-        passed_on = {"config": config, "as_json": as_json, "yes": yes}
-        ctx.default_map = {ctx.invoked_subcommand: {name: value for name, value in passed_on.items() if value}}
         return None
     if analyze and cleanup:
         raise click.UsageError("Give --analyze or --cleanup, not both.")
     if cleanup:
-        return _cleanup(load(config), parse_duration(unused_threshold), yes=yes, as_json=as_json)
+        return _cleanup(load(), parse_duration(unused_threshold))
     if analyze:
-        return _analyze(load(config), is_full=detail == "full", as_json=as_json)
-    write(f"{ctx.get_help()}\n")
+        loaded = load()
+        analysis = with_yard(lambda yard: _analyze(yard, loaded), config=loaded)
+        answer(analysis, lambda: show_analysis(analysis, is_full=detail == "full"))
+    else:
+        write(f"{ctx.get_help()}\n")
     return 0
 
 
@@ -94,22 +87,15 @@ for _command in (save, approve, share, restore, delete, export, import_, market)
 @NAMESPACE
 @CONFIG
 @JSON
-def list_skills(*, query: str, limit: int, namespace: str | None, config: Path | None, as_json: bool) -> int:
+def list_skills(*, query: str, limit: int) -> None:
     """List skills, or find those that fit QUERY as an agent would."""
-
-    async def work(yard: Yard) -> Any:
-        if query:
-            return await yard.skills.find(query, limit=limit, principal=namespace or "local")
-        return [each for each in await yard.skills.shelf.list_all() if namespace in (None, each.namespace)]
-
-    found = with_yard(config, work)
-    if as_json:
-        write_json({"skills": found})
-    elif query:
-        show_found(found)
+    if query:
+        principal = option("namespace") or LOCAL
+        hits = with_yard(lambda yard: yard.skills.find(query, limit=limit, principal=principal))
+        answer({"skills": hits}, lambda: show_found(hits))
     else:
-        show_list(found)
-    return 0
+        found = with_yard(all_skills)
+        answer({"skills": found}, lambda: show_list(found))
 
 
 @skills.command("show")
@@ -117,20 +103,16 @@ def list_skills(*, query: str, limit: int, namespace: str | None, config: Path |
 @NAMESPACE
 @CONFIG
 @JSON
-def show_one(*, name: str, namespace: str | None, config: Path | None, as_json: bool) -> int:
+def show_one(*, name: str) -> None:
     """Show a skill: its source, its examples, what it needs and whether that is still so. NAME or NAME@1.2."""
 
-    async def work(yard: Yard) -> Any:
-        skill = await find_skill(yard, name, namespace)
+    async def work(yard: Yard) -> tuple[Skill, tuple[NeedCheck, ...]]:
+        skill = await find_skill(yard, name)
         return skill, await yard.skills.compatibility.check(skill, await yard.snapshot())
 
-    skill, checks = with_yard(config, work)
-    if as_json:
-        needs = [{key: getattr(check, key) for key in _CHECK_KEYS} for check in checks]
-        write_json({"skill": skill_data(skill), "needs": needs})
-    else:
-        show_skill(skill, checks)
-    return 0
+    skill, checks = with_yard(work)
+    needs = [{key: getattr(check, key) for key in _CHECK_KEYS} for check in checks]
+    answer({"skill": skill_data(skill), "needs": needs}, lambda: show_skill(skill, checks))
 
 
 _CHECK_KEYS = ("tool", "need", "current", "now", "state", "difficulty", "reason")
@@ -143,22 +125,17 @@ _CHECK_KEYS = ("tool", "need", "current", "now", "state", "difficulty", "reason"
 @NAMESPACE
 @CONFIG
 @JSON
-def run_skill(
-    *, name: str, inputs: str | None, one: tuple[str, ...], namespace: str | None, config: Path | None, as_json: bool
-) -> int:
+def run_skill(*, name: str, inputs: str | None, one: tuple[str, ...]) -> int:
     """Run a skill in the sandbox with real tools. NAME or NAME@1.2. Exit code 1: it failed."""
     given = _read_inputs(inputs, one)
     code = f"import skills\n\nresult = await skills.load({name!r})(**inputs)\n"
 
-    async def work(yard: Yard) -> Any:
-        principal = await _find_user(yard, name, namespace)
+    async def work(yard: Yard) -> Result:
+        principal = await _find_user(yard, name)
         return await yard.execute(ExecuteRequest(code=code, context={"inputs": given}), principal=principal)
 
-    result = with_yard(config, work, doing=f"Running {name}", with_sandbox=True)
-    if as_json:
-        write_json(result.outcome)
-    else:
-        write(result.text + "\n")
+    result = with_yard(work, doing=f"Running {name}", with_sandbox=True)
+    answer(result.outcome, lambda: write(result.text + "\n"))
     return 1 if result.is_error else 0
 
 
@@ -167,21 +144,19 @@ def run_skill(
 @NAMESPACE
 @CONFIG
 @JSON
-def test_skills(*, name: str | None, namespace: str | None, config: Path | None, as_json: bool) -> int:
+def test_skills(*, name: str | None) -> int:
     """Replay the examples of a skill, or of all, with recorded answers: no server is asked.
 
     Exit code 0: all passed; 1: one did not, or a skill has none.
     """
 
-    async def work(yard: Yard) -> Any:
-        chosen = [await find_skill(yard, name, namespace)] if name else await _all_skills(yard, namespace)
+    async def work(yard: Yard) -> list[TestedSkill]:
+        usable = [each for each in await all_skills(yard) if each.status != "quarantined"]
+        chosen = [await find_skill(yard, name)] if name else usable
         return [await yard.skills.test(each.namespace, each.name, each.version, principal=LOCAL) for each in chosen]
 
-    tested = with_yard(config, work, doing="Replaying examples", with_sandbox=True)
-    if as_json:
-        write_json({"skills": [_tested(each) for each in tested]})
-    else:
-        show_tests(tested)
+    tested = with_yard(work, doing="Replaying examples", with_sandbox=True)
+    answer({"skills": [_tested(each) for each in tested]}, lambda: show_tests(tested))
     return 0 if all(each.passed for each in tested) else 1
 
 
@@ -190,33 +165,21 @@ def test_skills(*, name: str | None, namespace: str | None, config: Path | None,
 @NAMESPACE
 @CONFIG
 @JSON
-def history(*, name: str, namespace: str | None, config: Path | None, as_json: bool) -> int:
+def history(*, name: str) -> None:
     """List every version of a skill, who made it and where it came from."""
 
-    async def work(yard: Yard) -> Any:
-        newest = await find_skill(yard, name, namespace)
+    async def work(yard: Yard) -> tuple[list[Skill], list[SkillRecord]]:
+        newest = await find_skill(yard, name)
         versions = await yard.skills.shelf.table.versions(newest.namespace, newest.name)
         records = await yard.store.skills.uses()
         return versions, [each for each in records if (each.namespace, each.name) == (newest.namespace, newest.name)]
 
-    versions, records = with_yard(config, work)
-    if as_json:
-        write_json({"versions": versions, "uses": records})
-    else:
-        show_history(versions, records)
-    return 0
+    versions, records = with_yard(work)
+    answer({"versions": versions, "uses": records}, lambda: show_history(versions, records))
 
 
-def _analyze(config: Config, *, is_full: bool, as_json: bool) -> int:
-    async def work(yard: Yard) -> Any:
-        return await yard.skills.analyze(await _candidates(yard, config))
-
-    analysis = with_yard(config, work)
-    if as_json:
-        write_json(analysis)
-    else:
-        show_analysis(analysis, is_full=is_full)
-    return 0
+async def _analyze(yard: Yard, config: Config) -> SkillAnalysis:
+    return await yard.skills.analyze(await _candidates(yard, config))
 
 
 async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:
@@ -232,31 +195,22 @@ async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:
         for each in model.skills.candidates(operator)
     }
     return [
-        SkillCandidate(
-            principal=each.principal,
-            times=each.times,
-            tools=each.tools,
-            execution_id=each.execution_id,
-            last_at=each.last_at,
-        )
+        SkillCandidate(**{field: getattr(each, field) for field in SkillCandidate.__struct_fields__})
         for each in sorted(found.values(), key=lambda each: (-each.times, -each.last_at))
     ]
 
 
-def _cleanup(config: Config, seconds: float, *, yes: bool, as_json: bool) -> int:
-    async def look(yard: Yard) -> Any:
-        return await yard.skills.unused(time.time() - seconds)
-
-    unused = with_yard(config, look)
-    if as_json and not yes:
+def _cleanup(config: Config, seconds: float) -> int:
+    unused = with_yard(lambda yard: yard.skills.unused(time.time() - seconds), config=config)
+    if wants_json() and not option("yes"):
         write_json({"unused": unused})
         return 0
-    if not as_json:
+    if not wants_json():
         if not unused:
-            screen.print(plain("Every skill was used, or saved, since then."))
+            say("Every skill was used, or saved, since then.")
             return 0
         show_list(unused)
-    if not yes and not click.confirm(f"Delete {count(len(unused), 'skill')}?", err=True):
+    if not agrees_to(f"Delete {count(len(unused), 'skill')}?"):
         return 1
 
     async def work(yard: Yard) -> None:
@@ -264,34 +218,21 @@ def _cleanup(config: Config, seconds: float, *, yes: bool, as_json: bool) -> int
             await yard.skills.delete(skill.namespace, skill.name, None, principal=LOCAL)
 
     if unused:
-        with_yard(config, work, doing="Deleting")
-    if as_json:
-        write_json({"deleted": unused})
-    else:
-        screen.print(
-            plain(f"Deleted {count(len(unused), 'skill')}. Back: sealyard skills restore NAME VERSION --namespace NAME")
-        )
+        with_yard(work, config=config, doing="Deleting")
+    done = f"Deleted {count(len(unused), 'skill')}. Back: sealyard skills restore NAME VERSION --namespace NAME"
+    answer({"deleted": unused}, lambda: say(done))
     return 0
 
 
-async def _all_skills(yard: Yard, namespace: str | None) -> list[Skill]:
-    """Return the newest version of every skill that is not in quarantine."""
-    return [
-        each
-        for each in await yard.skills.shelf.list_all()
-        if namespace in (None, each.namespace) and each.status != "quarantined"
-    ]
-
-
-async def _find_user(yard: Yard, name: str, namespace: str | None) -> str:
+async def _find_user(yard: Yard, name: str) -> str:
     """Return the principal whose code gets the skill. Raises `UnknownSkill` or `InvalidRequest`."""
     bare = name.removeprefix("skills.").partition("@")[0]
-    owner = namespace or await find_owner(yard, bare)
+    owner = option("namespace") or await find_owner(yard, bare)
     if owner != SHARED:
         return principal_of(owner)
-    if ("local", bare) in await yard.store.skills.names():
+    if (LOCAL, bare) in await yard.store.skills.names():
         raise InvalidRequest(f"'local' has a skill {bare!r} too, which goes before the shared one. Delete it first.")
-    return "local"
+    return LOCAL
 
 
 def _read_inputs(whole: str | None, one: tuple[str, ...]) -> dict[str, Any]:
@@ -306,9 +247,7 @@ def _read_inputs(whole: str | None, one: tuple[str, ...]) -> dict[str, Any]:
 
 def _tested(tested: TestedSkill) -> dict[str, Any]:
     return {
-        "namespace": tested.skill.namespace,
-        "name": tested.skill.name,
-        "version": tested.skill.version,
+        **{key: getattr(tested.skill, key) for key in ("namespace", "name", "version")},
         "passed": tested.passed,
         "examples": [{"passed": each.example.passed, "problem": each.example.problem} for each in tested.rehearsals],
     }

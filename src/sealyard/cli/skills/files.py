@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from sealyard.catalog.text import one_line
-from sealyard.cli.command import CONFIG, JSON, LOCAL, load
+from sealyard.cli.command import CONFIG, JSON, LOCAL, answer, load, wants_json
 from sealyard.cli.gateway import with_yard
-from sealyard.cli.skills.shelf import NAMESPACE, find_skill
+from sealyard.cli.skills.shelf import NAMESPACE, all_skills, find_skill
 from sealyard.cli.skills.view import skill_data
-from sealyard.cli.terminal import plain, say, screen, warn, write_json
+from sealyard.cli.terminal import plain, say, say_unwrapped, warn
 from sealyard.config import Config
 from sealyard.discovery import Index
 from sealyard.errors import InvalidRequest, InvalidSkill
@@ -50,24 +50,14 @@ _CHARACTERS = 300
 @NAMESPACE
 @CONFIG
 @JSON
-def export(
-    *,
-    names: tuple[str, ...],
-    target: Path,
-    everything: bool,
-    replace: bool,
-    unsigned: bool,
-    namespace: str | None,
-    config: Path | None,
-    as_json: bool,
-) -> int:
+def export(*, names: tuple[str, ...], target: Path, everything: bool, replace: bool, unsigned: bool) -> None:
     """Write skills as Agent Skills folders, or into one signed archive: NAME or NAME@1.2."""
     if bool(names) == everything:
         raise click.UsageError("Name the skills, or give --all.")
-    loaded = load(config)
+    loaded = load()
 
     async def work(yard: Yard) -> dict[str, Any]:
-        chosen = await _chosen(yard, names, namespace)
+        chosen = await _chosen(yard, names)
         folders = [to_folder(each, signature=signature_of(each)) for each in chosen]
         done: dict[str, Any] = {
             "skills": [f"{each.namespace}/{each.name} {each.version}" for each in chosen],
@@ -85,17 +75,17 @@ def export(
         await yard.store.flush()
         return done
 
-    done = with_yard(loaded, work, doing="Exporting")
-    if as_json:
-        write_json(done)
-        return 0
+    done = with_yard(work, config=loaded, doing="Exporting")
+    answer(done, lambda: _show_export(done))
+
+
+def _show_export(done: dict[str, Any]) -> None:
     for each in done["written"]:
-        say(each["path"])
-        say(f"  {each['digest']}", "dim")
+        say_unwrapped(each["path"])
+        say_unwrapped(f"  {each['digest']}", "dim")
     if done["public_key"] is not None:
-        screen.print("Whoever imports it puts this into sealyard.toml, with your name:")
-        say(f'[skills.trusted_keys]\nNAME = "{done["public_key"]}"')
-    return 0
+        say("Whoever imports it puts this into sealyard.toml, with your name:")
+        say_unwrapped(f'[skills.trusted_keys]\nNAME = "{done["public_key"]}"')
 
 
 @click.command("import")
@@ -106,18 +96,9 @@ def export(
 @click.option("--allow-unsigned", is_flag=True, help="Take an archive that nobody signed.")
 @CONFIG
 @JSON
-def import_(
-    *,
-    source: str,
-    market_name: str | None,
-    digest: str | None,
-    namespace: str,
-    allow_unsigned: bool,
-    config: Path | None,
-    as_json: bool,
-) -> int:
+def import_(*, source: str, market_name: str | None, digest: str | None, namespace: str, allow_unsigned: bool) -> None:
     """Take in skills from a folder, a FILE.zip, or a market. They stay in quarantine until you approve them."""
-    loaded = load(config)
+    loaded = load()
     found, origin = _read_source(loaded, source, market_name, digest, allow_unsigned=allow_unsigned)
 
     async def work(yard: Yard) -> list[SavedSkill]:
@@ -127,21 +108,20 @@ def import_(
         await yard.store.flush()
         return kept
 
-    kept = with_yard(loaded, work, doing="Reading", with_sandbox=True)
-    warnings = [(*each.warnings, *saved.warnings) for each, saved in zip(found, kept, strict=True)]
-    if as_json:
-        pairs = zip(kept, warnings, strict=True)
-        write_json({"skills": [{"skill": skill_data(each.skill), "warnings": notes} for each, notes in pairs]})
-        return 0
-    for saved, notes in zip(kept, warnings, strict=True):
-        skill = saved.skill
-        for warning in notes:
+    kept = with_yard(work, config=loaded, doing="Reading", with_sandbox=True)
+    noted = [(saved.skill, (*each.warnings, *saved.warnings)) for each, saved in zip(found, kept, strict=True)]
+    shown = [{"skill": skill_data(skill), "warnings": warnings} for skill, warnings in noted]
+    answer({"skills": shown}, lambda: _show_import(noted))
+
+
+def _show_import(noted: Sequence[tuple[Skill, Sequence[str]]]) -> None:
+    for skill, warnings in noted:
+        for warning in warnings:
             warn(f"{skill.name}: {warning}")
-        screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version} is in quarantine."))
-        for step, command in (("Read it:   ", "show"), ("Approve it:", "approve")):
-            where = f"{skill.name}@{skill.version} --namespace {skill.namespace}"
-            say(f"  {step} sealyard skills {command} {where}", "dim")
-    return 0
+        say(f"{skill.namespace}/{skill.name} {skill.version} is in quarantine.")
+        where = f"{skill.name}@{skill.version} --namespace {skill.namespace}"
+        say_unwrapped(f"  Read it:    sealyard skills show {where}", "dim")
+        say_unwrapped(f"  Approve it: sealyard skills approve {where}", "dim")
 
 
 @click.command()
@@ -149,13 +129,14 @@ def import_(
 @click.option("--index", "folder", type=click.Path(path_type=Path), help="Pin every skill below this folder instead.")
 @CONFIG
 @JSON
-def market(*, query: str, folder: Path | None, config: Path | None, as_json: bool) -> int:
+def market(*, query: str, folder: Path | None) -> None:
     """List the skills of the configured markets, or those that fit QUERY."""
     if folder is not None:
         if query:
             raise click.UsageError("Give QUERY or --index, not both.")
-        return _write_index(folder, as_json=as_json)
-    markets = load(config).skills.markets
+        _write_index(folder)
+        return
+    markets = load().skills.markets
     if not markets:
         raise InvalidRequest('No market is configured. Add one: [skills.markets] NAME = "FOLDER".')
     entries = {
@@ -164,32 +145,30 @@ def market(*, query: str, folder: Path | None, config: Path | None, as_json: boo
         for entry in Market(Path(path)).entries()
     }
     chosen = _ranked(entries, query) if query else list(entries.values())
-    if as_json:
-        write_json({"skills": [{"market": name, **msgspec.structs.asdict(entry)} for name, entry in chosen]})
-        return 0
+    shown = [{"market": name, **msgspec.structs.asdict(entry)} for name, entry in chosen]
+    answer({"skills": shown}, lambda: _show_market(chosen, query))
+
+
+def _show_market(chosen: Sequence[tuple[str, MarketEntry]], query: str) -> None:
     if not chosen:
-        screen.print(plain("No skill fits." if query else "The markets have no skills."))
+        say("No skill fits." if query else "The markets have no skills.")
     for name, entry in chosen:
-        screen.print(plain(f"{entry.name} {entry.version}".rstrip(), "bold") + plain(f" in {name}", "dim"))
+        say(plain(f"{entry.name} {entry.version}".rstrip(), "bold") + plain(f" in {name}", "dim"))
         if entry.problem:
-            screen.print(plain(f"  {entry.problem}", "red"))
+            say(f"  {entry.problem}", "red")
             continue
-        screen.print(plain(f"  {one_line(entry.description, limit=_CHARACTERS)}"))
-        say(f"  {entry.digest}", "dim")
-    return 0
+        say(f"  {one_line(entry.description, limit=_CHARACTERS)}")
+        say_unwrapped(f"  {entry.digest}", "dim")
 
 
-def _write_index(folder: Path, *, as_json: bool) -> int:
+def _write_index(folder: Path) -> None:
     market = Market(folder)
     path = market.write_index()
     left_out = {entry.path: entry.problem for entry in market.entries() if entry.problem}
-    if as_json:
-        write_json({"index": str(path), "left_out": left_out})
-        return 0
-    for place, problem in left_out.items():
-        warn(f"{place} is left out. {problem}")
-    say(str(path))
-    return 0
+    if not wants_json():
+        for place, problem in left_out.items():
+            warn(f"{place} is left out. {problem}")
+    answer({"index": str(path), "left_out": left_out}, lambda: say_unwrapped(str(path)))
 
 
 def _write_folders(folders: Sequence[SkillFolder], target: Path, *, replace: bool) -> list[dict[str, str]]:
@@ -212,14 +191,8 @@ async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, name
         for each in _in_order(found):
             name = each.name
             known = [old.version for old in await yard.skills.shelf.table.versions(namespace, each.name)]
-            request = SaveSkill(
-                name=each.name,
-                code=each.code,
-                description=each.description,
-                inputs=each.inputs,
-                output=each.output,
-                tags=each.tags,
-            )
+            fields = ("name", "code", "description", "inputs", "output", "tags")
+            request = SaveSkill(**{field: getattr(each, field) for field in fields})
             by = SkillSource(origin=f"{origin} {each.digest}", author=each.author or "elsewhere")
             saved = await yard.skills.add(request, each.examples, by, namespace=namespace, principal=LOCAL)
             kept[each.folder] = saved
@@ -251,11 +224,11 @@ def _in_order(found: Sequence[ImportedSkill]) -> list[ImportedSkill]:
     return list(order.values())
 
 
-async def _chosen(yard: Yard, names: tuple[str, ...], namespace: str | None) -> list[Skill]:
+async def _chosen(yard: Yard, names: tuple[str, ...]) -> list[Skill]:
     if names:
-        return [await find_skill(yard, name, namespace) for name in names]
-    every = [each for each in await yard.skills.shelf.list_all() if namespace in (None, each.namespace)]
-    found = [await yard.skills.get(each.namespace, each.name) for each in every if each.status == "active"]
+        return [await find_skill(yard, name) for name in names]
+    active = [each for each in await all_skills(yard) if each.status == "active"]
+    found = [await yard.skills.get(each.namespace, each.name) for each in active]
     if not found:
         raise InvalidRequest("There is no active skill to be exported.")
     return found

@@ -1,16 +1,29 @@
 """Commands that change the shelf: save, approve, share, restore, delete, and `sealyard migrate-skills`."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, load, read_object
+from sealyard.cli.command import (
+    CONFIG,
+    JSON,
+    KEPT,
+    LOCAL,
+    YES,
+    agrees_to,
+    answer,
+    load,
+    option,
+    read_object,
+    wants_json,
+)
 from sealyard.cli.gateway import with_yard
 from sealyard.cli.skills.view import skill_data
-from sealyard.cli.terminal import count, errors, plain, say, screen, visible, warn, write, write_json
+from sealyard.cli.terminal import count, remark, say, say_unwrapped, visible, warn, write
 from sealyard.errors import InvalidRequest, UnknownSkill
 from sealyard.skills.migration import MigratedSkill
 from sealyard.skills.migration import migrate_skills as migrate
@@ -21,15 +34,21 @@ from sealyard.wording import nearest
 from sealyard.yard import Yard
 
 NAMESPACE = click.option(
-    "--namespace", metavar="NAME", help="A principal, or `shared`. Without it, the only one that has the skill."
+    "--namespace", metavar="NAME", help="A principal, or `shared`. Without it, the only one that has the skill.", **KEPT
 )
 _STYLES = {"migrated": "green", "refused": "red", "failed": "red"}
 
 
-async def find_skill(yard: Yard, name: str, namespace: str | None) -> Skill:
+async def find_skill(yard: Yard, name: str, namespace: str | None = None) -> Skill:
     """Return a skill with its examples: the newest version unless `name@version` says another."""
     bare, _, version = name.removeprefix("skills.").partition("@")
-    return await yard.skills.get(namespace or await find_owner(yard, bare), bare, version)
+    owner = namespace or option("namespace") or await find_owner(yard, bare)
+    return await yard.skills.get(owner, bare, version)
+
+
+async def all_skills(yard: Yard) -> list[Skill]:
+    """Return the newest version of every skill, or of those of --namespace."""
+    return [each for each in await yard.skills.shelf.list_all() if option("namespace") in (None, each.namespace)]
 
 
 async def find_owner(yard: Yard, name: str) -> str:
@@ -71,8 +90,6 @@ def save(
     output: str | None,
     examples: tuple[str, ...],
     tags: tuple[str, ...],
-    config: Path | None,
-    as_json: bool,
 ) -> int:
     """Save FILE as a skill, as an agent would. Exit code 1: it is a draft."""
     fields: dict[str, Any] = {"name": name, "description": description, "tags": list(tags)}
@@ -87,21 +104,26 @@ def save(
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"The skill cannot be read: {error}.") from None
 
-    async def work(yard: Yard) -> SavedSkill:
-        return await yard.skills.save(request, principal=LOCAL)
+    saved = with_yard(
+        lambda yard: yard.skills.save(request, principal=LOCAL), doing=f"Checking {name}", with_sandbox=True
+    )
+    answer({"skill": skill_data(saved.skill), "warnings": saved.warnings}, lambda: _show_saved(saved))
+    return 0 if saved.skill.status == "active" else 1
 
-    saved = with_yard(config, work, doing=f"Checking {name}", with_sandbox=True)
+
+def _show_saved(saved: SavedSkill) -> None:
     skill = saved.skill
-    if as_json:
-        write_json({"skill": skill_data(skill), "warnings": saved.warnings})
-    else:
-        for warning in saved.warnings:
-            warn(warning)
-        for number, example in enumerate(skill.examples, 1):
-            if not example.passed:
-                errors.print(plain(f"example {number}: {example.problem}", "yellow"))
-        screen.print(plain(f"{skill.name} {skill.version} is {_a(skill)}. {skill.note}".rstrip()))
-    return 0 if skill.status == "active" else 1
+    for warning in saved.warnings:
+        warn(warning)
+    _show_failed_examples(skill)
+    status = "a draft" if skill.status == "draft" else skill.status
+    say(f"{skill.name} {skill.version} is {status}. {skill.note}".rstrip())
+
+
+def _show_failed_examples(skill: Skill) -> None:
+    for number, example in enumerate(skill.examples, 1):
+        if not example.passed:
+            remark(f"example {number}: {example.problem}", "yellow")
 
 
 @click.command()
@@ -110,18 +132,18 @@ def save(
 @YES
 @CONFIG
 @JSON
-def approve(*, name: str, namespace: str | None, yes: bool, config: Path | None, as_json: bool) -> int:
+def approve(*, name: str) -> int:
     """Make a draft or an imported skill an active one, after you have read it: NAME@1.2.0.
 
     Without a version it asks about the newest: somebody may have saved another one since you looked.
     """
-    loaded = load(config)
+    loaded, namespace = load(), None
     if "@" not in name:
-        newest = with_yard(loaded, lambda yard: find_skill(yard, name, namespace), doing="Looking for it")
-        if yes:
+        newest = with_yard(lambda yard: find_skill(yard, name), config=loaded, doing="Looking for it")
+        if option("yes"):
             raise InvalidRequest(f"Say which version you have read: sealyard skills approve {name}@{newest.version}")
         which = f"{newest.namespace}/{newest.name} {newest.version} by {newest.author}, sha256 {newest.digest[:12]}"
-        if not click.confirm(f"Approve {visible(which)}?", err=True):
+        if not agrees_to(f"Approve {visible(which)}?"):
             return 1
         name, namespace = f"{newest.name}@{newest.version}", newest.namespace
 
@@ -129,13 +151,12 @@ def approve(*, name: str, namespace: str | None, yes: bool, config: Path | None,
         skill = await find_skill(yard, name, namespace)
         return await yard.skills.approve(skill.namespace, skill.name, skill.version, principal=LOCAL)
 
-    skill = with_yard(loaded, work, doing="Replaying its examples", with_sandbox=True)
+    skill = with_yard(work, config=loaded, doing="Replaying its examples", with_sandbox=True)
     passed = sum(example.passed for example in skill.examples)
     tested = f"{passed} of {count(len(skill.examples), 'example')} passed" if skill.examples else "it has no example"
-    _report(skill, f"is active; {tested}", as_json=as_json)
-    for number, example in enumerate(skill.examples, 1):
-        if not example.passed and not as_json:
-            errors.print(plain(f"example {number}: {example.problem}", "yellow"))
+    _report(skill, f"is active; {tested}")
+    if not wants_json():
+        _show_failed_examples(skill)
     return 0
 
 
@@ -144,15 +165,14 @@ def approve(*, name: str, namespace: str | None, yes: bool, config: Path | None,
 @NAMESPACE
 @CONFIG
 @JSON
-def share(*, name: str, namespace: str | None, config: Path | None, as_json: bool) -> int:
+def share(*, name: str) -> None:
     """Put the newest active version of a skill where every client finds it."""
 
     async def work(yard: Yard) -> Skill:
-        skill = await find_skill(yard, name, namespace)
+        skill = await find_skill(yard, name)
         return await yard.skills.share(skill.namespace, skill.name, principal=LOCAL)
 
-    _report(with_yard(config, work), "is there for everybody", as_json=as_json)
-    return 0
+    _report(with_yard(work), "is there for everybody")
 
 
 @click.command()
@@ -161,18 +181,17 @@ def share(*, name: str, namespace: str | None, config: Path | None, as_json: boo
 @NAMESPACE
 @CONFIG
 @JSON
-def restore(*, name: str, version: str, namespace: str | None, config: Path | None, as_json: bool) -> int:
+def restore(*, name: str, version: str) -> None:
     """Make an older version of a skill the newest again; those between stay in its history.
 
     One that was deleted comes back too.
     """
 
     async def work(yard: Yard) -> Skill:
-        owner = namespace or await _last_owner(yard, name)
+        owner = option("namespace") or await _last_owner(yard, name)
         return await yard.skills.restore(owner, name, version, principal=LOCAL)
 
-    _report(with_yard(config, work), f"is what {version} was", as_json=as_json)
-    return 0
+    _report(with_yard(work), f"is what {version} was")
 
 
 @click.command()
@@ -181,13 +200,13 @@ def restore(*, name: str, version: str, namespace: str | None, config: Path | No
 @YES
 @CONFIG
 @JSON
-def delete(*, name: str, namespace: str | None, yes: bool, config: Path | None, as_json: bool) -> int:
+def delete(*, name: str) -> int:
     """Delete a skill, or one version of it: NAME or NAME@1.2.0."""
-    loaded = load(config)
+    loaded = load()
     version = name.partition("@")[2]
 
     async def look(yard: Yard) -> tuple[Skill, int, list[str]]:
-        skill = await find_skill(yard, name, namespace)
+        skill = await find_skill(yard, name)
         versions = await yard.skills.shelf.table.versions(skill.namespace, skill.name)
         chosen = [each for each in versions if not version or matches(version, each.version)]
         needing = [
@@ -197,30 +216,28 @@ def delete(*, name: str, namespace: str | None, yes: bool, config: Path | None, 
         ]
         return skill, len(chosen), needing
 
-    skill, versions, needing = with_yard(loaded, look)
+    skill, versions, needing = with_yard(look, config=loaded)
     place = f"{skill.namespace}/{skill.name}"
     if needing:
         warn(f"{', '.join(needing)} may import {place}.")
-    if not yes and not click.confirm(f"Delete {count(versions, 'version')} of {place}?", err=True):
+    if not agrees_to(f"Delete {count(versions, 'version')} of {place}?"):
         return 1
-
-    async def work(yard: Yard) -> list[Skill]:
-        return await yard.skills.delete(skill.namespace, skill.name, version or None, principal=LOCAL)
-
-    gone = with_yard(loaded, work, doing="Deleting")
-    if as_json:
-        write_json({"deleted": gone})
-    else:
-        back = f"sealyard skills restore {skill.name} {gone[0].version} --namespace {skill.namespace}"
-        say(f"Deleted {count(len(gone), 'version')} of {place}. Back: {back}")
+    gone = with_yard(
+        lambda yard: yard.skills.delete(skill.namespace, skill.name, version or None, principal=LOCAL),
+        config=loaded,
+        doing="Deleting",
+    )
+    back = f"sealyard skills restore {skill.name} {gone[0].version} --namespace {skill.namespace}"
+    done = f"Deleted {count(len(gone), 'version')} of {place}. Back: {back}"
+    answer({"deleted": gone}, lambda: say_unwrapped(done))
     return 0
 
 
 async def _last_owner(yard: Yard, name: str) -> str:
     """Return the only namespace that has or had the skill. Raises as `find_owner` does."""
     known = await yard.store.skills.names()
-    if name not in {each for _, each in known} and await yard.store.skills.deleted("local", name):
-        return "local"
+    if name not in {each for _, each in known} and await yard.store.skills.deleted(LOCAL, name):
+        return LOCAL
     return await find_owner(yard, name)
 
 
@@ -231,15 +248,8 @@ def _read_code(file: Path) -> str:
         raise InvalidRequest(f"{str(file)!r} cannot be read as UTF-8 text: {error}.") from None
 
 
-def _report(skill: Skill, text: str, *, as_json: bool) -> None:
-    if as_json:
-        write_json({"skill": skill_data(skill)})
-    else:
-        screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version} {text}."))
-
-
-def _a(skill: Skill) -> str:
-    return "a draft" if skill.status == "draft" else skill.status
+def _report(skill: Skill, text: str) -> None:
+    answer({"skill": skill_data(skill)}, lambda: say(f"{skill.namespace}/{skill.name} {skill.version} {text}."))
 
 
 # Migration
@@ -268,8 +278,6 @@ def migrate_skills(
     names: tuple[str, ...],
     renames: tuple[str, ...],
     dry_run: bool,
-    config: Path | None,
-    as_json: bool,
 ) -> int:
     """Rewrite skills for a tool that has changed, and prove that they still work.
 
@@ -282,22 +290,13 @@ def migrate_skills(
             matches(version, "0.0.0")  # raises for what is no version
     given = _read_renames(renames)
 
-    async def work(yard: Yard) -> list[MigratedSkill]:
-        return await migrate(
-            yard.skills,
-            tool,
-            from_version=from_version,
-            to_version=to_version,
-            names=names,
-            renames=given,
-            is_dry=dry_run,
-        )
-
-    done = with_yard(config, work, doing="Migrating", with_sandbox=True)
-    if as_json:
-        write_json({"dry_run": dry_run, "skills": done})
-    else:
-        _show_migrations(done, tool, is_dry=dry_run, is_narrowed=bool(names) or from_version is not None)
+    chosen = partial(migrate, tool=tool, from_version=from_version, to_version=to_version, names=names, renames=given)
+    done = with_yard(lambda yard: chosen(yard.skills, is_dry=dry_run), doing="Migrating", with_sandbox=True)
+    is_narrowed = bool(names) or from_version is not None
+    answer(
+        {"dry_run": dry_run, "skills": done},
+        lambda: _show_migrations(done, tool, is_dry=dry_run, is_narrowed=is_narrowed),
+    )
     return 0 if all(each.outcome == "migrated" for each in done) else 1
 
 
@@ -314,22 +313,22 @@ def _read_renames(given: Sequence[str]) -> dict[str, str]:
 def _show_migrations(done: list[MigratedSkill], tool: str, *, is_dry: bool, is_narrowed: bool) -> None:
     if not done:
         which = "No skill that --from and --skill name" if is_narrowed else "No skill"
-        screen.print(plain(f"{which} needs another version of {tool} than the one that is there."))
+        say(f"{which} needs another version of {tool} than the one that is there.")
     for each in done:
         way = f"{each.tool} {each.tool_from} -> {each.tool_to}"
         kept = f"now {each.to_version}" if each.to_version else ("would be migrated" if is_dry else each.outcome)
         outcome = kept if each.outcome == "migrated" else each.outcome
-        screen.print(plain(f"{each.namespace}/{each.name} {each.from_version}: {outcome}", _STYLES[each.outcome]))
-        screen.print(plain(f"  {way}; predicted: {each.predicted}", "dim"))
+        say(f"{each.namespace}/{each.name} {each.from_version}: {outcome}", _STYLES[each.outcome])
+        say(f"  {way}; predicted: {each.predicted}", "dim")
         if each.reason:
-            screen.print(plain(f"  {each.reason}"))
+            say(f"  {each.reason}")
         if each.diff:
             write(each.diff if each.diff.endswith("\n") else f"{each.diff}\n")
         if each.outcome == "migrated":
             text = f"  proven by {count(each.examples, 'example')}"
             back = f"sealyard skills restore {each.name} {each.from_version} --namespace {each.namespace}"
-            say(f"{text}; back: {back}" if each.to_version else text, "dim")
+            say_unwrapped(f"{text}; back: {back}" if each.to_version else text, "dim")
     if any(each.outcome == "refused" for each in done):
-        screen.print(plain("If something only got another name, say which: --rename OLD=NEW."))
+        say("If something only got another name, say which: --rename OLD=NEW.")
     if done and is_dry:
-        screen.print(plain("Nothing was kept: this was a dry run."))
+        say("Nothing was kept: this was a dry run.")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.cli.terminal import columns, count, day, minute, plain, screen, write
+from sealyard.cli.terminal import columns, count, day, minute, plain, say, screen, show_table, write
 from sealyard.skills.loader import NeedCheck
 from sealyard.skills.reading import signature_of
 from sealyard.skills.record import SkillAnalysis, SkillFigures, SkillSummary
@@ -21,39 +21,39 @@ STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": 
 def show_list(skills: Sequence[Skill]) -> None:
     """Show one line per skill."""
     if not skills:
-        screen.print(plain("No skills yet. Agents save them with save_skill, people with `sealyard skills save`."))
+        say("No skills yet. Agents save them with save_skill, people with `sealyard skills save`.")
         return
-    table = columns("skill", "version", "status", "modified", "description")
-    for skill in skills:
-        table.add_row(
-            plain(f"{skill.namespace}/{skill.name}"),
-            plain(skill.version),
+    rows = (
+        (
+            f"{skill.namespace}/{skill.name}",
+            skill.version,
             plain(skill.status, _STYLES[skill.status]),
             day(skill.modified_at),
             plain(skill.description.partition("\n")[0][:80], "dim"),
         )
-    screen.print(table)
+        for skill in skills
+    )
+    show_table("skill", "version", "status", "modified", "description", rows=rows)
 
 
 def show_found(found: Sequence[FoundSkill]) -> None:
     """Show the answer that an agent gets."""
     if not found:
-        screen.print(plain("No skill fits."))
+        say("No skill fits.")
     for each in found:
         known = "not used yet" if each.effectiveness is None else f"effectiveness {each.effectiveness:g}"
         status = "" if each.status == "active" else f", {each.status}"
-        screen.print(plain(f"{each.name} {each.version} ({known}{status})", "bold"))
-        screen.print(plain(f"  {each.signature}"))
-        screen.print(plain(f"  {each.description}", "dim"))
+        say(f"{each.name} {each.version} ({known}{status})", "bold")
+        say(f"  {each.signature}")
+        say(f"  {each.description}", "dim")
         for warning in each.warnings:
-            screen.print(plain(f"  warning: {warning}", "yellow"))
+            say(f"  warning: {warning}", "yellow")
 
 
 def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
     """Show one skill whole."""
-    screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version}", "bold"))
-    table = columns()
-    rows = {
+    say(f"{skill.namespace}/{skill.name} {skill.version}", "bold")
+    facts = {
         "status": f"{skill.status}. {skill.note}" if skill.note else skill.status,
         "description": skill.description,
         "signature": signature_of(skill),
@@ -67,95 +67,85 @@ def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
         "skills": ", ".join(f"{need.name} {need.version}" for need in skill.skills),
         "digest": skill.digest,
     }
-    for key, value in rows.items():
-        if value:
-            table.add_row(plain(key, "dim"), plain(value))
-    screen.print(table)
-    if checks:
-        needs = columns("tool", "written for", "now", "state")
-        for check in checks:
-            state = plain(check.state, STATES[check.state])
-            needs.add_row(plain(check.tool), plain(check.need), plain(check.current or "-"), state)
-        screen.print(needs)
-        for check in checks:
-            if check.reason:
-                screen.print(plain(f"{check.tool}: {check.reason}", "yellow"))
+    screen.print(columns(rows=[(plain(key, "dim"), value) for key, value in facts.items() if value]))
+    needs = (
+        (check.tool, check.need, check.current or "-", plain(check.state, STATES[check.state])) for check in checks
+    )
+    show_table("tool", "written for", "now", "state", rows=needs)
+    for check in checks:
+        if check.reason:
+            say(f"{check.tool}: {check.reason}", "yellow")
     for number, example in enumerate(skill.examples, 1):
         calls = 0 if example.trace is None else len(example.trace.calls)
         text = "passed" if example.passed else f"did not pass: {example.problem}"
-        screen.print(plain(f"example {number}: {text} ({count(calls, 'recorded call')})", "dim"))
+        say(f"example {number}: {text} ({count(calls, 'recorded call')})", "dim")
     write(f"\n{skill.code}" + ("" if skill.code.endswith("\n") else "\n"))
 
 
 def show_tests(tested: Sequence[TestedSkill]) -> None:
     """Show the outcome of replays."""
     if not tested:
-        screen.print(plain("There is no skill to be tested."))
+        say("There is no skill to be tested.")
     for each in tested:
         passed = sum(rehearsal.example.passed for rehearsal in each.rehearsals)
         name = f"{each.skill.namespace}/{each.skill.name} {each.skill.version}"
         if not each.rehearsals:
-            screen.print(plain(f"{name}: it has no example", "yellow"))
+            say(f"{name}: it has no example", "yellow")
             continue
         style = "green" if each.passed else "red"
-        screen.print(plain(f"{name}: {passed} of {count(len(each.rehearsals), 'example')} passed", style))
+        say(f"{name}: {passed} of {count(len(each.rehearsals), 'example')} passed", style)
         for number, rehearsal in enumerate(each.rehearsals, 1):
             if not rehearsal.example.passed:
-                screen.print(plain(f"  example {number}: {rehearsal.example.problem}"))
+                say(f"  example {number}: {rehearsal.example.problem}")
 
 
 def show_history(versions: Sequence[Skill], records: Sequence[SkillRecord]) -> None:
     """Show one line per version, the newest first."""
-    used = {record.version: record for record in records}
-    table = columns("version", "status", "modified", "author", "uses", "failures", "origin")
-    for skill in versions:
-        record = used.get(skill.version)
-        table.add_row(
-            plain(skill.version),
+    used = {record.version: (str(record.uses), str(record.failures)) for record in records}
+    rows = (
+        (
+            skill.version,
             plain(skill.status, _STYLES[skill.status]),
             minute(skill.modified_at),
-            plain(skill.author),
-            str(record.uses if record else 0),
-            str(record.failures if record else 0),
+            skill.author,
+            *used.get(skill.version, ("0", "0")),
             plain(skill.origin or "saved", "dim"),
         )
-    screen.print(table)
+        for skill in versions
+    )
+    show_table("version", "status", "modified", "author", "uses", "failures", "origin", rows=rows)
 
 
 def show_analysis(analysis: SkillAnalysis, *, is_full: bool) -> None:
     """Show how well skills work."""
-    table = columns("skill", "uses", "failures", "last used", "effect", "verdict")
-    for each in analysis.skills:
-        table.add_row(
-            plain(f"{each.namespace}/{each.name} {each.version}"),
+    rows = (
+        (
+            f"{each.namespace}/{each.name} {each.version}",
             str(each.uses),
             str(each.failures),
             "never" if each.last_used_at is None else day(each.last_used_at),
             f"{each.effectiveness:.2f}",
             plain(_verdict(each), _VERDICTS.get(_verdict(each), "")),
         )
-    if analysis.skills:
-        screen.print(table)
+        for each in analysis.skills
+    )
+    show_table("skill", "uses", "failures", "last used", "effect", "verdict", rows=rows)
     summary = analysis.summary
-    screen.print(
-        plain(
-            f"{count(summary.skills, 'skill')}: {summary.active} active, {count(summary.drafts, 'draft')},"
-            f" {summary.quarantined} in quarantine. {count(summary.uses, 'use')}, in {summary.executions_share:.0%} of"
-            f" all executions; {count(summary.translated, 'translated call')}.",
-            "dim",
-        )
+    say(
+        f"{count(summary.skills, 'skill')}: {summary.active} active, {count(summary.drafts, 'draft')},"
+        f" {summary.quarantined} in quarantine. {count(summary.uses, 'use')}, in {summary.executions_share:.0%} of"
+        f" all executions; {count(summary.translated, 'translated call')}.",
+        "dim",
     )
     for each in analysis.skills:
         if each.difficulty is not None:
             name = f"{each.namespace}/{each.name}"
-            screen.print(plain(f"{name} needs a migration; predicted: {each.difficulty}", "yellow"))
+            say(f"{name} needs a migration; predicted: {each.difficulty}", "yellow")
     for candidate in analysis.candidates:
         called = f" ({', '.join(candidate.tools)})" if candidate.tools else ""
-        screen.print(
-            plain(
-                f"worth saving: code that {candidate.principal} ran {candidate.times} times{called}, last as"
-                f" {candidate.execution_id}"
-            )
+        say(
+            f"worth saving: code that {candidate.principal} ran {candidate.times} times{called}, last as"
+            f" {candidate.execution_id}"
         )
     if is_full:
         _show_details(analysis.skills, summary)
@@ -163,22 +153,20 @@ def show_analysis(analysis: SkillAnalysis, *, is_full: bool) -> None:
 
 def _show_details(skills: Sequence[SkillFigures], summary: SkillSummary) -> None:
     for each in skills:
-        screen.print(plain(f"{each.namespace}/{each.name} {each.version}", "bold"))
+        say(f"{each.namespace}/{each.name} {each.version}", "bold")
         if each.calls:
             by = count(each.principals, "client")
-            screen.print(plain(f"  {count(each.calls, 'call')} by {by}, {each.mean_seconds:.3f} s each"))
+            say(f"  {count(each.calls, 'call')} by {by}, {each.mean_seconds:.3f} s each")
         for text in each.details:
-            screen.print(plain(f"  {text}"))
+            say(f"  {text}")
     for kind in summary.changes:
         if kind.change:
             done = f"{count(kind.migrations, 'migration')}, {kind.migrated} done, {kind.right} as predicted"
-            screen.print(plain(f"{kind.change.replace('_', ' ')}: {done}"))
+            say(f"{kind.change.replace('_', ' ')}: {done}")
     if summary.migrations:
-        screen.print(
-            plain(
-                f"{count(summary.migrations, 'migration')}, {summary.migrated} done; the difficulty predicted was right"
-                f" in {summary.predictions_right} of them."
-            )
+        say(
+            f"{count(summary.migrations, 'migration')}, {summary.migrated} done; the difficulty predicted was right"
+            f" in {summary.predictions_right} of them."
         )
 
 
