@@ -12,7 +12,6 @@ from sealyard.analysis.guest import AnalysisError, run
 from sealyard.analysis.guest.errors import AnalysisError as SameError
 from sealyard.analysis.guest.evaluation import FUNCTIONS
 from sealyard.analysis.guest.expressions import parse_expression
-from sealyard.analysis.guest.plan import FUNCTIONS as SIGNATURES
 from sealyard.analysis.guest.plan import MAX_INTEGER, Expression
 
 ROW = {
@@ -214,8 +213,8 @@ def test_a_function_gives_what_its_description_says(expression: str, expected: A
 
 
 def test_every_function_that_is_known_has_an_implementation() -> None:
-    """The list that messages show is the list that works."""
-    assert set(FUNCTIONS) | {"matches", "coalesce"} == set(SIGNATURES)
+    """Two are compiled apart: one evaluates lazily, one takes a literal."""
+    assert {name for name, each in FUNCTIONS.items() if each.compute is None} == {"matches", "coalesce"}
 
 
 def test_a_constant_needs_no_text() -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from itertools import compress, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import AnalysisError, kind_of, shown
 from .plan import (
@@ -53,6 +53,14 @@ _CLEAR = 1e9  # up to here a product is less than a millionth off
 _ALL_DIGITS = Context(prec=2 * _MOST_DIGITS + 2)
 
 
+class Function(NamedTuple):
+    """A function of the expression language; `most` is None for any number of arguments."""
+
+    least: int
+    most: int | None
+    compute: Callable[..., Any] | None
+
+
 def evaluate(expression: Expression, table: Table, at: str) -> list[Any]:
     """The value of an expression for each row of a table."""
     return mapped(compiled(expression, table), table.rows, at)
@@ -91,7 +99,9 @@ def compiled(expression: Expression, table: Table) -> Column:
         case Call("coalesce", arguments):
             return _first_present([compiled(each, table) for each in arguments])
         case Call(name, arguments):
-            return _called(FUNCTIONS[name], [compiled(each, table) for each in arguments])
+            compute = FUNCTIONS[name].compute
+            assert compute is not None  # the others are above
+            return _called(compute, [compiled(each, table) for each in arguments])
 
 
 def tested(expression: Expression, table: Table) -> Column:
@@ -458,34 +468,47 @@ COMPARISONS: dict[ComparisonOperator, Callable[[Any, Any], bool]] = {
     ">": _ordered(operator.gt),
     ">=": _ordered(operator.ge),
 }
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": _absolute,
-    "ceil": _whole("ceil()", math.ceil),
-    "concat": _concat,
-    "contains": _contains,
-    "date": CASTS["date"],
-    "day": _of_day(operator.attrgetter("day")),
-    "days_between": _days_between,
-    "ends_with": _ends_with,
-    "float": CASTS["float"],
-    "floor": _whole("floor()", math.floor),
-    "hour": _hour,
-    "int": CASTS["int"],
-    "is_null": lambda value: value is None,
-    "len": _length,
-    "lower": _textual("lower()", str.lower),
-    "max": _extreme("max()", max),
-    "min": _extreme("min()", min),
-    "month": _of_day(operator.attrgetter("month")),
-    "replace": _replace,
-    "round": _round,
-    "sqrt": _root,
-    "starts_with": _starts_with,
-    "str": CASTS["str"],
-    "strip": _textual("strip()", lambda text: text.strip(" \t\r\n")),
-    "substr": _slice,
-    "upper": _textual("upper()", str.upper),
-    "weekday": _of_day(lambda day: day.weekday()),
-    "year": _of_day(operator.attrgetter("year")),
+FUNCTIONS: dict[str, Function] = {
+    "abs": Function(1, 1, _absolute),
+    "ceil": Function(1, 1, _whole("ceil()", math.ceil)),
+    "coalesce": Function(1, None, None),
+    "concat": Function(1, None, _concat),
+    "contains": Function(2, 2, _contains),
+    "date": Function(1, 1, CASTS["date"]),
+    "day": Function(1, 1, _of_day(operator.attrgetter("day"))),
+    "days_between": Function(2, 2, _days_between),
+    "ends_with": Function(2, 2, _ends_with),
+    "float": Function(1, 1, CASTS["float"]),
+    "floor": Function(1, 1, _whole("floor()", math.floor)),
+    "hour": Function(1, 1, _hour),
+    "int": Function(1, 1, CASTS["int"]),
+    "is_null": Function(1, 1, lambda value: value is None),
+    "len": Function(1, 1, _length),
+    "lower": Function(1, 1, _textual("lower()", str.lower)),
+    "matches": Function(2, 2, None),
+    "max": Function(1, None, _extreme("max()", max)),
+    "min": Function(1, None, _extreme("min()", min)),
+    "month": Function(1, 1, _of_day(operator.attrgetter("month"))),
+    "replace": Function(3, 3, _replace),
+    "round": Function(1, 2, _round),
+    "sqrt": Function(1, 1, _root),
+    "starts_with": Function(2, 2, _starts_with),
+    "str": Function(1, 1, CASTS["str"]),
+    "strip": Function(1, 1, _textual("strip()", lambda text: text.strip(" \t\r\n"))),
+    "substr": Function(2, 3, _slice),
+    "upper": Function(1, 1, _textual("upper()", str.upper)),
+    "weekday": Function(1, 1, _of_day(lambda day: day.weekday())),
+    "year": Function(1, 1, _of_day(operator.attrgetter("year"))),
 }
-"""By the names of `plan.FUNCTIONS`, except `matches` (see `matcher`) and `coalesce`, which evaluates lazily."""
+"""The functions of the expression language.
+
+Null in, null out, except for `coalesce` (first that is not null), `concat` (leaves nulls out), `min` and `max` (leave
+nulls out; numbers only or texts only) and the predicates, which are false.
+`round(x, digits=0)`: half away from zero: C's `round(x * 10**digits) / 10**digits`; a whole number stays one, `round`
+without digits, `floor` and `ceil` give whole numbers. `len`: code points of text, elements of a list or object.
+`strip` removes blanks, tabs and line ends. `substr(text, start, length)` counts from 0; a negative start from the end.
+`replace` replaces every occurrence; an empty one none. `lower` and `upper` are Python's.
+`year`, `month`, `day`, `hour`, `weekday` (Monday is 0), `date`, `days_between(from, to)` read ISO text; `hour` of a
+date alone is 0; a time zone is not converted. `sqrt` of a negative number is null.
+`int`, `float`, `str`: as `Cast`. The second argument of `matches` is a literal; it and `coalesce` are compiled apart.
+"""

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 from .errors import AnalysisError, listed, nearest, shown
+from .evaluation import FUNCTIONS
 from .parameters import as_list, as_object, as_scalar, as_text, as_word, below
 from .plan import (
-    FUNCTIONS,
     MAX_DEPTH,
     MAX_INTEGER,
     MAX_NODES,
@@ -164,10 +164,13 @@ class _Parser:
         if self._accept(piece) is None:
             self._fail(f"{piece!r} is expected before {self._piece!r}" if self._piece else f"{piece!r} is missing")
 
-    def _choice(self) -> Expression:
+    def _descend(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             self._fail(f"it is nested deeper than {MAX_DEPTH}")
+
+    def _choice(self) -> Expression:
+        self._descend()
         tree = self._either()
         if self._accept("if"):
             test = self._either()
@@ -177,16 +180,16 @@ class _Parser:
         return tree
 
     def _either(self) -> Expression:
-        parts = [self._both()]
-        while self._accept("or"):
-            parts.append(self._both())
-        return parts[0] if len(parts) == 1 else self._count(AnyOf(tuple(parts)))
+        return self._joined(self._both, "or", AnyOf)
 
     def _both(self) -> Expression:
-        parts = [self._opposite()]
-        while self._accept("and"):
-            parts.append(self._opposite())
-        return parts[0] if len(parts) == 1 else self._count(AllOf(tuple(parts)))
+        return self._joined(self._opposite, "and", AllOf)
+
+    def _joined(self, part: Callable[[], Expression], word: str, join: type[AllOf] | type[AnyOf]) -> Expression:
+        parts = [part()]
+        while self._accept(word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else self._count(join(tuple(parts)))
 
     def _opposite(self) -> Expression:
         negations = 0
@@ -247,15 +250,15 @@ class _Parser:
         return tuple(options)
 
     def _sum(self) -> Expression:
-        left = self._product()
-        while (sign := self._accept("+", "-")) is not None:
-            left = self._count(Arithmetic(cast(Operator, sign), left, self._product()))
-        return left
+        return self._chain(self._product, "+", "-")
 
     def _product(self) -> Expression:
-        left = self._signed()
-        while (sign := self._accept("*", "/", "//", "%")) is not None:
-            left = self._count(Arithmetic(cast(Operator, sign), left, self._signed()))
+        return self._chain(self._signed, "*", "/", "//", "%")
+
+    def _chain(self, operand: Callable[[], Expression], *signs: str) -> Expression:
+        left = operand()
+        while (sign := self._accept(*signs)) is not None:
+            left = self._count(Arithmetic(cast(Operator, sign), left, operand()))
         return left
 
     def _signed(self) -> Expression:
@@ -269,9 +272,7 @@ class _Parser:
         left = self._primary()
         if self._accept("**") is None:
             return left
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._fail(f"it is nested deeper than {MAX_DEPTH}")
+        self._descend()
         right = self._signed()
         self._depth -= 1
         return self._count(Arithmetic("**", left, right))
@@ -315,7 +316,7 @@ class _Parser:
             if self._accept(",") is None:
                 self._expect(")")
                 break
-        least, most = FUNCTIONS.get(function, (3, 3))
+        least, most = FUNCTIONS[function][:2] if function in FUNCTIONS else (3, 3)
         if len(arguments) < least or (most is not None and len(arguments) > most):
             self._fail(f"{function}() takes {_amount(least, most)}, not {len(arguments)}")
         if function == "if":

@@ -43,7 +43,6 @@ Text of a value (`str`, `concat`, names of pivoted columns): `true`, `false`, di
 float, compact JSON for lists and objects.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -57,51 +56,6 @@ MAX_DEPTH = 50
 """Deepest nesting of an expression or of conditions."""
 MAX_ROWS = 5_000_000
 """Most rows that a join, an explode or an unpivot may make."""
-
-FUNCTIONS: Mapping[str, tuple[int, int | None]] = {
-    "abs": (1, 1),
-    "ceil": (1, 1),
-    "coalesce": (1, None),
-    "concat": (1, None),
-    "contains": (2, 2),
-    "date": (1, 1),
-    "day": (1, 1),
-    "days_between": (2, 2),
-    "ends_with": (2, 2),
-    "float": (1, 1),
-    "floor": (1, 1),
-    "hour": (1, 1),
-    "int": (1, 1),
-    "is_null": (1, 1),
-    "len": (1, 1),
-    "lower": (1, 1),
-    "matches": (2, 2),
-    "max": (1, None),
-    "min": (1, None),
-    "month": (1, 1),
-    "replace": (3, 3),
-    "round": (1, 2),
-    "sqrt": (1, 1),
-    "starts_with": (2, 2),
-    "str": (1, 1),
-    "strip": (1, 1),
-    "substr": (2, 3),
-    "upper": (1, 1),
-    "weekday": (1, 1),
-    "year": (1, 1),
-}
-"""The functions of the expression language, with the least and the most arguments.
-
-Null in, null out, except for `coalesce` (first that is not null), `concat` (leaves nulls out), `min` and `max` (leave
-nulls out; numbers only or texts only) and the predicates, which are false.
-`round(x, digits=0)`: half away from zero: C's `round(x * 10**digits) / 10**digits`; a whole number stays one, `round`
-without digits, `floor` and `ceil` give whole numbers. `len`: code points of text, elements of a list or object.
-`strip` removes blanks, tabs and line ends. `substr(text, start, length)` counts from 0; a negative start from the end.
-`replace` replaces every occurrence; an empty one none. `lower` and `upper` are Python's.
-`year`, `month`, `day`, `hour`, `weekday` (Monday is 0), `date`, `days_between(from, to)` read ISO text; `hour` of a
-date alone is 0; a time zone is not converted. `sqrt` of a negative number is null.
-`int`, `float`, `str`: as `Cast`. The second argument of `matches` is a literal.
-"""
 
 Scalar: TypeAlias = bool | int | float | str | None
 Row: TypeAlias = dict[str, Any]
@@ -201,7 +155,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of `FUNCTIONS`."""
+    """A function of `evaluation.FUNCTIONS`."""
 
     function: str
     arguments: tuple["Expression", ...]
