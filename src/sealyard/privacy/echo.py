@@ -11,7 +11,7 @@ The time is linear in the text, about 0.1 s for a megabyte, and independent of t
 
 import re
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -259,8 +259,8 @@ class Echoes:
             for number, offset in seeds[text[at : at + size]]:
                 line = self._lines[number]
                 before, after = _agreement(text, at, line.text, offset, size)
-                if before + after < _DIGITS_FRAGMENT and not line.is_glued:
-                    continue
+                if not self._is_much(line, offset - before, offset + after, length):
+                    continue  # for most agreements, before it is known where a string ends
                 if breaks and not _has_whole(line.owners, offset - before, offset + after):
                     # A part is in one string. Else code could have its guesses put together by a server that sorts.
                     before, after = _within_one(reading, at, before, after, breaks)
@@ -277,20 +277,29 @@ class Echoes:
                             yield found
 
     def _is_telling(self, line: _Line, first: int, last: int, length: int) -> bool:
-        """True if what agrees is too much for chance."""
-        size = last - first
+        """True if what agrees is too much for chance, and enough of it belongs to a value."""
         owners = [owner for owner in line.owners[first:last] if owner >= 0]
         least = _LATER_OWN if self._is_later else _OWN
-        if not owners or len(owners) < min(least, self._lengths[owners[0]]):
-            return False
+        return (
+            bool(owners)
+            and len(owners) >= min(least, self._lengths[owners[0]])
+            and self._is_much(line, first, last, length)
+        )
+
+    def _is_much(self, line: _Line, first: int, last: int, length: int) -> bool:
+        """True if what agrees is too much for chance. No part of what is not can be."""
+        size = last - first
         if line.is_glued and size == len(line.text):
             return True
-        if size >= _FRAGMENT and (not self._is_later or _has_whole(line.owners, first, last)):
-            return True
-        digits = sum(map(str.isdigit, line.text[first:last]))
-        if self._is_later:
-            return size >= _LATER_FRAGMENT or (digits >= 4 and size >= _LATER_DIGITS_FRAGMENT)
-        return digits >= 2 and length <= _SHORT_TEXT and size >= _DIGITS_FRAGMENT
+        if not self._is_later:
+            return size >= _FRAGMENT or (
+                size >= _DIGITS_FRAGMENT and length <= _SHORT_TEXT and _digits(line.text[first:last]) >= 2
+            )
+        return (
+            size >= _LATER_FRAGMENT
+            or (size >= _LATER_DIGITS_FRAGMENT and _digits(line.text[first:last]) >= 4)
+            or (size >= _FRAGMENT and _has_whole(line.owners, first, last))
+        )
 
     def _short(self, reading: Letters, breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Values too short for seeds: anywhere if glued to something, else where letters or digits end."""
@@ -623,6 +632,10 @@ def _agreement(text: str, at: int, line: str, offset: int, size: int) -> tuple[i
     return before, after
 
 
+def _digits(text: str) -> int:
+    return sum(map(str.isdigit, text))
+
+
 def _owned(owners: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int]]:
     """The stretches of a line between two offsets that belong to one value each."""
     start = first
@@ -655,11 +668,16 @@ def _is_in_one(reading: Letters, start: int, end: int, breaks: Sequence[int]) ->
 
 
 def _within_one(reading: Letters, at: int, before: int, after: int, breaks: Sequence[int]) -> tuple[int, int]:
-    """The numbers of characters before and from `at` that are in one of the strings joined at these offsets."""
-    edges = reading.edges(breaks)
-    own = bisect_right(edges, at)
-    first = max(at - before, edges[own - 1]) if own else at - before
-    last = min(at + after, edges[own]) if own < len(edges) else at + after
+    """The numbers of characters before and from `at` that are in one of the strings joined at these offsets.
+
+    Only the ends of the agreement are looked up: an answer has a hundred thousand strings, and few in each agreement.
+    """
+    own = bisect_right(breaks, reading.start(at))
+    first, last = at - before, at + after
+    if own and reading.start(first) < breaks[own - 1]:
+        first = bisect_left(range(at), breaks[own - 1], lo=first, key=reading.start)
+    if own < len(breaks) and reading.start(last - 1) >= breaks[own]:
+        last = bisect_left(range(last), breaks[own], lo=at, key=reading.start)
     return at - first, last - at
 
 

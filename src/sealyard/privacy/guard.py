@@ -454,14 +454,18 @@ class Guard:
         fragments, which may be parts of other values that it finds.
         """
         indexes = self._indexes(sent)
-        echoes = Leaves(value).find(indexes, self._own)
-        if echoes.has_parts:
-            value = _only().conceal(value, self._replace_entering, foreign_tokens=True)
-            leaves = Leaves(value)
-            value = leaves.replaced(leaves.find(indexes, self._own).parts(), self._write_echoes)
-        replace = self._replace_restored if echoes.has_parts else self._replace_entering
-        value = scanner.conceal(value, replace, foreign_tokens=not echoes.has_parts, **found)
-        return self._conceal_sent(value, sent, with_echoes=bool(echoes))
+        leaves = Leaves(value)
+        echoes = leaves.find(indexes, self._own)
+        has_parts, has_echoes = echoes.has_parts, bool(echoes)
+        if has_parts:
+            bare = _only().conceal(value, self._replace_entering, foreign_tokens=True)
+            if bare is not value:
+                leaves = Leaves(bare)
+                echoes = leaves.find(indexes, self._own)
+            value = leaves.replaced(echoes.parts(), self._write_echoes)
+        replace = self._replace_restored if has_parts else self._replace_entering
+        value = scanner.conceal(value, replace, foreign_tokens=not has_parts, **found)
+        return self._conceal_sent(value, sent, with_echoes=has_echoes)
 
     def _conceal_sent(self, value: Any, sent: Sent | None, *, with_echoes: bool = True) -> Any:
         """`value` without what tools were handed; of what this very call handed over, however little it says."""

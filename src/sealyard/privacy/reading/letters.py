@@ -6,7 +6,6 @@ to the offsets of the text.
 
 import binascii
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
@@ -44,7 +43,6 @@ class Letters:
         self._views = views
         self._make = make
         self._places: _Source | None = None
-        self._edges: list[int] | None = None
 
     def source(self, start: int, end: int) -> tuple[int, int]:
         """The span of the original that is read between these offsets."""
@@ -53,15 +51,9 @@ class Letters:
             found = view.source(*found)
         return found
 
-    def edges(self, breaks: Sequence[int]) -> list[int]:
-        """The start of each string that was joined at these offsets, which are always the same."""
-        if self._edges is None:
-            places = range(len(self.text))
-            self._edges = []
-            for offset in breaks:
-                known = self._edges[-1] if self._edges else 0
-                self._edges.append(bisect_left(places, offset, lo=known, key=lambda at: self.source(at, at + 1)[0]))
-        return self._edges
+    def start(self, at: int) -> int:
+        """The offset in the original of what is read here."""
+        return self.source(at, at + 1)[0]
 
     def is_apart(self, start: int, end: int) -> bool:
         """True if letters, or digits, neither begin before nor go on behind: `userAnna`, `anna1`, not `hannah`."""
