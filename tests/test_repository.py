@@ -42,7 +42,6 @@ DOORS = (
     "sealyard.broker",
     "sealyard.broker.upstreams",
     "sealyard.sandbox",
-    "sealyard.serve.messages",
     "sealyard.serve.relay",
     "sealyard.skills.sharing",
     "sealyard.store",

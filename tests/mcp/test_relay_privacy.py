@@ -24,7 +24,7 @@ from sealyard.broker.upstreams import transports
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN
-from sealyard.serve.messages.structure import loosened
+from sealyard.serve.messages import loosened
 from sealyard.serve.relay import build_relay
 from sealyard.values.access import Approval, Ask
 from sealyard.values.tools import UpstreamConfig

@@ -34,7 +34,7 @@ TASKS = {
     "find": "sealyard.privacy.mirror:find",
     "words": "sealyard.privacy.mirror:words",
     "answer": "sealyard.broker.admission:admit_in_helper",
-    "relay": "sealyard.serve.messages.offloaded:relay",
+    "relay": "sealyard.serve.messages:relay",
     "review": "sealyard.sandbox.review.beside:review_code",
     "read_skill": "sealyard.skills.offloaded:read",
     "rewrite": "sealyard.versioning.migrate.migration:rewrite",

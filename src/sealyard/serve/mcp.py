@@ -53,15 +53,6 @@ class _ExecuteArguments(msgspec.Struct, forbid_unknown_fields=True):
     cancel: bool = False
 
 
-class _AnalyzeArguments(msgspec.Struct, forbid_unknown_fields=True):
-    analysis_type: str
-    data: Any = None
-    source: dict[str, Any] | None = None
-    parameters: dict[str, Any] = {}
-    session: str | None = None
-    timeout_seconds: float | None = None
-
-
 class _CallArguments(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any] = {}
@@ -96,7 +87,7 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
         lifespan=lambda _: open_asking(yard.approvals),
     )
     server.middleware.append(seal_states(surface.name, yard.approvals.settings.ask_seconds))
-    extend(server, yard.skills, principal_of)
+    extend(server, yard.skills)
     return server
 
 
@@ -133,7 +124,7 @@ class _Surface:
             text = f"{type(error).__name__}: {error}"
             if isinstance(error, InvalidRequest | QueueFull) and not isinstance(error, InvalidArguments):
                 self._note(principal_of(ctx), params, text)  # else a run has begun, and its bill has it
-            return _error(text)
+            return _text(text, is_error=True)
 
     async def _find_direct(self, ctx: Context, name: str) -> _Handler:
         """Return the handler of an upstream's tool that is advertised directly. Raises `MCPError` for another name."""
@@ -213,7 +204,7 @@ class _Surface:
         return self._state(state)
 
     async def _analyze(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
-        request = AnalyzeRequest(**msgspec.structs.asdict(_convert(params, _AnalyzeArguments)))
+        request = _convert(params, AnalyzeRequest)
         execution_id = secrets.token_hex(8)
         with call.channel(execution_id):
             result = await self._yard.analyze(
@@ -283,8 +274,7 @@ class _Surface:
             told["waiting_for_approval"] = [{"id": ask.id, "tool": ask.tool} for ask in asks]
         if state.error is not None:
             told["error"] = state.error
-        text = types.TextContent(text=msgspec.json.encode(told).decode())
-        return types.CallToolResult(content=[text], is_error=state.state == "failed", _meta={_META: told})
+        return _text(msgspec.json.encode(told).decode(), is_error=state.state == "failed", meta=told)
 
 
 def _written(params: types.CallToolRequestParams) -> str:
@@ -319,17 +309,13 @@ def _result(result: Result) -> types.CallToolResult:
         meta["file"] = outcome.spill.path
     if outcome.failure is not None:
         meta["failure"] = msgspec.to_builtins(outcome.failure)
+    return _text(result.text, is_error=result.is_error, meta=meta)
+
+
+def _text(text: str, *, is_error: bool = False, meta: dict[str, Any] | None = None) -> types.CallToolResult:
     return types.CallToolResult(
-        content=[types.TextContent(text=result.text)], is_error=result.is_error, _meta={_META: meta}
+        content=[types.TextContent(text=text)], is_error=is_error, _meta=None if meta is None else {_META: meta}
     )
-
-
-def _text(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=text)])
-
-
-def _error(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
 def _as_tool(spec: ToolSpec) -> types.Tool:

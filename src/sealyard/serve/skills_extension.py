@@ -7,8 +7,8 @@ or normalised, so none leads elsewhere.
 import base64
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Iterable
+from typing import Any
 from urllib.parse import quote, unquote
 
 import mcp_types as types
@@ -16,7 +16,9 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from sealyard.serve.dialogue import Context
+from sealyard.serve.dialogue import Context, principal_of
+from sealyard.skills import Skills
+from sealyard.skills.requests import ServedFolder
 
 EXTENSION = "io.modelcontextprotocol/skills"
 
@@ -48,29 +50,6 @@ _MIME_TYPES = {
 _log = logging.getLogger(__name__)
 
 
-class ServedSkill(Protocol):
-    """A skill as a folder of the Agent Skills format, private values in it concealed."""
-
-    @property
-    def path(self) -> str:
-        """Its path among all skills that the principal sees, such as `shared/monthly-total`. It ends in its name."""
-
-    @property
-    def frontmatter(self) -> Mapping[str, Any]:
-        """The frontmatter of its `SKILL.md`, unchanged; `name` and `description` are in it."""
-
-    @property
-    def files(self) -> Mapping[str, bytes]:
-        """By path in the folder; one is `SKILL.md`."""
-
-
-class SkillSource(Protocol):
-    """A source of skills: the yard, or a test's own."""
-
-    async def folders(self, principal: str) -> Sequence[ServedSkill]:
-        """The active skills in the namespaces of the principal. No two have the same path."""
-
-
 class _SkillParams(types.RequestParams):
     uri: str
 
@@ -79,9 +58,9 @@ class _DirectoryParams(types.PaginatedRequestParams):
     uri: str
 
 
-def extend(server: Server[Any], source: SkillSource, principal_of: Callable[[Context], str]) -> None:
-    """Serve the skills of `source`, to each principal its own. The server must have no resources of another kind."""
-    served = _Served(source, principal_of)
+def extend(server: Server[Any], skills: Skills) -> None:
+    """Serve the folders of `skills`, to each principal its own. The server must have no resources of another kind."""
+    served = _Served(skills)
     server.extensions[EXTENSION] = _SETTINGS
     server.middleware.append(_declare)  # type: ignore[arg-type] # any awaitable will do
     server.add_request_handler(_LIST, types.PaginatedRequestParams, served.list_skills)
@@ -110,9 +89,8 @@ async def _declared(ctx: Context, call_next: CallNext) -> HandlerResult:
 class _Served:
     """Answers the extension's methods."""
 
-    def __init__(self, source: SkillSource, principal_of: Callable[[Context], str]) -> None:
-        self._source = source
-        self._principal_of = principal_of
+    def __init__(self, skills: Skills) -> None:
+        self._skills = skills
 
     async def list_skills(self, ctx: Context, params: types.PaginatedRequestParams) -> Json:
         skills = (await self._look(ctx)).skills
@@ -158,16 +136,16 @@ class _Served:
         return {"contents": [contents], **_RESULT}
 
     async def _look(self, ctx: Context) -> "_Listing":
-        return _Listing(await self._source.folders(self._principal_of(ctx)))
+        return _Listing(await self._skills.folders(principal_of(ctx)))
 
 
 class _Listing:
     """The skills and files of one principal, by URI."""
 
-    def __init__(self, skills: Iterable[ServedSkill]) -> None:
-        self.skills: dict[str, ServedSkill] = {}
+    def __init__(self, skills: Iterable[ServedFolder]) -> None:
+        self.skills: dict[str, ServedFolder] = {}
         """By the URI of `SKILL.md`."""
-        self.files: dict[str, tuple[ServedSkill, str]] = {}
+        self.files: dict[str, tuple[ServedFolder, str]] = {}
         for skill in skills:
             problem = _problem(skill)
             if problem is None and self.skills.setdefault(_uri(skill, _SKILL_FILE), skill) is not skill:
@@ -200,7 +178,7 @@ class _Listing:
         return {"uri": uri, **described, "mimeType": _mime_type(name, content), "size": len(content)}
 
 
-def _problem(skill: ServedSkill) -> str | None:
+def _problem(skill: ServedFolder) -> str | None:
     """The reason why a skill cannot be served: clients would refuse it, or its URIs would lead out of it."""
     for path in (skill.path, *skill.files):
         if "\\" in path or not path.isprintable() or not {"", ".", ".."}.isdisjoint(path.split("/")):
@@ -218,7 +196,7 @@ def _problem(skill: ServedSkill) -> str | None:
     return None
 
 
-def _entry(uri: str, skill: ServedSkill) -> Json:
+def _entry(uri: str, skill: ServedFolder) -> Json:
     """A skill with the digests of all its files, of exactly the bytes that a client reads."""
     resources = [
         {
@@ -241,7 +219,7 @@ def _mime_type(name: str, content: bytes) -> str:
     return known or "text/plain"
 
 
-def _uri(skill: ServedSkill, name: str) -> str:
+def _uri(skill: ServedFolder, name: str) -> str:
     return f"skill://{quote(f'{skill.path}/{name}', safe=_PATH_CHARACTERS)}"
 
 

@@ -48,11 +48,7 @@ class Unreadable(ValueError):
 
 
 def schema_of(node: ast.expr, *, depth: int = _DEPTH) -> dict[str, Any]:
-    """The JSON Schema of an annotation.
-
-    Raises:
-        Unreadable: It is, or contains, a type that JSON does not have.
-    """
+    """The JSON Schema of an annotation. Raises `Unreadable` for a type that JSON does not have."""
     if not depth:
         raise Unreadable("a type nested too deeply")
     match node:
@@ -112,11 +108,7 @@ def types_in(schema: dict[str, Any]) -> list[str]:
 
 
 def literal_of(node: ast.expr) -> Any:
-    """The JSON value of an expression of literals.
-
-    Raises:
-        Unreadable: It is not one.
-    """
+    """The JSON value of an expression of literals. Raises `Unreadable` for any other."""
     if sum(1 for _ in zip(ast.walk(node), range(_LITERAL_NODES + 1), strict=False)) > _LITERAL_NODES:
         raise Unreadable("a large value")
     try:

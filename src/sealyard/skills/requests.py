@@ -93,12 +93,14 @@ class SkillCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill as the skills extension of MCP serves it."""
+    """A skill as the skills extension of MCP serves it, private values in it concealed."""
 
     path: str
-    """Such as `own/monthly-total`."""
+    """Among all skills that the principal sees, such as `own/monthly-total`. It ends in the skill's name."""
     frontmatter: dict[str, Any]
+    """Of its `SKILL.md`, unchanged; `name` and `description` are in it."""
     files: dict[str, bytes]
+    """By path in the folder; one is `SKILL.md`."""
 
 
 # Concealment

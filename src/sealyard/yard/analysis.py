@@ -24,7 +24,7 @@ result = run(request, call_tool)
 """
 
 
-class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True):
+class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question about some rows."""
 
     analysis_type: str

@@ -41,19 +41,12 @@ async def get_openapi(call: Call[None, None]) -> Reply[Document]:
     return Reply(encoded=_document())
 
 
+_MODULES = (login, tools, executions, events, skills, approvals, audit, metrics, alerts, learning)
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *login.ENDPOINTS,
-    *tools.ENDPOINTS,
-    *executions.ENDPOINTS,
-    *events.ENDPOINTS,
-    *skills.ENDPOINTS,
-    *approvals.ENDPOINTS,
-    *audit.ENDPOINTS,
-    *metrics.ENDPOINTS,
-    *alerts.ENDPOINTS,
-    *learning.ENDPOINTS,
+    *(each for module in _MODULES for each in vars(module).values() if isinstance(each, Endpoint)),
     get_openapi,
 )
+"""Of each module in the order of its text."""
 
 
 def routes(yard: Yard) -> list[Route]:

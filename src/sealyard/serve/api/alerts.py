@@ -70,6 +70,3 @@ def _rule(call: Call[Any, Any]) -> str:
         advice = suggest(rule, RULES, f"There are: {', '.join(RULES)}.")
         raise Refusal("not_found", f"No rule is called {rule[:100]!r}. {advice}")
     return rule
-
-
-ENDPOINTS = (list_alerts, silence_alert, unsilence_alert, resolve_alert)

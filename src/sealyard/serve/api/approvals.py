@@ -58,6 +58,3 @@ async def answer_approval(call: Call[None, ApprovalAnswer]) -> ApprovalAnswered:
     )
     await call.yard.approvals.answer(call.path["id"], approval)
     return ApprovalAnswered(id=call.path["id"], decision=call.body.decision)
-
-
-ENDPOINTS = (list_approvals, get_approval, answer_approval)

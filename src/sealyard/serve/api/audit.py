@@ -6,12 +6,11 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.privacy.vault import RevealedValue
-from sealyard.serve.api.declare import Call, Cursor, endpoint, from_cursor, to_cursor
+from sealyard.serve.api.declare import LAST, Call, Cursor, endpoint, from_cursor, page_of
 from sealyard.serve.envelope import Refusal
 from sealyard.store.audit import AuditRow
 
-_LAST = 1 << 53  # the largest whole number that JavaScript holds exactly
-_Number = Annotated[int, Meta(ge=0, le=_LAST, description="Older than the entry of this number.")]
+_Number = Annotated[int, Meta(ge=0, le=LAST, description="Older than the entry of this number.")]
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,13 +47,12 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     after = from_cursor(asked.cursor, "audit", int)
     if after is not None and asked.before is not None:
         raise Refusal("invalid_request", "There is both a cursor and before. Give one of them.")
-    before = asked.before if after is None else max(0, min(after, _LAST))
+    before = asked.before if after is None else after
     # A principal trusted with private values, or with answers for others, is an operator.
     whose = None if scope.observe or scope.reveal or scope.approve else call.principal
     await call.yard.store.flush()
     found = await call.yard.store.audit_entries(limit=asked.limit + 1, before=before, principal=whose)
-    page = found[: asked.limit]
-    more = to_cursor("audit", page[-1].number) if len(found) > len(page) else None
+    page, more = page_of("audit", found, asked.limit, lambda each: each.number)
     return AuditPage(entries=page, next_cursor=more)
 
 
@@ -66,6 +64,3 @@ async def reveal(call: Call[None, Reveal]) -> Revealed:
         message = f"{call.body.token[:80]!r} is no token of a session of {call.principal!r}. Give one as it was shown."
         raise Refusal("not_found", message)
     return Revealed(values=values)
-
-
-ENDPOINTS = (list_audit, reveal)

@@ -26,6 +26,7 @@ Needs = Literal["observe", "approve", "reveal"]
 
 Q = TypeVar("Q")
 B = TypeVar("B")
+_View = TypeVar("_View", bound=msgspec.Struct)
 A = TypeVar("A")
 
 _SMALL_BYTES = 64 << 10
@@ -153,11 +154,19 @@ def endpoint(
     return declare
 
 
+def view_of(kind: type[_View], source: Any, **others: Any) -> _View:
+    """Build an answer from the fields that `source` has under the same names, and the `others`."""
+    same = {name: getattr(source, name) for name in kind.__struct_fields__ if name not in others}
+    return kind(**same, **others)
+
+
 # Pages: a cursor is opaque, and says where the next page begins. It is checked like anything else from outside, and
 # decides nothing but that: each page asks anew what the principal may see.
 
-_T = TypeVar("_T", int, str)
+_T = TypeVar("_T")
+_Item = TypeVar("_Item")
 
+LAST = 1 << 53  # the largest whole number that JavaScript holds exactly, and far below what the store compares
 Limit = Annotated[int, Meta(ge=1, le=200, description="The most items.")]
 Cursor = Annotated[str, Meta(max_length=500, description="The `next_cursor` of the page before.")]
 
@@ -165,6 +174,14 @@ Cursor = Annotated[str, Meta(max_length=500, description="The `next_cursor` of t
 def to_cursor(place: str, after: int | str) -> str:
     """Return the cursor that goes on after `after` in the list called `place`."""
     return base64.urlsafe_b64encode(msgspec.json.encode([place, after])).decode().rstrip("=")
+
+
+def page_of(
+    place: str, found: list[_Item], limit: int, key: Callable[[_Item], int | str]
+) -> tuple[list[_Item], str | None]:
+    """Return one page and the cursor of the next; `found` has one item more than a page if there is a next one."""
+    page = found[:limit]
+    return page, to_cursor(place, key(page[-1])) if len(found) > limit else None
 
 
 def from_cursor(cursor: str | None, place: str, kind: type[_T]) -> _T | None:
@@ -180,5 +197,5 @@ def from_cursor(cursor: str | None, place: str, kind: type[_T]) -> _T | None:
     if found is None or found[0] != place:
         message = "This cursor is none of this list. Use the next_cursor of an answer, or leave it out."
         raise Refusal("invalid_request", message)
-    after: _T = found[1]
-    return after
+    after: Any = found[1]
+    return max(0, min(after, LAST)) if kind is int else after  # type: ignore[no-any-return]

@@ -21,29 +21,23 @@ KEEP_ALIVE_SECONDS = 15.0
 """Proxies close a stream that is quiet for longer than 30 to 60 s."""
 _RETRY_MS = 2_000
 """A browser connects again after this time."""
+_WORD = secrets.token_hex(4)
+"""In the ids of events, so that an id of an earlier gateway is recognized."""
 
 
-class Numbering:
-    """The ids of events: a random word and a number, so that an id of an earlier gateway is recognized."""
-
-    def __init__(self) -> None:
-        self._word = secrets.token_hex(4)
-
-    def spell(self, number: int) -> str:
-        """Return the id of a live event."""
-        return f"{self._word}-{number}"
-
-    def read(self, last_event_id: str | None) -> int | None:
-        """Return the number in an id of this gateway; None for any other id."""
-        word, _, number = (last_event_id or "").partition("-")
-        is_number = word == self._word and number.isascii() and number.isdigit() and len(number) < 19
-        return int(number) if is_number else None
+def event_id(number: int) -> str:
+    """Return the id of a live event."""
+    return f"{_WORD}-{number}"
 
 
-NUMBERING = Numbering()
+def number_of(last_event_id: str | None) -> int | None:
+    """Return the number in an id of this gateway; None for any other id."""
+    word, _, number = (last_event_id or "").partition("-")
+    is_number = word == _WORD and number.isascii() and number.isdigit() and len(number) < 19
+    return int(number) if is_number else None
 
 
-def block(event: LiveEvent, event_id: str | None) -> str:
+def block(event: LiveEvent, spelled: str | None) -> str:
     """Return one event in wire format. JSON holds no line end, so data cannot begin a line of its own."""
     body: dict[str, Any] = {
         "at": event.at,
@@ -51,7 +45,7 @@ def block(event: LiveEvent, event_id: str | None) -> str:
         "principal": event.principal,
         **event.body,
     }
-    name = "" if event_id is None else f"id: {event_id}\n"
+    name = "" if spelled is None else f"id: {spelled}\n"
     return f"{name}event: {event.kind}\ndata: {msgspec.json.encode(body).decode()}\n\n"
 
 
@@ -69,7 +63,7 @@ async def stream(events: AsyncIterator[LiveEvent], closing: asyncio.Event) -> As
                 coming = None
                 if event is None:
                     return
-                yield block(event, NUMBERING.spell(event.number))
+                yield block(event, event_id(event.number))
             elif not closed.done():
                 yield ": nothing new\n\n"
     finally:
@@ -101,12 +95,9 @@ async def follow_gateway(call: Call[None, None]) -> Events:
 
 async def _live(call: Call[None, None]) -> AsyncIterator[str]:
     last = call.request.headers.get("last-event-id")
-    after = NUMBERING.read(last)
+    after = number_of(last)
     if last and after is None:  # of a gateway before this one
         yield block(LiveEvent(number=0, at=time.time(), kind="lagged"), None)
     async with call.yard.live.follow(principal=call.whose, after=after) as events:
         async for each in stream(events, gate_of(call.request.scope).closing):
             yield each
-
-
-ENDPOINTS = (follow_gateway,)

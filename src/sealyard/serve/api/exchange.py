@@ -8,6 +8,7 @@ import contextlib
 import functools
 import logging
 import math
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
@@ -72,40 +73,31 @@ class _Unknown:
 
 
 async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
-    """Await `work`, and cancel it when the client goes away. The body must have been read."""
-    with _Presence(request.scope):
-        return await work
+    """Await `work`; cancel it and raise `ClientDisconnect` when the client goes away. The body must have been read.
 
-
-class _Presence:
-    """Cancels the task that enters it when the client goes away, and raises `ClientDisconnect` there.
-
-    The connection calls it: a task that waits for the end would cost as much as all else around a small run.
+    The connection calls `leave`: a task that waits for the end would cost as much as all else around a small run.
     """
+    scope, task = request.scope, asyncio.current_task()
+    assert task is not None
+    cancelled_before, has_left = task.cancelling(), False
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._has_left = False
+    def leave() -> None:
+        nonlocal has_left
+        has_left = True
+        task.cancel()
 
-    def __enter__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._working, self._cancelled_before = task, task.cancelling()
-        if LEFT in self._scope:
-            self._leave()
-        else:
-            self._scope[LEFT] = self._leave
-
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if not self._has_left:
-            del self._scope[LEFT]
+    if LEFT in scope:
+        leave()
+    else:
+        scope[LEFT] = leave
+    try:
+        return await work
+    finally:
+        if not has_left:
+            del scope[LEFT]
         # Somebody else may have cancelled the task as well: then that goes on.
-        elif self._working.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
+        elif task.uncancel() <= cancelled_before and isinstance(sys.exception(), asyncio.CancelledError):
             raise ClientDisconnect
-
-    def _leave(self) -> None:
-        self._has_left = True
-        self._working.cancel()
 
 
 class _Handler:

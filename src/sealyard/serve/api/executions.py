@@ -17,12 +17,12 @@ from msgspec import Meta
 from sealyard.errors import UnknownExecution
 from sealyard.observe.live import LiveEvent
 from sealyard.sandbox.policy.levels import MAX_SECONDS
-from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, to_cursor
-from sealyard.serve.api.events import NUMBERING, block, stream
+from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, page_of, view_of
+from sealyard.serve.api.events import block, event_id, number_of, stream
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, RecordStatus, Result, Usage
+from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, RecordStatus, Result
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.analysis import analysis_run
 from sealyard.yard.executions import Execution
@@ -153,13 +153,9 @@ class NewExecution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Answer when it is over. Without an Idempotency-Key it is cancelled when the client goes away."""
 
 
-class NewAnalysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewAnalysis(AnalyzeRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rows, and the analysis of them."""
 
-    analysis_type: str
-    data: Any = None
-    source: dict[str, Any] | None = None
-    parameters: dict[str, Any] = {}
     session: _Session | None = None
     timeout_seconds: _Seconds | None = None
 
@@ -195,13 +191,7 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
     error of the request: the status of the execution says so.
     """
     asked = call.body
-    request = ExecuteRequest(
-        code=asked.code,
-        language=asked.language,
-        context=asked.context,
-        session=asked.session,
-        timeout_seconds=asked.timeout_seconds,
-    )
+    request = view_of(ExecuteRequest, asked, form="code")
     key = call.request.headers.get("idempotency-key")
     if key is not None:
         execution_id = await _claimed(call, key, request)
@@ -220,20 +210,6 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
     return _reply(_view_of(call.yard, await _get(call, execution_id)), is_over=asked.wait)
 
 
-@endpoint("POST", "analyses", body_bytes=None)
-async def analyze(call: Call[None, NewAnalysis]) -> ExecutionView:
-    """Filter, aggregate, transform, validate or describe rows, without code.
-
-    Answers when it is over; it is cancelled when the client goes away. Rows that do not fit the
-    request are not an error: the status of the execution says so.
-    """
-    request = AnalyzeRequest(**msgspec.structs.asdict(call.body))
-    execution_id = secrets.token_hex(8)
-    running = call.yard.analyze(request, principal=call.principal, execution_id=execution_id)
-    result = await while_connected(call.request, running)
-    return _view_of(call.yard, await _get(call, execution_id), result)
-
-
 @endpoint("GET", "executions")
 async def list_executions(call: Call[ExecutionsQuery, None]) -> ExecutionPage:
     """List executions, the newest first: one's own, or everybody's with `observe`."""
@@ -248,8 +224,7 @@ async def list_executions(call: Call[ExecutionsQuery, None]) -> ExecutionPage:
     found = await call.yard.store.list_executions(
         _summary_of, limit=asked.limit + 1, before=before, principal=whose, status=asked.status
     )
-    page = found[: asked.limit]
-    more = to_cursor("executions", page[-1].execution_id) if len(found) > len(page) else None
+    page, more = page_of("executions", found, asked.limit, lambda each: each.execution_id)
     return ExecutionPage(executions=[_as_it_stands(call.yard, each) for each in page], next_cursor=more)
 
 
@@ -265,10 +240,9 @@ async def list_calls(call: Call[PageQuery, None]) -> CallPage:
     after = from_cursor(call.query.cursor, "calls", int) or 0
     record = await _get(call, call.path["id"])
     await call.yard.store.flush()
-    found = await call.yard.store.calls(record.execution_id, after=_stored(after), limit=call.query.limit + 1)
-    page = found[: call.query.limit]
-    more = to_cursor("calls", page[-1].number) if len(found) > len(page) else None
-    return CallPage(calls=[_to_call_view(each) for each in page], next_cursor=more)
+    found = await call.yard.store.calls(record.execution_id, after=after, limit=call.query.limit + 1)
+    page, more = page_of("calls", found, call.query.limit, lambda each: each.number)
+    return CallPage(calls=[view_of(CallView, each) for each in page], next_cursor=more)
 
 
 @endpoint(
@@ -286,11 +260,11 @@ async def follow_execution(call: Call[None, None]) -> Events:
     """
     record = await _get(call, call.path["id"])
     last = call.request.headers.get("last-event-id")
-    after = NUMBERING.read(last)
+    after = number_of(last)
     if call.yard.live.find(record.execution_id) is not None:
         return Events(blocks=_live(call, record, after))
     if after is not None and (kept := await _kept(call, record, after)):
-        blocks = [block(each, NUMBERING.spell(each.number)) for each in kept if each.number > after]
+        blocks = [block(each, event_id(each.number)) for each in kept if each.number > after]
     else:
         blocks = await _from_journal(call, record, last)
     return Events(blocks=_listed(blocks), is_over=not blocks)
@@ -315,6 +289,19 @@ async def cancel_execution(call: Call[None, None]) -> ExecutionView:
                 "there.",
             ) from None
     return _view_of(call.yard, await _get(call, record.execution_id))
+
+
+@endpoint("POST", "analyses", body_bytes=None)
+async def analyze(call: Call[None, NewAnalysis]) -> ExecutionView:
+    """Filter, aggregate, transform, validate or describe rows, without code.
+
+    Answers when it is over; it is cancelled when the client goes away. Rows that do not fit the
+    request are not an error: the status of the execution says so.
+    """
+    execution_id = secrets.token_hex(8)
+    running = call.yard.analyze(call.body, principal=call.principal, execution_id=execution_id)
+    result = await while_connected(call.request, running)
+    return _view_of(call.yard, await _get(call, execution_id), result)
 
 
 async def _get(call: Call[Any, Any], execution_id: str) -> ExecutionRecord:
@@ -412,11 +399,6 @@ async def _listed(blocks: list[str]) -> AsyncIterator[str]:
         yield each
 
 
-def _stored(number: int) -> int:
-    """Clip a number to what the store can compare with."""
-    return max(0, min(number, 1 << 53))
-
-
 # From the journal to views
 
 
@@ -424,21 +406,17 @@ def _summary_of(record: ExecutionRecord) -> ExecutionSummary:
     """Return an execution as a list shows it, from the journal."""
     outcome = record.outcome
     failure = None if outcome is None else outcome.failure
-    return ExecutionSummary(
-        execution_id=record.execution_id,
-        principal=record.principal,
+    return view_of(
+        ExecutionSummary,
+        record,
         session=record.session.partition(":")[2],
         form="call" if not record.code else "analysis" if record.code == _ANALYSIS_CODE else "code",
-        status=record.status,
-        started_at=record.started_at,
-        ended_at=record.ended_at,
         seconds=None if record.ended_at is None else max(0.0, record.ended_at - record.started_at),
-        background=record.background,
         calls=0 if outcome is None else outcome.usage.tool_calls,
         code_characters=len(record.code),
         waiting=0,
         queued=False,
-        failure=None if failure is None else FailureSummary(type=failure.type, message=failure.message),
+        failure=None if failure is None else view_of(FailureSummary, failure),
     )
 
 
@@ -469,15 +447,11 @@ def _view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) 
         file=None if outcome is None or outcome.spill is None else outcome.spill.path,
         details=None if outcome is None else outcome.failure,
         notes=[] if outcome is None else list(outcome.notes),
-        usage=None if outcome is None else _usage(outcome.usage),
+        usage=None if outcome is None else view_of(RunUsage, outcome.usage),
         tier=None if outcome is None else outcome.tier,
         level=None if outcome is None else outcome.level,
-        asks=[WaitingCall(id=ask.id, tool=ask.tool) for ask in yard.approvals.open_asks(record.execution_id)],
+        asks=[view_of(WaitingCall, ask) for ask in yard.approvals.open_asks(record.execution_id)],
     )
-
-
-def _to_call_view(call: CallRecord) -> CallView:
-    return CallView(**{name: getattr(call, name) for name in CallView.__struct_fields__})
 
 
 def _replayed(record: ExecutionRecord, calls: list[CallRecord]) -> list[LiveEvent]:
@@ -520,18 +494,3 @@ def _replayed(record: ExecutionRecord, calls: list[CallRecord]) -> list[LiveEven
             ended["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
         add("ended", record.ended_at, **ended)
     return events
-
-
-def _usage(usage: Usage) -> RunUsage:
-    return RunUsage(**{name: getattr(usage, name) for name in RunUsage.__struct_fields__})
-
-
-ENDPOINTS = (
-    start_execution,
-    list_executions,
-    get_execution,
-    list_calls,
-    follow_execution,
-    cancel_execution,
-    analyze,
-)

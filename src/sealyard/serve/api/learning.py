@@ -61,6 +61,3 @@ async def forget_learned(call: Call[None, Forgetting]) -> Forgotten:
     forget it within seconds.
     """
     return await call.yard.guidance.forget(call.body.subject, principal=call.principal)
-
-
-ENDPOINTS = (get_insights, assess_code, forget_learned)

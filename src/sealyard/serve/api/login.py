@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from sealyard import __version__
-from sealyard.serve.api.declare import Call, Reply, endpoint
+from sealyard.serve.api.declare import Call, Reply, endpoint, view_of
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import COOKIE, LOGIN_SECONDS, KnownBy, gate_of
 
@@ -19,7 +19,7 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     observe: bool
     approve: bool
     reveal: bool
-    upstreams: list[str] | None
+    upstreams: tuple[str, ...] | None
     """Patterns over names of upstreams. Null: all."""
     level: str | None
     """Of isolation, if it has one of its own."""
@@ -49,16 +49,7 @@ class LoggedOut(msgspec.Struct, frozen=True, kw_only=True):
 async def get_me(call: Call[None, None]) -> Me:
     """The calling principal and its rights."""
     scope = call.scope
-    return Me(
-        principal=call.principal,
-        known_by=call.known_by,
-        observe=scope.observe,
-        approve=scope.approve,
-        reveal=scope.reveal,
-        upstreams=None if scope.upstreams is None else list(scope.upstreams),
-        level=scope.level,
-        version=__version__,
-    )
+    return view_of(Me, scope, principal=call.principal, known_by=call.known_by, version=__version__)
 
 
 @endpoint("POST", "login", is_open=True)
@@ -84,6 +75,3 @@ async def log_out(call: Call[None, None]) -> Reply[LoggedOut]:
 def _cookie(call: Call[None, Login] | Call[None, None], value: str, seconds: int) -> str:
     secure = "; Secure" if call.request.url.scheme == "https" else ""
     return f"{COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
-
-
-ENDPOINTS = (get_me, log_in, log_out)

@@ -68,6 +68,3 @@ async def get_prometheus(call: Call[None, None]) -> Text:
     is_open = "application/openmetrics-text" in call.request.headers.get("accept", "")
     content, kind = render(await yard.operations.figures.sums(), await yard.operations.gauges(), openmetrics=is_open)
     return Text(content=content, kind=kind)
-
-
-ENDPOINTS = (get_metrics, get_series, get_usage, get_prometheus)

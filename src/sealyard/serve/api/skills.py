@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from sealyard.serve.api.declare import Call, Cursor, Limit, endpoint, from_cursor, to_cursor
+from sealyard.serve.api.declare import Call, Cursor, Limit, endpoint, from_cursor, page_of, view_of
 from sealyard.serve.envelope import Refusal
 from sealyard.skills import signature_of
 from sealyard.skills.record import combined, effectiveness
@@ -44,7 +44,7 @@ class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
     use: str
     signature: str
     description: str
-    tags: list[str]
+    tags: tuple[str, ...]
     author: str
     modified_at: float
     uses: int
@@ -104,8 +104,7 @@ async def list_skills(call: Call[SkillsQuery, None]) -> SkillPage:
         visible = await yard.skills.shelf.list_all()
     known = {_place(each): each for each in visible}
     rest = sorted(place for place in known if after is None or place > after)
-    page = rest[: asked.limit]
-    more = to_cursor("skills", page[-1]) if len(rest) > len(page) else None
+    page, more = page_of("skills", rest, asked.limit, str)
     chosen = [known[place] for place in page]
     return SkillPage(skills=await _summaries(call, chosen, records), total=len(known), next_cursor=more)
 
@@ -127,17 +126,16 @@ async def get_skill(call: Call[SkillQuery, None]) -> SkillView:
     (summary,) = await _summaries(call, [skill], records)
     kept = await yard.store.skills.statuses((skill.namespace,), skill.name)
     shown = await _concealed(call, skill)
-    return SkillView(
-        **msgspec.structs.asdict(summary),
-        form=shown.form,
-        code=shown.code,
-        input_schema=shown.input_schema,
-        output_schema=shown.output_schema,
-        tools=[SkillToolNeed(tool=need.tool, version=need.version) for need in shown.tools],
-        skills=[need.name for need in shown.skills],
-        versions=[version for _, version, _ in kept],
-        note=shown.note,
-        warnings=list(warnings),
+    return view_of(
+        SkillView,
+        shown,
+        **msgspec.structs.asdict(summary)
+        | {
+            "tools": [view_of(SkillToolNeed, need) for need in shown.tools],
+            "skills": [need.name for need in shown.skills],
+            "versions": [version for _, version, _ in kept],
+            "warnings": warnings,
+        },
     )
 
 
@@ -154,18 +152,12 @@ async def _concealed(call: Call[Any, Any], skill: Skill) -> Skill:
 
 def _summary(skill: Skill, record: SkillRecord | None) -> SkillSummary:
     from_uses = None if record is None else effectiveness(record, now=time.time())
-    return SkillSummary(
-        namespace=skill.namespace,
-        name=skill.name,
-        version=skill.version,
-        status=skill.status,
+    return view_of(
+        SkillSummary,
+        skill,
         shared=skill.namespace == SHARED,
         use=f"from skills import {skill.name}",
         signature=signature_of(skill),
-        description=skill.description,
-        tags=list(skill.tags),
-        author=skill.author,
-        modified_at=skill.modified_at,
         uses=0 if record is None else record.uses,
         failures=0 if record is None else record.failures,
         last_used_at=None if record is None else record.last_used_at,
@@ -176,6 +168,3 @@ def _summary(skill: Skill, record: SkillRecord | None) -> SkillSummary:
 def _place(skill: Skill) -> str:
     """Sorts by name, then by namespace: unique, and in the order of the list."""
     return f"{skill.name} {skill.namespace}"
-
-
-ENDPOINTS = (list_skills, get_skill)

@@ -1,6 +1,6 @@
 """`/api/v1/tools`, the search for them, the upstreams they come from, and the rules for calling them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -8,9 +8,11 @@ from msgspec import Meta
 from sealyard.broker import Preset, Rule, ToolLimits
 from sealyard.catalog.stubs import signature
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.serve.api.declare import Call, Cursor, Limit, Reply, endpoint, from_cursor, to_cursor
+from sealyard.serve.api.declare import Call, Cursor, Limit, Reply, endpoint, from_cursor, page_of, view_of
 from sealyard.serve.texts import search
 from sealyard.values.tools import Hit, ToolAnnotations, ToolSpec, UpstreamState
+
+_Tool = TypeVar("_Tool", bound="ToolSummary")
 
 _RELEASES = 20  # of a tool's history: the latest
 
@@ -163,11 +165,9 @@ async def list_tools(call: Call[ToolsQuery, None]) -> ToolPage:
         known = ", ".join(view.by_upstream) or "none yet"
         raise InvalidRequest(f"No server named {server[:100]!r} has tools. There are: {known}.")
     rest = [name for name in names if after is None or name > after]
-    page = rest[: call.query.limit]
-    more = to_cursor("tools", page[-1]) if len(rest) > len(page) else None
-    return ToolPage(
-        tools=[ToolSummary(**_summary(view.tools[name])) for name in page], total=len(names), next_cursor=more
-    )
+    page, more = page_of("tools", rest, call.query.limit, str)
+    shown = [_shown(ToolSummary, view.tools[name]) for name in page]
+    return ToolPage(tools=shown, total=len(names), next_cursor=more)
 
 
 @endpoint("GET", "tools/{name}", errors=("not_found",))
@@ -181,22 +181,10 @@ async def get_tool(call: Call[None, None]) -> ToolView:
         advice = f"Nearest: {near}." if near else "Search for one: GET mcp/tools/search."
         raise UnknownTool(f"No tool named {name[:100]!r}. {advice}")
     history = await call.yard.store.releases.history(spec.upstream, spec.name)
-    return ToolView(
-        **_summary(spec),
-        signature=signature(spec),
-        input_schema=spec.input_schema,
-        output_schema=spec.output_schema,
-        digest=spec.digest,
-        releases=[
-            ToolRelease(
-                version=each.version,
-                kind=each.kind,
-                released_at=each.released_at,
-                changes=[change.reason for change in each.changes],
-            )
-            for each in history[:_RELEASES]
-        ],
-    )
+    releases = [
+        view_of(ToolRelease, each, changes=[change.reason for change in each.changes]) for each in history[:_RELEASES]
+    ]
+    return _shown(ToolView, spec, signature=signature(spec), releases=releases)
 
 
 @endpoint("GET", "upstreams")
@@ -212,16 +200,9 @@ async def list_upstreams(call: Call[None, None]) -> Upstreams:
             continue
         is_told = call.scope.observe
         found.append(
-            UpstreamView(
-                name=status.name,
-                transport=status.transport,
-                state=status.state,
-                tools=status.tools,
-                server=status.server,
-                protocol_version=status.protocol_version,
-                restarts=status.restarts,
-                calls=status.calls,
-                failures=status.failures,
+            view_of(
+                UpstreamView,
+                status,
                 circuit_open=status.name in circuits,
                 error=await log.door.conceal(status.error) if is_told and status.error else None,
                 warnings=await log.door.conceal_each(list(status.warnings)) if is_told else [],
@@ -240,23 +221,10 @@ async def get_policy(call: Call[None, None]) -> PolicyView:
         rules=rules.settings.rules,
         limits=rules.settings.limits,
         trusted=sorted(rules.trusted),
-        unmatched=[
-            UnmatchedName(at=each.at, pattern=each.pattern, nearest=each.nearest, message=each.message)
-            for each in found
-        ],
+        unmatched=[view_of(UnmatchedName, each) for each in found],
     )
 
 
-def _summary(spec: ToolSpec) -> dict[str, Any]:
-    return {
-        "name": spec.full_name,
-        "upstream": spec.upstream,
-        "use": f"from servers.{spec.module} import {spec.function}",
-        "title": spec.title,
-        "description": spec.description,
-        "version": spec.version,
-        "annotations": spec.annotations,
-    }
-
-
-ENDPOINTS = (search_tools, list_tools, get_tool, list_upstreams, get_policy)
+def _shown(kind: type[_Tool], spec: ToolSpec, **others: Any) -> _Tool:
+    use = f"from servers.{spec.module} import {spec.function}"
+    return view_of(kind, spec, name=spec.full_name, use=use, **others)

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from mcp.shared.exceptions import MCPError
@@ -22,12 +22,11 @@ from sealyard.offload import is_large, signs_of, turn
 from sealyard.offload.turns import spend
 from sealyard.privacy import TOKEN, Guard, Reveal, Sent
 from sealyard.serve.messages import Made, conceal, relay_here, shape_of
-from sealyard.serve.relay.bulk import read_fields
+from sealyard.serve.relay.bulk import Json, read_fields
+from sealyard.serve.relay.routes import LISTS, Routes
 from sealyard.values.tools import ToolSpec
 
 logger = logging.getLogger(__name__)
-
-Json = dict[str, Any]
 
 _OPAQUE = frozenset({"_meta", "name", "cursor", "requestState", "level", "ref"})
 """Parameters of a client that are the protocol's own. `Screen.handles` reveals those that an upstream gave out."""
@@ -39,12 +38,6 @@ _ADDRESS_PARTS = re.compile(r"[/?#&=:]")
 """Separators of the parts of an address."""
 
 
-LISTED = {
-    "tools/list": "tools",
-    "prompts/list": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-}
 _ITEM_BYTES = 256 << 10
 """Of one item of a large list; a larger one is left out. Decoding takes 15 ms at worst."""
 _PARAMS_BYTES = 4 << 20  # see `_PARAMS_SIGNS`
@@ -52,42 +45,30 @@ _PARAMS_SIGNS = 20_000
 """Of an upstream's request or notification to a client: decoding and writing it takes 20 ms at worst."""
 
 
-class Places(Protocol):
-    """Maps an answer to the rules that apply to it: `routes.Routes`."""
-
-    def find_spec(self, upstream: str, tool: str) -> ToolSpec | None:
-        """A tool as its upstream listed it."""
-        ...
-
-    def place(self, upstream: str) -> ToolSpec:
-        """The stand-in for everything of an upstream but its listed tools."""
-        ...
-
-
 class Screens:
     """One screen for each principal."""
 
-    def __init__(self, guards: Guards, places: Places) -> None:
+    def __init__(self, guards: Guards, routes: Routes) -> None:
         self._guards = guards
-        self._places = places
+        self._routes = routes
         self._screens: dict[str, Screen] = {}
 
     def of(self, principal: str) -> "Screen":
         """The principal's screen, always the same."""
         if principal not in self._screens:
-            self._screens[principal] = Screen(self._guards, self._places, principal)
+            self._screens[principal] = Screen(self._guards, self._routes, principal)
         return self._screens[principal]
 
 
 class Screen:
     """Stands between one principal's clients and the upstreams. `refresh` it before each request of a client."""
 
-    def __init__(self, guards: Guards, places: Places, principal: str) -> None:
+    def __init__(self, guards: Guards, routes: Routes, principal: str) -> None:
         self.principal = principal
         self.session = f"{principal}:proxy"
         self._guard: Guard | None = None
         self._guards = guards
-        self._places = places
+        self._routes = routes
         self._under_way = 0
         self._sent = Sent()
         """Values that requests under way have sent, to be concealed in the upstream's messages to them."""
@@ -152,7 +133,7 @@ class Screen:
         return {name: value if name == "_meta" else await self._revealed(name, value) for name, value in answer.items()}
 
     async def handles(self, params: Json) -> Json:
-        """Parameters with the upstream's own handles, where `messages.structure` replaced them by tokens.
+        """Parameters with the upstream's own handles, where `serve.messages` replaced them by tokens.
 
         Raises:
             MCPError: They contain a token that this principal does not have.
@@ -201,7 +182,7 @@ class Screen:
 
     async def _reveal(self, values: Json, *, how: Reveal | None = None) -> Json:
         try:
-            return await self.guard.reveal_latest(self._places.place(""), values, self._sent, how=how)
+            return await self.guard.reveal_latest(self._routes.place(""), values, self._sent, how=how)
         except CallRefused as error:
             raise MCPError(INVALID_PARAMS, f"{type(error).__name__}: {error}") from None
 
@@ -209,21 +190,20 @@ class Screen:
 
     async def result(self, upstream: str, method: str, params: Json, result: Json) -> Json:
         """A result as a client may see it."""
-        spec = self._places.find_spec(upstream, str(params.get("name"))) if method == "tools/call" else None
-        return _own(result, await self._conceal("result", method, result, spec or self._places.place(upstream)))
+        return _own(result, await self._conceal("result", method, result, self._spec(upstream, method, params)))
 
     async def resources(self, upstream: str, page: Json) -> Json:
         """A page of resources as a client may see it."""
-        return _own(page, await self._conceal("resources", "", page, self._places.place(upstream)))
+        return _own(page, await self._conceal("resources", "", page, self._routes.place(upstream)))
 
     async def request(self, upstream: str, method: str, params: Json) -> Json:
         """The parameters of a request to the client."""
-        found: Json = await self._conceal("request", method, params, self._places.place(upstream))
+        found: Json = await self._conceal("request", method, params, self._routes.place(upstream))
         return found
 
     async def notification(self, upstream: str, method: str, params: Json) -> Json:
         """The parameters of a notification."""
-        found: Json = await self._conceal("notification", method, params, self._places.place(upstream))
+        found: Json = await self._conceal("notification", method, params, self._routes.place(upstream))
         said = {name: params[name] for name in ("data", "message") if isinstance(params.get(name), str)}
         told = {name: self.guard.admit_said(found[name], said=each, sent=self._sent) for name, each in said.items()}
         return {**found, **told} if told else found
@@ -231,25 +211,25 @@ class Screen:
     async def error(self, upstream: str, error: MCPError) -> MCPError:
         """The same error, of the same class, with nothing private in it."""
         said = [error.code, error.message, error.data]
-        code, message, data = await self._conceal("error", "", said, self._places.place(upstream))
+        code, message, data = await self._conceal("error", "", said, self._routes.place(upstream))
         if [code, message, data] == said:
             return error
         return type(error)(code if isinstance(code, int) else INTERNAL_ERROR, message, data)
 
     async def words(self, upstream: str, text: str) -> str:
         """A text: a progress report, or a reason why something failed."""
-        found = str(await self._conceal("text", "", text, self._places.place(upstream)))
+        found = str(await self._conceal("text", "", text, self._routes.place(upstream)))
         return self.guard.admit_said(found, said=text, sent=self._sent)
 
     async def may_tell(self, upstream: str, *numbers: float | None) -> bool:
         """True if a progress report may be passed on: none of its numbers was sent as a private value."""
         said = [int(each) if each is not None and each.is_integer() else each for each in numbers]
-        shown: list[Any] = await self._conceal("echo", "", said, self._places.place(upstream))
+        shown: list[Any] = await self._conceal("echo", "", said, self._routes.place(upstream))
         return shown == said
 
     async def address(self, uri: str) -> str:
         """An address that was revealed, as the client knows it."""
-        return str(await self._conceal("uri", "", uri, self._places.place("")))
+        return str(await self._conceal("uri", "", uri, self._routes.place("")))
 
     async def leaving(self, value: Any) -> Any:
         """A client's value as a record may hold it."""
@@ -265,9 +245,8 @@ class Screen:
         Raises:
             MCPError: The message is an error, or cannot be looked through.
         """
-        spec = self._places.find_spec(upstream, str(params.get("name"))) if method == "tools/call" else None
-        spec = spec or self._places.place(upstream)
-        key = LISTED.get(method, "")
+        spec = self._spec(upstream, method, params)
+        key = LISTS[method][1] if method in LISTS else ""
         version = "" if key else version
         made, document = await self._beside("result", method, spec, message, version=version, items=key)
         if made.kind == "error":
@@ -288,11 +267,16 @@ class Screen:
         Raises:
             MCPError: They are too large for a client, or cannot be looked through.
         """
-        _, document = await self._beside(kind, method, self._places.place(upstream), message)
+        _, document = await self._beside(kind, method, self._routes.place(upstream), message)
         if len(document) > _PARAMS_BYTES or signs_of(document) > _PARAMS_SIGNS:
             raise MCPError(INTERNAL_ERROR, f"What {upstream!r} asks or says is too large to be passed on.")
         found: Json = msgspec.json.decode(document)
         return found
+
+    def _spec(self, upstream: str, method: str, params: Json) -> ToolSpec:
+        """The tool whose rules apply to the answer to a request."""
+        spec = self._routes.find_spec(upstream, str(params.get("name"))) if method == "tools/call" else None
+        return spec or self._routes.place(upstream)
 
     async def _items(self, upstream: str, made: Made, document: bytes | bytearray) -> list[Any]:
         """The items of a list, decoded one by one while others go on."""

@@ -18,8 +18,8 @@ from sealyard.broker.call import OpenCall, Passage
 from sealyard.broker.limits import Attempts
 from sealyard.errors import SealyardError, StoreError, ToolFailed, UpstreamError, UpstreamTimeout
 from sealyard.serve.dialogue import Asking
-from sealyard.serve.relay.border import Json, Screen
-from sealyard.serve.relay.bulk import size_of
+from sealyard.serve.relay.border import Screen
+from sealyard.serve.relay.bulk import Json, size_of
 from sealyard.serve.relay.clients import Context, is_modern
 from sealyard.values.access import Grant
 from sealyard.values.tools import ToolSpec

@@ -33,7 +33,8 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from sealyard.errors import UpstreamUnavailable
-from sealyard.serve.relay.border import Json, Screen
+from sealyard.serve.relay.border import Screen
+from sealyard.serve.relay.bulk import Json
 from sealyard.serve.relay.links import ENVELOPE_KEYS, Front, Gone, Hello, Link, Links, untracked
 from sealyard.serve.relay.routes import LISTS
 from sealyard.serve.relay.subscriptions import FLAGS, follow

@@ -38,7 +38,8 @@ from pydantic import ValidationError
 
 from sealyard.broker.upstreams import Transport, whole_message
 from sealyard.errors import UpstreamError, UpstreamUnavailable
-from sealyard.serve.relay.border import Json, Screen, Screens
+from sealyard.serve.relay.border import Screen, Screens
+from sealyard.serve.relay.bulk import Json
 from sealyard.values.tools import UpstreamConfig
 
 logger = logging.getLogger(__name__)

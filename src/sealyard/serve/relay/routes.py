@@ -22,7 +22,7 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
-from sealyard.serve.relay.border import Json
+from sealyard.serve.relay.bulk import Json
 from sealyard.values.naming import glob
 from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
 
@@ -220,11 +220,7 @@ def sealed_cursor(upstream: str, cursor: str) -> str:
 
 
 def opened_cursor(sealed: str | None, upstreams: list[str]) -> tuple[str, str | None]:
-    """The upstream where a list continues, and its own cursor.
-
-    Raises:
-        MCPError: No such cursor was given out.
-    """
+    """The upstream where a list continues, and its own cursor. Raises `MCPError` for any other cursor."""
     if sealed is None:
         return upstreams[0], None
     try:

@@ -10,7 +10,7 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY, event_from_wire, 
 from mcp_types import INTERNAL_ERROR, SubscriptionFilter
 
 from sealyard.errors import UpstreamUnavailable
-from sealyard.serve.relay.border import Json
+from sealyard.serve.relay.bulk import Json
 from sealyard.serve.relay.links import Link
 
 FLAGS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}

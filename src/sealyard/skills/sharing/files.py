@@ -92,11 +92,7 @@ def is_folder_name(name: str) -> bool:
 
 
 def check_files(files: Mapping[str, bytes], *, what: str) -> None:
-    """Check the names, the number and the size of files.
-
-    Raises:
-        InvalidSkill: One of them is not allowed.
-    """
+    """Check the names, the number and the size of files. Raises `InvalidSkill`."""
     if len(files) > FILES_MOST:
         raise _too_many(what)
     if sum(map(len, files.values())) > BYTES_MOST:
