@@ -7,7 +7,7 @@ of facts and calls only grow, and the highest row is never removed: rows above a
 import json
 import math
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -32,7 +32,6 @@ _MOST = (1 << 63) - 1
 
 Span = Literal["total", "day", "hour"]
 Stream = Literal["facts", "calls"]
-STREAMS: tuple[Stream, ...] = ("facts", "calls")
 
 _FACTS: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
 _LABELS = msgspec.json.Decoder(tuple[str, ...])
@@ -47,6 +46,7 @@ _ROWS: Mapping[Stream, str] = {
 }
 COLUMNS: Mapping[Stream, tuple[str, str]] = {"facts": ("number", "at"), "calls": ("rowid", "started_at")}
 """The columns of a row's number and its time."""
+_SUMS = "SELECT start, name, labels, count, total, buckets FROM metric_sums"
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +154,30 @@ def add_rows(
     return count, skipped, last
 
 
+def add_folded(
+    connection: sqlite3.Connection, marks: Marks, start: float, end: float, pick: Callable[[float], Sums]
+) -> Counter[str]:
+    """Add the rows of a time that are folded; returns their number for each stream, and that of `skipped` ones."""
+    counts: Counter[str] = Counter()
+    for stream, (number, at) in COLUMNS.items():
+        condition = f"{at} >= ? AND {at} < ? AND +{number} <= ?"
+        values = (start, end, getattr(marks, stream))
+        counts[stream], skipped, _ = add_rows(connection, stream, condition, values, pick)
+        counts["skipped"] += skipped
+    return counts
+
+
+def add_between(
+    connection: sqlite3.Connection, after: Marks, until: Marks, start: float, end: float, pick: Callable[[float], Sums]
+) -> None:
+    """Add the rows of a time that lie between two marks."""
+    for stream, (number, at) in COLUMNS.items():
+        # The plus keeps SQLite from using the index of times for a few rows at the end.
+        condition = f"{number} > ? AND {number} <= ? AND +{at} >= ? AND +{at} < ?"
+        values = (getattr(after, stream), getattr(until, stream), start, end)
+        add_rows(connection, stream, condition, values, pick)
+
+
 def last_number(connection: sqlite3.Connection, stream: Stream) -> int:
     """The number of the newest row of a stream; 0 if there is none."""
     number, _ = COLUMNS[stream]
@@ -167,12 +191,10 @@ def fold(connection: sqlite3.Connection) -> int:
     names = read_names(connection)
     hours = SumsByHour(names)
     taken = 0
-    for stream in STREAMS:
-        number, _ = COLUMNS[stream]
+    for stream, (number, _) in COLUMNS.items():
         condition = f"{number} > ? ORDER BY {number} LIMIT ?"
-        count, _, last = add_rows(
-            connection, stream, condition, (getattr(marks, stream), FOLD_ROWS - taken), hours.pick
-        )
+        values = (getattr(marks, stream), FOLD_ROWS - taken)
+        count, _, last = add_rows(connection, stream, condition, values, hours.pick)
         taken += count
         if count:
             write_mark(connection, stream, last)
@@ -210,11 +232,7 @@ def read_sums(
     connection: sqlite3.Connection, span: Span, first: float, end: float, pick: Callable[[int], Sums]
 ) -> None:
     """Add the sums of a span that start within a time to those that `pick` returns for their start."""
-    rows = connection.execute(
-        "SELECT start, name, labels, count, total, buckets FROM metric_sums"
-        " WHERE span = ? AND start >= ? AND start < ?",
-        (span, first, end),
-    )
+    rows = connection.execute(f"{_SUMS} WHERE span = ? AND start >= ? AND start < ?", (span, first, end))
     for start, *row in rows:
         found = _decode_sum(*row)
         if found is not None:
@@ -223,15 +241,13 @@ def read_sums(
 
 def add_to_sums(connection: sqlite3.Connection, span: Span, start: int, sums: Sums) -> None:
     """Add to the sums of one start."""
-    for key, amount in sums.items():
-        labels = _ENCODER.encode(key[1]).decode()
+    for (name, values), amount in sums.items():
+        labels = _ENCODER.encode(values).decode()
         row = connection.execute(
-            "SELECT name, labels, count, total, buckets FROM metric_sums"
-            " WHERE span = ? AND start = ? AND name = ? AND labels = ?",
-            (span, start, key[0], labels),
+            f"{_SUMS} WHERE span = ? AND start = ? AND name = ? AND labels = ?", (span, start, name, labels)
         ).fetchone()
-        before = None if row is None else _decode_sum(*row)
-        _write_sum(connection, span, start, key[0], labels, amount if before is None else before[1].plus(amount))
+        before = None if row is None else _decode_sum(*row[1:])
+        _write_sum(connection, span, start, name, labels, amount if before is None else before[1].plus(amount))
 
 
 def replace_sums(connection: sqlite3.Connection, span: Span, start: int, sums: Sums) -> None:

@@ -9,6 +9,7 @@ Retention removes whole UTC days, and only rows that are in the sums.
 import math
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -20,11 +21,10 @@ from sealyard.store.metrics.fold import (
     DAY,
     END,
     HOUR,
-    STREAMS,
     Marks,
     Span,
-    Stream,
-    add_rows,
+    add_between,
+    add_folded,
     decode_fact,
     fold,
     last_number,
@@ -88,10 +88,10 @@ def _read_window(connection: sqlite3.Connection, since: float | None = None, unt
             start, end = _whole(_within(since or 0.0), _within(END if until is None else until), marks)
             for span, first, last in _pieces(start, end, marks):
                 if span is None:
-                    _add_folded(connection, marks, first, last, pick)
+                    add_folded(connection, marks, first, last, pick)
                 else:
                     read_sums(connection, span, first, last, pick)
-        _add_unfolded(connection, marks, start, end, pick)
+        add_between(connection, marks, _readable(marks), start, end, pick)
         return found
 
 
@@ -107,11 +107,11 @@ def _read_series(connection: sqlite3.Connection, first: int, end: int, size: int
         if size == DAY:
             read_sums(connection, "day", first, end, pick)
         elif size == HOUR:
-            _add_folded(connection, marks, first, min(end, marks.hours), pick)
+            add_folded(connection, marks, first, min(end, marks.hours), pick)
             read_sums(connection, "hour", max(first, marks.hours), end, pick)
         else:
-            _add_folded(connection, marks, first, end, pick)
-        _add_unfolded(connection, marks, first, end, pick)
+            add_folded(connection, marks, first, end, pick)
+        add_between(connection, marks, _readable(marks), first, end, pick)
         return [(float(start), sums) for start, sums in found.items()]
 
 
@@ -123,33 +123,16 @@ def _read_facts(connection: sqlite3.Connection, kind: str, *, since: float = 0.0
     return [fact for (text,) in rows if (fact := decode_fact(text)) is not None]
 
 
-def _add_folded(
-    connection: sqlite3.Connection, marks: Marks, start: float, end: float, pick: Callable[[float], Sums]
-) -> None:
-    for stream in STREAMS:
-        number, at = COLUMNS[stream]
-        add_rows(
-            connection, stream, f"{at} >= ? AND {at} < ? AND +{number} <= ?", (start, end, getattr(marks, stream)), pick
-        )
-
-
-def _add_unfolded(
-    connection: sqlite3.Connection, marks: Marks, start: float, end: float, pick: Callable[[float], Sums]
-) -> None:
-    for stream in STREAMS:
-        number, at = COLUMNS[stream]
-        # The plus keeps SQLite from using the index of times for a few rows at the end.
-        condition = f"{number} > ? AND {number} <= ? AND +{at} >= ? AND +{at} < ?"
-        mark = getattr(marks, stream)
-        add_rows(connection, stream, condition, (mark, mark + UNFOLDED_ROWS, start, end), pick)
+def _readable(marks: Marks) -> Marks:
+    """Up to where a reader adds rows itself."""
+    return msgspec.structs.replace(marks, facts=marks.facts + UNFOLDED_ROWS, calls=marks.calls + UNFOLDED_ROWS)
 
 
 def _read_uncounted(connection: sqlite3.Connection) -> int:
     """Rows that are in no sum of a reader; 0 except for a while after an upgrade. Raises `StoreError`."""
     with snapshot(connection):
-        marks = read_marks(connection)
-        last = {stream: last_number(connection, stream) for stream in STREAMS}
-    return sum(max(0, last[stream] - getattr(marks, stream) - UNFOLDED_ROWS) for stream in STREAMS)
+        read = _readable(read_marks(connection))
+        return sum(max(0, last_number(connection, stream) - getattr(read, stream)) for stream in COLUMNS)
 
 
 def _within(at: float) -> float:
@@ -194,12 +177,12 @@ async def prune(writer: Writer, before: float, hours_before: float) -> Pruned:
     # First, in its own transaction: from here on nobody counts those days from rows.
     await writer.change(lambda connection: _mark(connection, days, hours))
     executions, codes = await _repeat(writer, lambda connection: _remove_executions(connection, days))
-    (calls,) = await _repeat(writer, lambda connection: _remove_rows(connection, "calls", days))
-    (facts,) = await _repeat(writer, lambda connection: _remove_rows(connection, "facts", days))
-    (keys,) = await _repeat(writer, lambda connection: _remove_keys(connection, days))
-    (gone,) = await _repeat(writer, lambda connection: _remove_hours(connection, hours))
+    rows = {
+        name: (await _repeat(writer, partial(_remove, name=name, before=hours if name == "hours" else days)))[0]
+        for name in _REMOVALS
+    }
     await writer.change(lambda connection: _remove_learned(connection, days))
-    return Pruned(executions=executions, calls=calls, facts=facts, codes=codes, keys=keys, hours=gone)
+    return Pruned(executions=executions, codes=codes, **rows)
 
 
 async def _repeat(writer: Writer, remove: Callable[[sqlite3.Connection], _Counts]) -> _Counts:
@@ -232,38 +215,26 @@ def _remove_executions(connection: sqlite3.Connection, days: int) -> tuple[int, 
     return len(found), max(0, codes.rowcount)
 
 
-def _remove_rows(connection: sqlite3.Connection, stream: Stream, days: int) -> tuple[int]:
-    """Remove rows of a stream that are folded and belong to no running execution.
-
-    The highest row stays: the next one would get its number, which counts as folded.
-    """
-    number, at = COLUMNS[stream]
-    mark = getattr(read_marks(connection), stream)
-    rows = connection.execute(
-        f"DELETE FROM {stream} WHERE {number} IN (SELECT {number} FROM {stream}"  # noqa: S608
-        f" WHERE {at} < ? AND +{number} <= ? AND +{number} < (SELECT max({number}) FROM {stream})"
-        " AND execution_id NOT IN (SELECT execution_id FROM executions WHERE status = 'running') LIMIT ?)",
-        (days, mark, _REMOVED_ROWS),
-    )
-    return (rows.rowcount,)
-
-
-def _remove_keys(connection: sqlite3.Connection, days: int) -> tuple[int]:
-    rows = connection.execute(
-        "DELETE FROM idempotency_keys WHERE (principal, key) IN"
-        " (SELECT principal, key FROM idempotency_keys WHERE at < ? LIMIT ?)",
-        (days, _REMOVED_ROWS),
-    )
-    return (rows.rowcount,)
+# Rows of the journal must be folded and belong to no running execution. The highest row stays: the next one would get
+# its number, which counts as folded.
+_FOLDED_ROWS = (
+    "FROM {stream} WHERE {number} IN (SELECT {number} FROM {stream} WHERE {at} < ?"
+    " AND +{number} <= (SELECT number FROM metric_marks WHERE stream = '{stream}')"
+    " AND +{number} < (SELECT max({number}) FROM {stream})"
+    " AND execution_id NOT IN (SELECT execution_id FROM executions WHERE status = 'running') LIMIT ?)"
+)
+_REMOVALS: dict[str, str] = {
+    **{stream: _FOLDED_ROWS.format(stream=stream, number=number, at=at) for stream, (number, at) in COLUMNS.items()},
+    "keys": "FROM idempotency_keys WHERE (principal, key) IN"
+    " (SELECT principal, key FROM idempotency_keys WHERE at < ? LIMIT ?)",
+    "hours": "FROM metric_sums WHERE rowid IN"
+    " (SELECT rowid FROM metric_sums WHERE span = 'hour' AND start < ? LIMIT ?)",
+}
+"""The rows to delete from before a time, by the field of `Pruned`, in order."""
 
 
-def _remove_hours(connection: sqlite3.Connection, hours: int) -> tuple[int]:
-    rows = connection.execute(
-        "DELETE FROM metric_sums WHERE rowid IN"
-        " (SELECT rowid FROM metric_sums WHERE span = 'hour' AND start < ? LIMIT ?)",
-        (hours, _REMOVED_ROWS),
-    )
-    return (rows.rowcount,)
+def _remove(connection: sqlite3.Connection, name: str, before: int) -> tuple[int]:
+    return (connection.execute(f"DELETE {_REMOVALS[name]}", (before, _REMOVED_ROWS)).rowcount,)
 
 
 def _remove_learned(connection: sqlite3.Connection, days: int) -> None:

@@ -8,6 +8,7 @@ tokens, visits or searches among them.
 import math
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -22,11 +23,11 @@ from sealyard.store.metrics.fold import (
     DAY,
     END,
     HOUR,
-    STREAMS,
     Marks,
     Span,
     SumsByHour,
-    add_rows,
+    add_between,
+    add_folded,
     read_marks,
     read_names,
     read_sums,
@@ -92,13 +93,11 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Day(msgspec.Struct):
-    """One counted day."""
+    """The rows of one day that were folded when it was begun. They do not change."""
 
     start: int
     marks: Marks
     hours: SumsByHour
-    rows: dict[str, int]
-    skipped: int = 0
 
 
 async def rebuild(
@@ -115,27 +114,26 @@ async def rebuild(
         pass
     names = await reader.read(read_names)
     total, skipped = await reader.read(_count_rows)
-    days, differences = 0, 0
-    rows: dict[str, int] = dict.fromkeys(STREAMS, 0)
+    days = differences = 0
+    counts: Counter[str] = Counter()
     start = await reader.read(_next_day, 0)
     on_progress(0, total)
     while start is not None:
-        day = _Day(start=start, marks=await reader.read(read_marks), hours=SumsByHour(names), rows={})
+        day = _Day(start=start, marks=await reader.read(read_marks), hours=SumsByHour(names))
         for hour in range(start, start + DAY, HOUR):
-            await reader.read(partial(_count_hour, day=day, hour=hour))
-            on_progress(min(total, sum(rows.values()) + sum(day.rows.values())), total)
-        found = await writer.change(partial(_write_day, day=day, names=names, check=check))
-        days, differences, skipped = days + 1, differences + found, skipped + day.skipped
-        rows = {stream: rows[stream] + day.rows.get(stream, 0) for stream in rows}
+            counts += await reader.read(add_folded, day.marks, hour, hour + HOUR, day.hours.pick)
+            on_progress(min(total, counts["facts"] + counts["calls"]), total)
+        differences += await writer.change(partial(_write_day, day=day, names=names, check=check))
+        days += 1
         start = await reader.read(_next_day, start + DAY)
     differences += await writer.change(partial(_write_total, check=check))
     on_progress(total, total)
     return Rebuilt(
         days=days,
-        facts=rows["facts"],
-        calls=rows["calls"],
+        facts=counts["facts"],
+        calls=counts["calls"],
         derived=derived,
-        skipped=skipped,
+        skipped=skipped + counts["skipped"],
         differences=differences,
     )
 
@@ -144,8 +142,7 @@ def _count_rows(connection: sqlite3.Connection) -> tuple[int, int]:
     """The number of rows to count, and of rows with an impossible time."""
     days = read_marks(connection).days
     counts = [0, 0]
-    for stream in STREAMS:
-        _, at = COLUMNS[stream]
+    for stream, (_, at) in COLUMNS.items():
         for place, condition in enumerate((f"{at} >= {days} AND {at} < {END}", f"{at} < 0 OR {at} >= {END}")):
             query = f"SELECT count(*) FROM {stream} WHERE {condition}"  # noqa: S608
             counts[place] += connection.execute(query).fetchone()[0]
@@ -156,27 +153,10 @@ def _next_day(connection: sqlite3.Connection, after: int) -> int | None:
     """The first day from a time on that has rows, and all of them."""
     after = max(after, read_marks(connection).days)
     found = []
-    for stream in STREAMS:
-        _, at = COLUMNS[stream]
+    for stream, (_, at) in COLUMNS.items():
         query = f"SELECT min({at}) FROM {stream} WHERE {at} >= ? AND {at} < ?"  # noqa: S608
         found += [first for (first,) in connection.execute(query, (after, END)) if first is not None]
     return int(min(found)) // DAY * DAY if found else None
-
-
-def _count_hour(connection: sqlite3.Connection, day: _Day, hour: int) -> None:
-    """Count the rows of one hour that were folded when the day was begun. They do not change."""
-    for stream in STREAMS:
-        number, at = COLUMNS[stream]
-        values = (hour, hour + HOUR, getattr(day.marks, stream))
-        count, skipped, _ = add_rows(
-            connection,
-            stream,
-            f"{at} >= ? AND {at} < ? AND +{number} <= ?",
-            values,
-            day.hours.pick,
-        )
-        day.rows[stream] = day.rows.get(stream, 0) + count
-        day.skipped += skipped
 
 
 def _write_day(connection: sqlite3.Connection, day: _Day, names: set[str], *, check: bool) -> int:
@@ -184,12 +164,8 @@ def _write_day(connection: sqlite3.Connection, day: _Day, names: set[str], *, ch
     marks = read_marks(connection)
     if day.start < marks.days:  # its rows are being removed
         return 0
-    late = SumsByHour(names)
-    for stream in STREAMS:  # rows folded since the day was begun
-        number, at = COLUMNS[stream]
-        values = (getattr(day.marks, stream), getattr(marks, stream), day.start, day.start + DAY)
-        condition = f"{number} > ? AND {number} <= ? AND +{at} >= ? AND +{at} < ?"
-        add_rows(connection, stream, condition, values, late.pick)
+    late = SumsByHour(names)  # rows folded since the day was begun
+    add_between(connection, day.marks, marks, day.start, day.start + DAY, late.pick)
     whole = Sums()
     differences = 0
     for hour in range(day.start, day.start + DAY, HOUR):

@@ -7,7 +7,7 @@ answer's `since` is later then. Rows are read page by page, so other reads come 
 import math
 import sqlite3
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -171,44 +171,47 @@ def _page_end(connection: sqlite3.Connection, times: str, start: float, until: f
 # Calls
 
 
-class _Calls:
-    """Adds up calls by tool and version."""
+class _ToolCalls:
+    """The calls of one version of a tool."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str, str, str], array[float]] = {}
-        self._errors: Counter[tuple[str, str, str]] = Counter()
-        self._refused: Counter[tuple[str, str, str]] = Counter()
-        self._last_at: dict[tuple[str, str, str], float] = {}
+        self.seconds = array("d")
+        self.errors = self.refused = 0
+        self.last_at = 0.0
 
-    def add(self, connection: sqlite3.Connection, start: float, end: float, principal: str | None) -> None:
-        for tool, upstream, version, at, seconds, error in connection.execute(
-            _CALLS, (start, end, principal, principal)
-        ):
-            key = (tool, upstream, version)
-            self._seconds.setdefault(key, array("d")).append(seconds)
-            outcome = outcome_of(error)
-            self._errors[key] += outcome in OUTCOMES_FAILED
-            self._refused[key] += outcome not in OUTCOMES_OUTSIDE
-            self._last_at[key] = max(at, self._last_at.get(key, at))
-
-    def tools(self) -> tuple[ToolUsage, ...]:
-        busiest = sorted(self._seconds, key=lambda key: (-len(self._seconds[key]), key))[:_LISTED]
-        return tuple(self._tool(key) for key in busiest)
-
-    def _tool(self, key: tuple[str, str, str]) -> ToolUsage:
-        tool, upstream, version = key
-        seconds = sorted(self._seconds[key])
+    def usage(self, tool: str, upstream: str, version: str) -> ToolUsage:
+        seconds = sorted(self.seconds)
         return ToolUsage(
             tool=tool,
             upstream=upstream,
             version=version,
             calls=len(seconds),
-            errors=self._errors[key],
-            refused=self._refused[key],
+            errors=self.errors,
+            refused=self.refused,
             p50_seconds=_rank(seconds, 0.5),
             p95_seconds=_rank(seconds, 0.95),
-            last_at=self._last_at[key],
+            last_at=self.last_at,
         )
+
+
+class _Calls:
+    """Adds up calls by tool and version."""
+
+    def __init__(self) -> None:
+        self._tools: defaultdict[tuple[str, str, str], _ToolCalls] = defaultdict(_ToolCalls)
+
+    def add(self, connection: sqlite3.Connection, start: float, end: float, principal: str | None) -> None:
+        for *key, at, seconds, error in connection.execute(_CALLS, (start, end, principal, principal)):
+            calls = self._tools[tuple(key)]
+            outcome = outcome_of(error)
+            calls.seconds.append(seconds)
+            calls.errors += outcome in OUTCOMES_FAILED
+            calls.refused += outcome not in OUTCOMES_OUTSIDE
+            calls.last_at = max(at, calls.last_at)
+
+    def tools(self) -> tuple[ToolUsage, ...]:
+        busiest = sorted(self._tools.items(), key=lambda each: (-len(each[1].seconds), each[0]))[:_LISTED]
+        return tuple(calls.usage(*key) for key, calls in busiest)
 
 
 # Facts
