@@ -11,6 +11,7 @@ closed segment. It notices an older state only by its own memory: the head may n
 
 import hashlib
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache, partial
@@ -44,7 +45,7 @@ _PROGRESS_EVERY = 10_000
 _AUDIT_VERSION = 3
 """The schema that introduced the log."""
 _NUMBER_MOST = (1 << 63) - 1
-"""The largest integer of the database."""
+"""The largest integer of the database; the smallest is one further from zero."""
 
 
 # The chain
@@ -96,6 +97,8 @@ class ChainCheck:
         is_part: bool = False,
     ) -> None:
         """Raises `Wrong` if a signed part is wrong already."""
+        self.counts: Counter[str] = Counter()
+        """The numbers of the result, by field."""
         self.number = after.last_number
         self._hash = after.last_hash
         self._segment = after.segment
@@ -104,9 +107,8 @@ class ChainCheck:
         self._is_part = is_part
         self._public_key = _choose_key(public_key, heads)
         self._heads = sorted(heads, key=lambda each: each.number)
-        self._entries = self._removed_entries = self._removed_segments = self._heads_found = self._heads_elsewhere = 0
         while self._heads and self._heads[0].number <= self.number:
-            self._heads_elsewhere += 1  # they belong to entries before this file
+            self.counts["heads_elsewhere"] += 1  # they belong to entries before this file
             self._heads.pop(0)
         self._begin_segment()
 
@@ -136,7 +138,7 @@ class ChainCheck:
                 + (f" and from entry {number - 1}." if number > 1 else "."),
             )
         self.number, self._hash = number, row[-1]
-        self._entries += 1
+        self.counts["entries"] += 1
         self._compare_heads()
         closed = self._closed.get(segment)
         if closed is not None and number == closed.last_number:
@@ -159,7 +161,7 @@ class ChainCheck:
         elif (closed := self._closed.get(self._segment - 1)) is None or closed.last_number != last:
             raise Wrong(last, f"Nothing that is signed vouches for entry {last}.")
         if self._head is None:
-            self._heads_elsewhere += len(self._heads)
+            self.counts["heads_elsewhere"] += len(self._heads)
         elif self._heads:
             head = self._heads[0]
             raise Wrong(
@@ -168,20 +170,10 @@ class ChainCheck:
                 f" entry {head.number}. It was cut, or its store was put back to an older state.",
             )
 
-    def result(self, *, codes: int = 0, codes_missing: int = 0) -> AuditVerification:
+    def result(self) -> AuditVerification:
         """The result so far."""
-        return AuditVerification(
-            entries=self._entries,
-            last_number=self.number,
-            removed_entries=self._removed_entries,
-            segments=len(self._closed),
-            removed_segments=self._removed_segments,
-            public_key=self._public_key,
-            heads=self._heads_found,
-            heads_elsewhere=self._heads_elsewhere,
-            codes=codes,
-            codes_missing=codes_missing,
-        )
+        found = AuditVerification(last_number=self.number, segments=len(self._closed), public_key=self._public_key)
+        return msgspec.structs.replace(found, **self.counts)
 
     def _begin_segment(self) -> None:
         """Go on to the next segment, skipping those whose entries were removed."""
@@ -200,8 +192,8 @@ class ChainCheck:
             if not closed.removed_at_microseconds:
                 return
             self.number, self._hash = closed.last_number, closed.last_hash
-            self._removed_entries += closed.last_number - closed.first_number + 1
-            self._removed_segments += 1
+            self.counts["removed_entries"] += closed.last_number - closed.first_number + 1
+            self.counts["removed_segments"] += 1
             self._compare_heads()
 
     def _compare_heads(self) -> None:
@@ -209,9 +201,9 @@ class ChainCheck:
         while self._heads and self._heads[0].number <= self.number:
             head = self._heads.pop(0)
             if head.number < self.number:
-                self._heads_elsewhere += 1
+                self.counts["heads_elsewhere"] += 1
             elif head.hash == self._hash:
-                self._heads_found += 1
+                self.counts["heads"] += 1
             else:
                 raise Wrong(
                     head.number,
@@ -291,47 +283,72 @@ def verify_store(
         InvalidRequest: A head document is malformed, or there is neither a key nor a head document.
         StoreError: The store or its key cannot be read.
     """
-    key = load_key(key_path(store))
-    with open_log(store) as connection:
-        return _verify(connection, key.public if key else "", heads, on_progress)
-
-
-def _verify(
-    connection: sqlite3.Connection, public_key: str, heads: Sequence[AuditHead], on_progress: Progress | None
-) -> AuditVerification:
     check = None
-    connection.text_factory = lambda text: text.decode(errors="replace")  # it may not be UTF-8
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
     try:
-        if version >= _AUDIT_VERSION:
-            check_schema(connection, version)
-            head, segments = read_head(connection), read_segments(connection)
-            if head or segments or connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone():
-                check = ChainCheck(segments, head, public_key=public_key, heads=heads)
-                return _verify_rows(connection, check, on_progress, head.number if head else 0)
-        if public_key or heads:
-            raise Wrong(
-                1,
-                "Entry 1 is missing: the log is empty though it has a key. It was emptied, unless the first gateway"
-                " that used this store was killed before it wrote anything.",
-            )
-    except (Wrong, StoreError) as error:
+        with _open(store) as (connection, public_key):
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version >= _AUDIT_VERSION:
+                check_schema(connection, version)
+                head, segments = read_head(connection), read_segments(connection)
+                if head or segments or connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone():
+                    check = ChainCheck(segments, head, public_key=public_key, heads=heads)
+                    _follow(connection, check, -_NUMBER_MOST - 1, _NUMBER_MOST, on_progress, head.number if head else 0)
+                    return check.result()
+            if public_key or heads:
+                raise Wrong(
+                    1,
+                    "Entry 1 is missing: the log is empty though it has a key. It was emptied, unless the first gateway"
+                    " that used this store was killed before it wrote anything.",
+                )
+    except Wrong as error:
         return _failed(error, check)
     return AuditVerification()
 
 
-def _verify_rows(
-    connection: sqlite3.Connection, check: ChainCheck, on_progress: Progress | None, last: int
-) -> AuditVerification:
-    codes = CodeCheck(connection)
-    connection.text_factory = lambda text: text.decode(errors="surrogateescape")  # it may not be UTF-8
-    for row in connection.execute(f"{ENTRY} NOT INDEXED ORDER BY number"):
+@contextmanager
+def _open(store: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
+    """The log and its public key. Raises `Wrong` for a value of the wrong type."""
+    key = load_key(key_path(store))
+    with open_log(store) as connection:
+        connection.text_factory = lambda text: text.decode(errors="replace")  # it may not be UTF-8
+        try:
+            yield connection, key.public if key else ""
+        except StoreError as error:
+            raise Wrong(None, str(error)) from error
+
+
+def _follow(
+    connection: sqlite3.Connection,
+    check: ChainCheck,
+    first: int,
+    last: int,
+    on_progress: Progress | None = None,
+    total: int = 0,
+) -> None:
+    """Check the entries between two numbers, and the code that they name. Raises `Wrong`."""
+
+    @lru_cache(maxsize=4096)
+    def find_code(sha256: str) -> str | None:
+        """The digest of a kept text."""
+        row = connection.execute("SELECT code FROM codes WHERE sha256 = ?", (sha256,)).fetchone()
+        if row is None:
+            return None
+        return hashlib.sha256(row[0] if isinstance(row[0], bytes) else str(row[0]).encode()).hexdigest()
+
+    connection.text_factory = lambda text: text.decode(errors="surrogateescape")  # no hash covers such a text
+    query = f"{ENTRY} NOT INDEXED WHERE number BETWEEN ? AND ? ORDER BY number"
+    for row in connection.execute(query, (first, last)):
         check.add(row)
-        codes.add(row)
-        if on_progress and row[0] % _PROGRESS_EVERY == 0:
-            on_progress(row[0], last)
+        number, kind, body = row[0], row[3], row[7]
+        named = msgspec.json.decode(body).get("code_sha256") if kind == "execution.start" else None
+        if isinstance(named, str):
+            found = find_code(named)
+            if found not in (None, named):
+                raise Wrong(number, f"The text of the code that entry {number} names was changed.")
+            check.counts["codes_missing" if found is None else "codes"] += 1
+        if on_progress and number % _PROGRESS_EVERY == 0:
+            on_progress(number, total)
     check.finish()
-    return check.result(codes=codes.found, codes_missing=codes.missing)
 
 
 def verify_file(
@@ -373,44 +390,12 @@ def _verify_stream(
             if on_progress and entry.number % _PROGRESS_EVERY == 0:
                 on_progress(entry.number, last)
         check.finish()
-    except (Wrong, StoreError) as error:
+    except Wrong as error:
         return _failed(error, check)
     except _NoEntry as error:
         assert check is not None
         return _failed(Wrong(check.number + 1, f"Entry {check.number + 1} is wrong: {error}."), check)
     return check.result()
-
-
-class CodeCheck:
-    """Compares the kept texts of code with the digests in the log."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.found = self.missing = 0
-
-        @lru_cache(maxsize=4096)
-        def find(sha256: str) -> str | None:
-            row = connection.execute("SELECT code FROM codes WHERE sha256 = ?", (sha256,)).fetchone()
-            if row is None:
-                return None
-            return hashlib.sha256(row[0] if isinstance(row[0], bytes) else str(row[0]).encode()).hexdigest()
-
-        self._find = find
-
-    def add(self, row: tuple[Any, ...]) -> None:
-        """Check the code of an entry that names one. Raises `Wrong`."""
-        number, kind, body = row[0], row[3], row[7]
-        if kind != "execution.start":
-            return
-        named = msgspec.json.decode(body).get("code_sha256")
-        if not isinstance(named, str):
-            return
-        found = self._find(named)
-        if found is None:
-            self.missing += 1
-        elif found == named:
-            self.found += 1
-        else:
-            raise Wrong(number, f"The text of the code that entry {number} names was changed.")
 
 
 _T = TypeVar("_T")
@@ -444,10 +429,9 @@ def check_schema(connection: sqlite3.Connection, version: int) -> None:
         raise Wrong(None, "The tables of the log are not as sealyard made them.")
 
 
-def _failed(error: Wrong | StoreError, check: ChainCheck | None) -> AuditVerification:
+def _failed(error: Wrong, check: ChainCheck | None) -> AuditVerification:
     done = check.result() if check else AuditVerification()
-    number = error.number if isinstance(error, Wrong) else None
-    return msgspec.structs.replace(done, problem=str(error), first_wrong=number)
+    return msgspec.structs.replace(done, problem=str(error), first_wrong=error.number)
 
 
 # Export
@@ -599,25 +583,3 @@ class AuditWatch:
             if not segment.removed_at_microseconds:  # else removed in the meantime
                 check = ChainCheck([segment], None, public_key=public_key, after=before, is_part=True)
                 _follow(connection, check, segment.first_number, segment.last_number)
-
-
-@contextmanager
-def _open(store: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
-    """The log and its public key. Raises `Wrong` for a value of the wrong type."""
-    key = load_key(key_path(store))
-    with open_log(store) as connection:
-        connection.text_factory = lambda data: data.decode(errors="surrogateescape")  # it may not be UTF-8
-        try:
-            yield connection, key.public if key else ""
-        except StoreError as error:
-            raise Wrong(None, str(error)) from error
-
-
-def _follow(connection: sqlite3.Connection, check: ChainCheck, first: int, last: int) -> None:
-    """Check the entries between two numbers. Raises `Wrong`."""
-    codes = CodeCheck(connection)
-    query = f"{ENTRY} NOT INDEXED WHERE number BETWEEN ? AND ? ORDER BY number"
-    for row in connection.execute(query, (first, last)):
-        check.add(row)
-        codes.add(row)
-    check.finish()
