@@ -146,10 +146,7 @@ class Finder:
             for place, name in enumerate(ranking.names)
         )
         return SearchAnswer(
-            hits=hits,
-            unmatched=tuple(ranking.unmatched),
-            total=len(view.tools),
-            text_ranks=tuple(ranking.text_ranks),
+            hits=hits, unmatched=tuple(ranking.unmatched), total=len(view.tools), text_ranks=tuple(ranking.text_ranks)
         )
 
     async def _rank(

@@ -10,12 +10,23 @@ percentiles off them: two neighbours differ by a factor of 5/3 at most, and so d
 """
 
 import builtins
-from typing import Literal, get_args
+from typing import Literal, get_args, get_type_hints
 
 import msgspec
 
 from sealyard import errors
-from sealyard.values.facts import HintKind, Risk, UseCase
+from sealyard.values.facts import (
+    Assessed,
+    Executed,
+    HintKind,
+    Risk,
+    Saw,
+    Searched,
+    SecurityEvent,
+    SkillEvent,
+    UpstreamEvent,
+    UseCase,
+)
 from sealyard.values.runs import FailureKind, RecordStatus
 from sealyard.values.tools import DetailLevel
 
@@ -44,7 +55,12 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """Whole numbers in one unit: seconds are kept as microseconds."""
 
 
-_FORM = ("code", "analysis", "call")
+def _values_of(fact: type[msgspec.Struct], field: str) -> tuple[str, ...]:
+    """The values that a field of a fact can have."""
+    return get_args(get_type_hints(fact)[field])
+
+
+_FORM = _values_of(Executed, "form")
 _LEVEL = ("development", "production", "hardened", "none")
 _TIER = ("namespace", "landlock", "none")
 _STATUS = tuple(status for status in get_args(RecordStatus) if status != "running")
@@ -102,16 +118,6 @@ _PRIVATE_TYPE = (
     "organization",
     "custom",
 )
-_SECURITY_EVENT = (
-    "review_refused",
-    "policy_denied",
-    "asked",
-    "approved",
-    "refused",
-    "expired",
-    "revealed",
-    "limited",
-)
 _OUTCOME = ("ok", "tool_failed", "timeout", "unavailable", "invalid", "refused", "limited", "cancelled")
 
 
@@ -155,27 +161,20 @@ def _histogram(name: str, unit: str, text: str, buckets: tuple[float, ...], **la
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        _counter("sessions_total", "Visits that began, and visits that ran code.", event=("begin", "code")),
+        _counter("sessions_total", "Visits that began, and visits that ran code.", event=_values_of(Saw, "event")),
         # Discovery
         _counter(
             "discovery_queries_total",
             "Searches for tools.",
-            place=("agent", "code"),
+            place=_values_of(Searched, "place"),
             detail_level=get_args(DetailLevel),
         ),
         _counter("discovery_hits_total", "Searches of which a found tool was then called."),
         _counter("discovery_continued_total", "Searches after one in the same visit that had led to no call."),
         _counter("discovery_cache_total", "Searches that found the index there, or built it.", result=("hit", "miss")),
-        _seconds("discovery_duration_seconds", "How long searches took.", place=("agent", "code")),
+        _seconds("discovery_duration_seconds", "How long searches took.", place=_values_of(Searched, "place")),
         # Execution
-        _counter(
-            "execution_total",
-            "Executions that are over.",
-            form=_FORM,
-            status=_STATUS,
-            level=_LEVEL,
-            tier=_TIER,
-        ),
+        _counter("execution_total", "Executions that are over.", form=_FORM, status=_STATUS, level=_LEVEL, tier=_TIER),
         _counter("execution_errors_total", "Executions that failed, by exception.", error_type=_ERROR_TYPE),
         _counter("execution_failures_total", "Executions that failed, by cause.", failure=get_args(FailureKind)),
         _seconds("execution_duration_seconds", "How long executions took.", form=_FORM, level=_LEVEL),
@@ -207,23 +206,23 @@ METRICS: dict[str, Metric] = {
         ),
         _counter("tokens_uncounted_bytes_total", "Bytes of answers whose tokens were not counted."),
         # Skills
-        _counter(
-            "skill_events_total",
-            "What happened to skills.",
-            event=("saved", "draft", "rejected", "reused", "failed", "migrated", "migration_refused"),
-        ),
+        _counter("skill_events_total", "What happened to skills.", event=_values_of(SkillEvent, "event")),
         _counter("skill_runs_total", "Executions that imported a saved skill."),
         # Guarding
         _counter("privacy_hidden_total", "Private values that were replaced by tokens.", type=_PRIVATE_TYPE),
         _counter("privacy_failures_total", "Values that could not be looked through and were withheld."),
-        _counter("security_events_total", "What was refused, asked, answered or shown.", event=_SECURITY_EVENT),
+        _counter(
+            "security_events_total",
+            "What was refused, asked, answered or shown.",
+            event=_values_of(SecurityEvent, "event"),
+        ),
         _seconds("approval_wait_seconds", "How long people took to answer.", buckets=_WAIT_SECONDS),
         # Learning
         _counter(
             "learning_assessments_total",
             "Runs whose risk was told before they began.",
             risk=get_args(Risk),
-            decision=("ran", "refused", "asked"),
+            decision=_values_of(Assessed, "decision"),
         ),
         _counter("learning_hints_total", "Hints that agents were given from experience.", hint=get_args(HintKind)),
         _counter(
@@ -240,7 +239,7 @@ METRICS: dict[str, Metric] = {
             "upstream_events_total",
             "Changes of the state of upstreams.",
             upstream=OPERATOR,
-            event=("started", "restarted", "failed", "stopped", "circuit_opened", "circuit_closed"),
+            event=_values_of(UpstreamEvent, "event"),
         ),
     )
 }
@@ -251,7 +250,6 @@ class Gauge(msgspec.Struct, frozen=True, kw_only=True):
     """One figure."""
 
     name: str
-    help: str
     value: float
     labels: dict[str, str] = {}
 
@@ -264,10 +262,7 @@ class GaugeInfo(msgspec.Struct, frozen=True):
 
 
 GAUGES: dict[str, GaugeInfo] = {
-    "sealyard_info": GaugeInfo(
-        "What this gateway is; always 1.",
-        ("version", "tier", "level", "tokenizer"),
-    ),
+    "sealyard_info": GaugeInfo("What this gateway is; always 1.", ("version", "tier", "level", "tokenizer")),
     "sealyard_executions_running": GaugeInfo("Executions of this gateway that are not over."),
     "sealyard_executions_queued": GaugeInfo("Those of them that wait for their turn."),
     "sealyard_approvals_waiting": GaugeInfo("Calls that wait for a person's answer."),
@@ -327,4 +322,4 @@ def gauge(name: str, value: float, /, **labels: str) -> Gauge:
         raise ValueError(f"There is no gauge {name!r}. Use one of GAUGES, or add it.")
     if set(labels) != set(info.labels):
         raise ValueError(f"The gauge {name!r} has the labels {info.labels!r} and no others. Give it those.")
-    return Gauge(name=name, help=info.help, value=value, labels=labels)
+    return Gauge(name=name, value=value, labels=labels)

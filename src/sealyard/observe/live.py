@@ -34,8 +34,8 @@ class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
 
 
-class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is not over."""
+class LiveRun(msgspec.Struct, kw_only=True):
+    """The present state of a run that is not over."""
 
     execution_id: str
     principal: str
@@ -43,9 +43,9 @@ class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     started_at: float
     background: bool
-    calls: int
-    output_characters: int
-    asks: int
+    calls: int = 0
+    output_characters: int = 0
+    asks: int = 0
     """The number of its calls that wait for a person."""
     queued: bool = False
     """True while it waits for its turn to run."""
@@ -56,38 +56,23 @@ class Watched:
 
     def __init__(self, live: "Live", run: LiveRun, on_watcher: Callable[[], None]) -> None:
         self._live = live
-        self._run = run
+        self.run = run
         self.on_watcher = on_watcher
         """Called when a watcher arrives: output held back until then can go out."""
-        self.calls = 0
-        self.output_characters = 0
-        self.asks = 0
-        self.queued = False
-
-    @property
-    def run(self) -> LiveRun:
-        """Its current state."""
-        return msgspec.structs.replace(
-            self._run,
-            calls=self.calls,
-            output_characters=self.output_characters,
-            asks=self.asks,
-            queued=self.queued,
-        )
 
     def output(self, text: str) -> None:
         """It printed something, which is concealed."""
-        self.output_characters += len(text)
+        self.run.output_characters += len(text)
         for start in range(0, len(text), _TEXT_CHARACTERS):
             self.tell("output", {"text": text[start : start + _TEXT_CHARACTERS]})
 
     def tell(self, kind: LiveKind, body: dict[str, Any]) -> None:
         """Something happened in it."""
-        self._live.tell(kind, self._run.execution_id, self._run.principal, body)
+        self._live.tell(kind, self.run.execution_id, self.run.principal, body)
 
     def end(self, body: dict[str, Any]) -> None:
         """It is over."""
-        self._live.forget(self._run.execution_id)
+        self._live.forget(self.run.execution_id)
         self.tell("ended", body)
 
 

@@ -182,7 +182,7 @@ class Observer:
         self.security("asked", ask)
         watched = self.live.find(ask.execution_id)
         if watched is not None:
-            watched.asks += 1
+            watched.run.asks += 1
             watched.tell("asked", {"id": ask.id, "tool": ask.tool, "number": ask.number})
 
     def answered(self, ask: Ask, approval: Approval) -> None:
@@ -194,7 +194,7 @@ class Observer:
         self.security(event, ask, seconds=max(0.0, approval.answered_at - ask.asked_at) if is_person else None)
         watched = self.live.find(ask.execution_id)
         if watched is not None:
-            watched.asks -= 1
+            watched.run.asks -= 1
             watched.tell("answered", {"id": ask.id, "decision": approval.decision})
 
     # Skills
@@ -391,9 +391,6 @@ class LiveSink(RunObserver):
                 session=grant.session.partition(":")[2],
                 started_at=run.record.started_at,
                 background=run.record.background,
-                calls=0,
-                output_characters=0,
-                asks=0,
             ),
             code_characters=run.code_characters,
             on_watcher=run.output.open,
@@ -405,7 +402,7 @@ class LiveSink(RunObserver):
 
     def queued(self, is_waiting: bool) -> None:
         """Say that it waits for its turn, or that this has come."""
-        self._watched.queued = is_waiting
+        self._watched.run.queued = is_waiting
         if is_waiting:
             self._watched.tell("queued", {})
         else:
@@ -413,7 +410,7 @@ class LiveSink(RunObserver):
 
     def call_started(self, call: OpenCall) -> None:
         """Say that a tool is called."""
-        self._watched.calls += 1
+        self._watched.run.calls += 1
         self._watched.tell("call", {"number": call.number, "tool": call.spec.full_name})
 
     def call_finished(self, call: FinishedCall) -> None:

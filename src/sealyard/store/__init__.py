@@ -9,12 +9,4 @@ from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord
 from sealyard.store.store import Store, open_store
 from sealyard.store.tools import Release
 
-__all__ = (
-    "MigrationRecord",
-    "Release",
-    "ShelfLimits",
-    "SkillRecord",
-    "Store",
-    "TraceBudget",
-    "open_store",
-)
+__all__ = ("MigrationRecord", "Release", "ShelfLimits", "SkillRecord", "Store", "TraceBudget", "open_store")

@@ -532,13 +532,7 @@ class SkillTable(Table):
                 skill = msgspec.structs.replace(skill, created_at=created_at)
                 severity = await asyncio.to_thread(bump, newest)  # it compares schemas that an agent wrote
                 write = partial(
-                    _insert,
-                    skill=skill,
-                    text=text,
-                    examples=examples,
-                    severity=severity,
-                    head=number,
-                    limits=limits,
+                    _insert, skill=skill, text=text, examples=examples, severity=severity, head=number, limits=limits
                 )
                 kept = await self._writer.change(write, len(text) + len(examples or b""), is_retried=False)
                 if isinstance(kept, InvalidSkill):

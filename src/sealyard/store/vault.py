@@ -58,11 +58,7 @@ _VALUES = Columns("vault_values", SealedValue)
 _COUNTS = Columns(
     "vault_scopes LEFT JOIN vault_values ON scope_id = vault_scopes.id",
     ScopeCount,
-    read={
-        "type": "coalesce(type, '')",
-        "values": "count(number)",
-        "expires_at": "coalesce(max(expires_at), 0)",
-    },
+    read={"type": "coalesce(type, '')", "values": "count(number)", "expires_at": "coalesce(max(expires_at), 0)"},
 )
 
 

@@ -426,7 +426,7 @@ def _as_it_stands(yard: Yard, summary: ExecutionSummary) -> ExecutionSummary:
     if watched is None:
         return summary
     waiting = len(yard.approvals.open_asks(summary.execution_id))
-    return msgspec.structs.replace(summary, calls=watched.calls, waiting=waiting, queued=watched.queued)
+    return msgspec.structs.replace(summary, calls=watched.run.calls, waiting=waiting, queued=watched.run.queued)
 
 
 def _view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) -> ExecutionView:
