@@ -166,7 +166,7 @@ class Catalog:
                 return read_listing(fresh, last, declared=told, source=source, at=time.time())
 
             specs, last = await self._save(upstream, digests, make)
-            change = await asyncio.to_thread(_compare, upstream, before, {spec.name: spec for spec in specs})
+            change = await asyncio.to_thread(_compare, upstream, before.values(), specs)
             self._warn(upstream, warnings + await asyncio.to_thread(_suspicions, before, specs, last, source))
             self._snapshot = await asyncio.to_thread(
                 _snapshot, {**self._snapshot.by_upstream, upstream: specs}, self._shapes
@@ -345,24 +345,16 @@ def _is_deep(definition: Definition) -> bool:
     return bool(level)
 
 
-def _compare(upstream: str, before: dict[str, ToolSpec], after: dict[str, ToolSpec]) -> Change:
-    digests: dict[str, tuple[str | None, str | None]] = {}
-    added, removed, changed = [], [], []
-    for name, spec in after.items():
-        known = before.get(name)
-        if known is None:
-            added.append(spec.full_name)
-        elif known.digest != spec.digest:
-            changed.append(spec.full_name)
-        else:
-            continue
-        digests[spec.full_name] = (known.digest if known else None, spec.digest)
-    for name, spec in before.items():
-        if name not in after:
-            removed.append(spec.full_name)
-            digests[spec.full_name] = (spec.digest, None)
+def _compare(upstream: str, before: Iterable[ToolSpec], after: Iterable[ToolSpec]) -> Change:
+    known, listed = ({spec.full_name: spec.digest for spec in specs} for specs in (before, after))
+    digests = {name: (known.get(name), listed.get(name)) for name in (*listed, *known)}
+    digests = {name: pair for name, pair in digests.items() if pair[0] != pair[1]}
     return Change(
-        upstream=upstream, added=tuple(added), removed=tuple(removed), changed=tuple(changed), digests=digests
+        upstream=upstream,
+        added=tuple(name for name in digests if name not in known),
+        removed=tuple(name for name in digests if name not in listed),
+        changed=tuple(name for name in digests if name in known and name in listed),
+        digests=digests,
     )
 
 

@@ -98,13 +98,6 @@ class DriftWatch:
         record = self._records.get(_key(spec))
         return record.schema if record is not None and record.schema else None
 
-    async def find_shape(self, spec: ToolSpec) -> _Schema | None:
-        """As `shape_of`, also for tools that were not called since the start and for earlier versions."""
-        if self._store is None or _key(spec) in self._records:
-            return self.shape_of(spec)
-        seen = await self._store.shapes.find(*_key(spec))
-        return None if seen is None else seen.schema
-
     async def load(self) -> None:
         """Load the stored shapes of the listed tools."""
         if self._store is None:

@@ -15,6 +15,7 @@ import msgspec
 
 from sealyard.catalog.recent import Recent
 from sealyard.values.tools import ToolSpec
+from sealyard.versioning.compare.schemas import lookup
 
 # Bounds on the work for one schema and one value. Chosen so that a check takes milliseconds, unless a source is named.
 
@@ -32,8 +33,7 @@ _SPREAD = 10_000  # steps for one part of a value
 _UNEVALUATED_FACTOR = 4  # measured 3: the validator goes through everything again to learn what was evaluated
 _REFERRING = ("$ref", "$dynamicRef", "$recursiveRef")
 _HERE_ONE = ("not", "if", "then", "else")
-_HERE_MANY = ("allOf", "anyOf", "oneOf")
-_HERE_NAMED = ("dependentSchemas", "dependencies")
+_HERE_MANY = ("allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies")
 _BELOW = (
     "additionalProperties",
     "additionalItems",
@@ -243,29 +243,19 @@ class _Surveyor:
         for key in _REFERRING:
             if key in schema:
                 yield self._target(schema[key])
-        for key in _HERE_ONE:
-            if key in schema:
-                yield schema[key]
+        yield from (schema[key] for key in _HERE_ONE if key in schema)
         for key in _HERE_MANY:
-            yield from _values(schema.get(key))
-        for key in _HERE_NAMED:
             yield from _values(schema.get(key))
 
     def _target(self, reference: object) -> object:
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise TooHazardous("it refers to what is not in it")
-        pointer = unquote(reference[1:])
-        if pointer and not pointer.startswith("/"):
-            if pointer not in self._anchors:
-                raise TooHazardous("it refers to what is not in it")
-            return self._anchors[pointer]
-        place: Any = self._root
-        for step in pointer.split("/")[1:]:
-            try:
-                place = place[int(step) if isinstance(place, list) else step.replace("~1", "/").replace("~0", "~")]
-            except (KeyError, IndexError, ValueError, TypeError):
-                raise TooHazardous("it refers to what is not in it") from None
-        return place
+        name = unquote(reference[1:])
+        is_pointer = not name or name.startswith("/")
+        target = lookup(reference, self._root) if is_pointer else self._anchors.get(name)
+        if target is None:
+            raise TooHazardous("it refers to what is not in it")
+        return target
 
 
 def _own_steps(schema: dict[str, Any]) -> int:

@@ -27,6 +27,15 @@ _LONGEST_KEPT = 16 << 10
 """Longer sources are not kept: they would push out all others, and learning reads none of them."""
 _LEAST_CHARACTERS = 256
 """The weight of even the shortest source, which bounds the number of sources: its verdicts take as much."""
+_WORDS_CHARACTERS = 300  # of Python's message in one of ours: it may quote the code
+_ADVICE = {
+    "surrogate": "Send it as Unicode.",
+    "null": "Take it out.",
+    "size": "Pass data in as inputs instead.",
+    "nested": "Split its expressions.",
+    "parser": "Simplify it.",
+    "syntax": "Change the code and try again.",
+}
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 _parser_lock = threading.Lock()
@@ -47,7 +56,25 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """The name of the exception, for `syntax`."""
     words: str = ""
-    """Python's own message, for `syntax` and `parser`."""
+    """Python's own message, for `syntax` and `parser`, with no half of a surrogate pair."""
+
+    @property
+    def message(self) -> str:
+        """The reason as a sentence, without its line."""
+        words = self.words if len(self.words) <= _WORDS_CHARACTERS else f"{self.words[:_WORDS_CHARACTERS]}…"
+        match self.kind:
+            case "surrogate":
+                return "The code holds half of a surrogate pair."
+            case "null":
+                return "The code holds a null byte."
+            case "size":
+                return f"The code is larger than {MAX_CODE_BYTES:,} bytes."
+            case "nested":
+                return "The code is nested too deeply for Python's parser."
+            case "parser":
+                return f"Python's parser fails on this code: {words}."
+        words = words.rstrip(".")
+        return f"{self.error}: {words}{'' if words.endswith('?') else '.'}"
 
 
 class Source:
@@ -152,20 +179,10 @@ def parse(code: str, *, most_bytes: int = MAX_CODE_BYTES) -> Names:
 
 
 def _sentence(fault: Fault) -> str:
-    place = "" if fault.line is None else f"Line {fault.line}: "
-    match fault.kind:
-        case "surrogate":
-            return f"{place}the code holds half of a surrogate pair. Send it as Unicode."
-        case "null":
-            return f"{place}the code holds a null byte. Take it out."
-        case "size":
-            return f"The code is larger than {MAX_CODE_BYTES:,} bytes. Pass data in as inputs instead."
-        case "nested":
-            return "The code is nested too deeply for Python's parser. Split its expressions."
-        case "parser":
-            return f"Python's parser fails on this code: {fault.words[:300]}. Simplify it."
-    words = fault.words[:300].rstrip(".").encode(errors="replace").decode()
-    return f"{place}{fault.error}: {words}. Change the code and try again."
+    message = fault.message
+    if fault.line is not None:
+        message = f"Line {fault.line}: {message if fault.kind == 'syntax' else message[:1].lower() + message[1:]}"
+    return f"{message} {_ADVICE[fault.kind]}"
 
 
 def _is_larger(text: str, most_bytes: int) -> bool:
@@ -202,7 +219,7 @@ def _parse(text: str) -> ast.Module | Fault:
             line=error.lineno,
             column=error.offset,
             error=type(error).__name__,
-            words=str(error.msg),
+            words=str(error.msg).encode(errors="replace").decode(),
         )
     except (RecursionError, MemoryError):
         return Fault(kind="nested")

@@ -323,23 +323,10 @@ def _fault_finding(source: Source) -> Finding:
     """The refusal of code that has no syntax tree."""
     fault = source.fault
     assert fault is not None
-    match fault.kind:
-        case "size":
-            message = f"The code is larger than {MAX_CODE_BYTES:,} bytes."
-            hint = "Pass data in through `context` or a file in the workspace."
-            return Finding(severity="refuse", rule="size", message=message, hint=hint)
-        case "surrogate":
-            message = "The code holds half of a surrogate pair."
-        case "null":
-            message = "The code holds a null byte."
-        case "nested":
-            message = "The code is nested too deeply for Python's parser."
-        case "parser":
-            message = f"Python's parser fails on this code: {_shorten(fault.words, 300)}."
-        case _:
-            words = _shorten(fault.words, 300).rstrip(".")
-            message = f"{fault.error}: {words}{'' if words.endswith('?') else '.'}"
-    return _syntax_finding(source.text, fault.line, fault.column, message)
+    if fault.kind == "size":
+        hint = "Pass data in through `context` or a file in the workspace."
+        return Finding(severity="refuse", rule="size", message=fault.message, hint=hint)
+    return _syntax_finding(source.text, fault.line, fault.column, fault.message)
 
 
 def _syntax_finding(code: str, line: int | None, column: int | None, message: str) -> Finding:

@@ -73,7 +73,7 @@ def guess_replacements(
     *,
     alike: Callable[[str, str], Alike],
     side: Literal["input", "output"],
-    texts: Mapping[str, int] | None = None,
+    texts: Mapping[str, int],
 ) -> dict[str, Replacement]:
     """The successor of each removed field by its name, without those that have none, or no clear one.
 
@@ -82,9 +82,8 @@ def guess_replacements(
     """
     if len(removed) * len(added) > _FIELD_PAIRS:
         return {}
-    counted = texts if texts is not None else Counter(folded(field.description) for field in (*removed, *added))
     scores = {
-        (old.name, new.name): _field_score(old, new, alike(old.name, new.name), side, counted)
+        (old.name, new.name): _field_score(old, new, alike(old.name, new.name), side, texts)
         for old in removed
         for new in added
     }
