@@ -32,6 +32,7 @@ from sealyard.examples.toolbox import Toolbox
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server, text_of
 from sealyard.skills import SaveSkill
+from sealyard.store import open_store
 from sealyard.store.database import connect, connect_reader
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.yard import ExecuteRequest, Yard, open_yard
@@ -90,7 +91,6 @@ def measure(tools: Path | None, rounds: int, cases: int) -> dict[str, Any]:
 
 async def read_specs(file: Path | None) -> list[ToolSpec]:
     """The tools of a file with one JSON object a line, or else of the example servers, with the names they get here."""
-    catalog = Catalog()
     if file is None:
         boxes: dict[str, Toolbox] = {
             "customers": customers.toolbox,
@@ -99,12 +99,16 @@ async def read_specs(file: Path | None) -> list[ToolSpec]:
             "mail": mail.toolbox,
             "trips": trips.toolbox,
         }
-        for name, box in boxes.items():
-            await catalog.update(name, [_definition(listed) for listed in box.definitions()])
+        listed = {name: [_definition(each) for each in box.definitions()] for name, box in boxes.items()}
     else:
-        for server in fake_servers(read_tools(file)).values():
-            await catalog.update(server.name, list(server.definitions.values()))
-    return list(catalog.snapshot.tools.values())
+        servers = fake_servers(read_tools(file)).values()
+        listed = {server.name: list(server.definitions.values()) for server in servers}
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
+        async with open_store(Path(folder) / "sealyard.db") as store:
+            catalog = Catalog(store)
+            for name, definitions in listed.items():
+                await catalog.update(name, definitions)
+            return list(catalog.snapshot.tools.values())
 
 
 def _definition(listed: dict[str, object]) -> Definition:

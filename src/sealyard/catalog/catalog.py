@@ -13,9 +13,8 @@ from functools import partial
 import msgspec
 
 from sealyard.catalog.answers import LearnedShape
-from sealyard.catalog.history import last_of, observe, read_listing, rebuild
+from sealyard.catalog.history import observe, read_listing, rebuild
 from sealyard.catalog.names import assign, full_name, function_name, identifier, tool_part, upstream_part
-from sealyard.catalog.recent import Recent
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.text import one_line
 from sealyard.errors import StoreError
@@ -28,7 +27,6 @@ _DEFINITION_BYTES = 256 << 10
 _DEFINITION_LEVELS = 200  # the depth that JSON writers accept differs; this is safe for all
 _WARNINGS = 100
 _RECALLED_SECONDS = 30 * 86_400
-_GONE = 1_000
 _ATTEMPTS = 20
 _DECLARED_CHARACTERS = 200
 _DEFINED = ("title", "description", "input_schema", "output_schema", "annotations")
@@ -53,16 +51,15 @@ Subscriber = Callable[[Snapshot, Change], None]
 
 
 class Catalog:
-    """The tools of all upstreams. Without a store they are lost with the process."""
+    """The tools of all upstreams."""
 
-    def __init__(self, store: Store | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._snapshot = Snapshot({})
         self._shapes: Mapping[str, LearnedShape] = {}
         self._modules: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self._warnings: dict[str, deque[str]] = {}
-        self._gone: Recent[tuple[str, str], LastRelease] = Recent(_GONE)  # a store has this and more
         self._subscribers: list[Subscriber] = []
         self._updating = asyncio.Lock()
 
@@ -93,10 +90,10 @@ class Catalog:
         """Load the stored tools of `upstreams`, and forget all others; `None` keeps every one."""
         async with self._updating:
             await self._rebuild_histories()
-            known = await self._store.load_tools() if self._store else dict(self._snapshot.by_upstream)
+            known = await self._store.load_tools()
             wanted = set(known) if upstreams is None else set(upstreams)
             forgotten = known.keys() - wanted
-            if forgotten and self._store:
+            if forgotten:
                 await self._store.drop_tools(sorted(forgotten))
             kept = {upstream: tuple(specs) for upstream, specs in known.items() if upstream in wanted}
             first = {upstream: specs[0] for upstream, specs in kept.items() if specs}
@@ -109,8 +106,6 @@ class Catalog:
 
     async def _rebuild_histories(self) -> None:
         """Write a history for tools that were stored without one."""
-        if self._store is None:
-            return
         names = await self._store.releases.without_history()
         known = await self._store.load_tools() if names else {}
         for upstream in names:
@@ -120,8 +115,6 @@ class Catalog:
 
     async def _recall_changes(self) -> None:
         """Repeat the warnings of recent changes, for operators who missed them."""
-        if self._store is None:
-            return
         known = {(spec.upstream, spec.name, spec.digest): spec.full_name for spec in self._snapshot.tools.values()}
         for change in await self._store.changes(since=time.time() - _RECALLED_SECONDS):
             name = known.get((change.upstream, change.name, change.after))
@@ -218,13 +211,6 @@ class Catalog:
         make: Callable[[dict[str, LastRelease]], tuple[list[ToolSpec], list[Release]]],
     ) -> tuple[list[ToolSpec], dict[str, LastRelease]]:
         """Store the releases that `make` derives from the history; repeat it if another gateway adds to the history."""
-        if self._store is None:
-            last = self._remembered(upstream, digests)
-            specs, releases = await asyncio.to_thread(make, last)
-            for release in releases:
-                if release.is_gone:
-                    self._gone.put((upstream, release.name), last_of(release))
-            return specs, last
         for _ in range(_ATTEMPTS):
             last = await self._store.releases.last(upstream, digests)
             specs, releases = await asyncio.to_thread(make, last)
@@ -234,15 +220,6 @@ class Catalog:
             f"The tools of {upstream!r} could not be stored: other gateways change them all the time."
             " Give each gateway a store of its own, or the same servers."
         )
-
-    def _remembered(self, upstream: str, names: Iterable[str]) -> dict[str, LastRelease]:
-        gone = {name: self._gone.find((upstream, name)) for name in names}
-        last = {name: each for name, each in gone.items() if each is not None}
-        for spec in self._snapshot.by_upstream.get(upstream, ()):
-            last[spec.name] = LastRelease(
-                number=0, version=spec.version, digest=spec.digest, source="", is_gone=False, spec=spec
-            )
-        return last
 
     def _tell(self, change: Change) -> None:
         for callback in tuple(self._subscribers):

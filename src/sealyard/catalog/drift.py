@@ -60,7 +60,7 @@ _EVERYBODY = Audience(sees_all=True)
 class DriftWatch:
     """Watches the answers of the tools of a catalog."""
 
-    def __init__(self, catalog: Catalog, store: Store | None = None, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, catalog: Catalog, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._catalog = catalog
         self._store = store
         self._clock = clock
@@ -100,8 +100,6 @@ class DriftWatch:
 
     async def load(self) -> None:
         """Load the stored shapes of the listed tools."""
-        if self._store is None:
-            return
         current = {_key(spec) for spec in self._catalog.snapshot.tools.values()}
         for seen in reversed(await self._store.shapes.newest(_WATCHES)):
             key = (seen.upstream, seen.name, seen.major)
@@ -160,7 +158,7 @@ class DriftWatch:
     async def _record_of(self, key: _Key) -> "AnswerRecord":
         record = self._records.get(key)
         if record is None:
-            seen = await self._store.shapes.find(*key) if self._store is not None else None
+            seen = await self._store.shapes.find(*key)
             record = self._records[key] = AnswerRecord() if seen is None else AnswerRecord.read(seen.state)
         self._records.move_to_end(key)
         while len(self._records) > _WATCHES:
@@ -172,20 +170,19 @@ class DriftWatch:
 
     def _write(self, key: _Key) -> None:
         self._unwritten.pop(key, None)
-        if self._store is not None:
-            record = self._records[key]
-            upstream, name, major = key
-            self._store.shapes.put(
-                SeenShape(
-                    upstream=upstream,
-                    name=name,
-                    major=major,
-                    schema=record.schema,
-                    state=record.write(),
-                    answers=record.answers,
-                    seen_at=self._clock(),
-                )
+        record = self._records[key]
+        upstream, name, major = key
+        self._store.shapes.put(
+            SeenShape(
+                upstream=upstream,
+                name=name,
+                major=major,
+                schema=record.schema,
+                state=record.write(),
+                answers=record.answers,
+                seen_at=self._clock(),
             )
+        )
 
 
 def outline(answer: Any) -> Any:

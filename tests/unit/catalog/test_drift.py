@@ -29,7 +29,7 @@ class Clock:
         return self.now
 
 
-async def listed(store: Store | None = None, **fields: Any) -> Catalog:
+async def listed(store: Store, **fields: Any) -> Catalog:
     """A catalog with the one tool `list`."""
     catalog = Catalog(store)
     await catalog.update("db", [Definition(name="list", **{"input_schema": {"type": "object"}, **fields})])
@@ -48,22 +48,26 @@ async def answer(observed: DriftWatch, catalog: Catalog, *answers: Any) -> None:
         await observed.settled()
 
 
-async def test_shape_is_learned_from_answers() -> None:
+async def test_shape_is_learned_from_answers(tmp_path: Path) -> None:
     """It says types and names, which of them are always there, and nothing of what was in them."""
-    catalog = await listed()
-    observed = DriftWatch(catalog)
-    assert observed.shape_of(current(catalog)) is None
-    await answer(observed, catalog, OLD, {"rows": [], "total": 0, "note": "s3cret"})
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = await listed(store)
+        observed = DriftWatch(catalog, store)
+        assert observed.shape_of(current(catalog)) is None
+        await answer(observed, catalog, OLD, {"rows": [], "total": 0, "note": "s3cret"})
 
-    shape = observed.shape_of(current(catalog))
-    assert shape is not None
-    assert (sorted(shape["properties"]), sorted(shape["required"])) == (["note", "rows", "total"], ["rows", "total"])
-    assert shape["properties"]["rows"]["items"]["properties"] == {
-        "id": {"type": "integer"},
-        "user_name": {"type": "string"},
-    }
-    assert b"s3cret" not in msgspec.json.encode(shape)
-    assert current(catalog).version == "1.0.0"
+        shape = observed.shape_of(current(catalog))
+        assert shape is not None
+        assert (sorted(shape["properties"]), sorted(shape["required"])) == (
+            ["note", "rows", "total"],
+            ["rows", "total"],
+        )
+        assert shape["properties"]["rows"]["items"]["properties"] == {
+            "id": {"type": "integer"},
+            "user_name": {"type": "string"},
+        }
+        assert b"s3cret" not in msgspec.json.encode(shape)
+        assert current(catalog).version == "1.0.0"
 
 
 async def test_field_that_is_gone_for_good_is_a_major_version(tmp_path: Path) -> None:
@@ -116,26 +120,28 @@ async def test_field_of_another_type_is_a_major_version(tmp_path: Path) -> None:
     ],
     ids=["one", "few", "mixed", "no-rows", "empty", "null", "fraction", "added", "kind"],
 )
-async def test_what_proves_nothing_changes_nothing(answers: Sequence[Any]) -> None:
+async def test_what_proves_nothing_changes_nothing(tmp_path: Path, answers: Sequence[Any]) -> None:
     """One odd answer, too few to be a habit, answers that vary, and answers without the part in question."""
-    catalog = await listed()
-    await answer(DriftWatch(catalog), catalog, *answers)
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = await listed(store)
+        await answer(DriftWatch(catalog, store), catalog, *answers)
 
-    assert current(catalog).version == "1.0.0"
+        assert current(catalog).version == "1.0.0"
 
 
-async def test_odd_answers_of_one_execution_prove_nothing() -> None:
+async def test_odd_answers_of_one_execution_prove_nothing(tmp_path: Path) -> None:
     """A loop over things of another sort gets other answers; a second execution that does too makes it a change."""
-    catalog = await listed()
-    observed = DriftWatch(catalog)
-    for number, each in enumerate([OLD] * 12 + [NEW] * 25):
-        observed.note(current(catalog), each, execution_id="first" if number < 12 else "second")
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = await listed(store)
+        observed = DriftWatch(catalog, store)
+        for number, each in enumerate([OLD] * 12 + [NEW] * 25):
+            observed.note(current(catalog), each, execution_id="first" if number < 12 else "second")
+            await observed.settled()
+        assert current(catalog).version == "1.0.0"
+        observed.note(current(catalog), NEW, execution_id="third")
         await observed.settled()
-    assert current(catalog).version == "1.0.0"
-    observed.note(current(catalog), NEW, execution_id="third")
-    await observed.settled()
 
-    assert current(catalog).version == "2.0.0"
+        assert current(catalog).version == "2.0.0"
 
 
 async def test_alternating_answers_do_not_make_endless_versions(tmp_path: Path) -> None:
@@ -168,14 +174,15 @@ async def test_answers_that_are_new_each_time_make_one_version_in_an_hour(tmp_pa
         assert current(catalog).version == "3.0.0"
 
 
-async def test_declared_output_is_not_watched() -> None:
+async def test_declared_output_is_not_watched(tmp_path: Path) -> None:
     """Its definition says what comes."""
-    catalog = await listed(output_schema={"type": "object"})
-    observed = DriftWatch(catalog)
-    await answer(observed, catalog, *[OLD] * 10, *[NEW] * 10)
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = await listed(store, output_schema={"type": "object"})
+        observed = DriftWatch(catalog, store)
+        await answer(observed, catalog, *[OLD] * 10, *[NEW] * 10)
 
-    assert observed.shape_of(current(catalog)) is None
-    assert current(catalog).version == "1.0.0"
+        assert observed.shape_of(current(catalog)) is None
+        assert current(catalog).version == "1.0.0"
 
 
 async def test_what_was_learned_outlives_the_process(tmp_path: Path) -> None:
@@ -204,49 +211,52 @@ async def test_what_was_learned_outlives_the_process(tmp_path: Path) -> None:
         assert observed.shape_of(current(catalog)) != shape
 
 
-async def test_change_of_words_keeps_what_was_learned() -> None:
+async def test_change_of_words_keeps_what_was_learned(tmp_path: Path) -> None:
     """A shape belongs to a major version; the next one starts anew."""
-    catalog = await listed()
-    observed = DriftWatch(catalog)
-    await answer(observed, catalog, OLD)
-    shape = observed.shape_of(current(catalog))
-    first = current(catalog)
-    await catalog.update("db", [Definition(name="list", description="Lists.", input_schema={"type": "object"})])
-    assert (current(catalog).version, observed.shape_of(current(catalog))) == ("1.0.1", shape)
-    required = {"type": "object", "properties": {"user": {"type": "string"}}, "required": ["user"]}
-    await catalog.update("db", [Definition(name="list", description="Lists.", input_schema=required)])
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = await listed(store)
+        observed = DriftWatch(catalog, store)
+        await answer(observed, catalog, OLD)
+        shape = observed.shape_of(current(catalog))
+        first = current(catalog)
+        await catalog.update("db", [Definition(name="list", description="Lists.", input_schema={"type": "object"})])
+        assert (current(catalog).version, observed.shape_of(current(catalog))) == ("1.0.1", shape)
+        required = {"type": "object", "properties": {"user": {"type": "string"}}, "required": ["user"]}
+        await catalog.update("db", [Definition(name="list", description="Lists.", input_schema=required)])
 
-    assert (current(catalog).version, observed.shape_of(current(catalog))) == ("2.0.0", None)
-    observed.note(first, NEW)  # by an execution that began before
-    await observed.settled()
-    assert observed.shape_of(current(catalog)) is None
+        assert (current(catalog).version, observed.shape_of(current(catalog))) == ("2.0.0", None)
+        observed.note(first, NEW)  # by an execution that began before
+        await observed.settled()
+        assert observed.shape_of(current(catalog)) is None
 
 
-async def test_only_a_sample_of_the_answers_is_looked_at() -> None:
+async def test_only_a_sample_of_the_answers_is_looked_at(tmp_path: Path) -> None:
     """The first twenty, then one in twenty."""
-    catalog = await listed()
-    observed = DriftWatch(catalog)
-    for number in range(100):
-        await answer(observed, catalog, {f"f{number:02}x": 1, "id": number})
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = await listed(store)
+        observed = DriftWatch(catalog, store)
+        for number in range(100):
+            await answer(observed, catalog, {f"f{number:02}x": 1, "id": number})
 
-    shape = observed.shape_of(current(catalog))
-    assert shape is not None
-    seen = sum(f"f{number:02}x" in str(shape) for number in range(100))
-    assert seen <= 24
+        shape = observed.shape_of(current(catalog))
+        assert shape is not None
+        seen = sum(f"f{number:02}x" in str(shape) for number in range(100))
+        assert seen <= 24
 
 
-async def test_burst_of_answers_is_not_kept_in_memory() -> None:
+async def test_burst_of_answers_is_not_kept_in_memory(tmp_path: Path) -> None:
     """What comes faster than it can be looked at is let go."""
-    catalog = await listed()
-    observed = DriftWatch(catalog)
-    names = [f"t{number}" for number in range(500)]
-    await catalog.update("db", [Definition(name=name, input_schema={"type": "object"}) for name in names])
-    specs = list(catalog.snapshot.tools.values())
-    for spec in specs:
-        observed.note(spec, OLD)
-    await observed.settled()
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = await listed(store)
+        observed = DriftWatch(catalog, store)
+        names = [f"t{number}" for number in range(500)]
+        await catalog.update("db", [Definition(name=name, input_schema={"type": "object"}) for name in names])
+        specs = list(catalog.snapshot.tools.values())
+        for spec in specs:
+            observed.note(spec, OLD)
+        await observed.settled()
 
-    assert sum(observed.shape_of(spec) is not None for spec in specs) == 64
+        assert sum(observed.shape_of(spec) is not None for spec in specs) == 64
 
 
 def test_outline_holds_no_value() -> None:

@@ -84,11 +84,10 @@ async def test_versions_outlive_the_process(tmp_path: Path) -> None:
         assert await kinds(store, "b") == [("added", "1.0.0")]
 
 
-@pytest.mark.parametrize("is_stored", [True, False])
-async def test_tool_that_comes_back_continues_its_numbers(tmp_path: Path, is_stored: bool) -> None:
+async def test_tool_that_comes_back_continues_its_numbers(tmp_path: Path) -> None:
     """As it was it has the version it had; changed, the next one. Nobody starts over by hiding for a moment."""
     async with open_store(tmp_path / "store.db") as store:
-        catalog = Catalog(store if is_stored else None)
+        catalog = Catalog(store)
         await catalog.update("db", [tool("a"), tool("b", "Adds.", row=TEXT)])
         await catalog.update("db", [tool("a", "Other words."), tool("b", "Adds.", row=TEXT)])
         await catalog.update("db", [tool("b", "Adds.", row=TEXT)])
@@ -106,7 +105,7 @@ async def test_tool_that_comes_back_continues_its_numbers(tmp_path: Path, is_sto
             ("changed", "1.0.1"),
             ("added", "1.0.0"),
         ]
-        assert await kinds(store, "a") == (expected if is_stored else [])
+        assert await kinds(store, "a") == expected
 
 
 async def test_tool_that_comes_back_changed_is_reported_after_a_restart(tmp_path: Path) -> None:

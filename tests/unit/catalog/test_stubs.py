@@ -3,6 +3,8 @@
 import ast
 import inspect
 import itertools
+import tempfile
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from sealyard.catalog import Catalog, stub_files
 from sealyard.catalog.stubs import parameter_notes, returns, signature
 from sealyard.catalog.text import annotation, shape
+from sealyard.store import open_store
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.versioning.compare.schemas import is_wrapped
 
@@ -26,9 +29,11 @@ def tool(schema: Any, **fields: Any) -> ToolSpec:
 
 async def files(*definitions: Definition, upstream: str = "db") -> dict[str, str]:
     """What is written for the tools of one upstream."""
-    catalog = Catalog()
-    await catalog.update(upstream, definitions)
-    return stub_files(catalog.snapshot)
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_store(Path(folder) / "store.db") as store:
+            catalog = Catalog(store)
+            await catalog.update(upstream, definitions)
+            return stub_files(catalog.snapshot)
 
 
 async def test_stub_of_an_everyday_tool() -> None:
@@ -272,16 +277,17 @@ async def test_long_description_is_cut_with_a_way_to_the_rest() -> None:
     assert words.startswith(" ".join(text.partition("…")[0].split()))
 
 
-async def test_unchanged_tools_are_written_once() -> None:
+async def test_unchanged_tools_are_written_once(tmp_path: Path) -> None:
     """The text of a tool is the same object in the next version."""
-    catalog = Catalog()
-    await catalog.update("db", [Definition(name="a", input_schema={})])
-    first = stub_files(catalog.snapshot)
-    await catalog.update("db", [Definition(name="a", input_schema={}), Definition(name="b", input_schema={})])
-    second = stub_files(catalog.snapshot)
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = Catalog(store)
+        await catalog.update("db", [Definition(name="a", input_schema={})])
+        first = stub_files(catalog.snapshot)
+        await catalog.update("db", [Definition(name="a", input_schema={}), Definition(name="b", input_schema={})])
+        second = stub_files(catalog.snapshot)
 
-    assert sorted(second) == ["__init__.py", "db/__init__.py", "db/a.py", "db/b.py"]
-    assert second["db/a.py"] is first["db/a.py"]
+        assert sorted(second) == ["__init__.py", "db/__init__.py", "db/a.py", "db/b.py"]
+        assert second["db/a.py"] is first["db/a.py"]
 
 
 EVIL = st.text(max_size=60) | st.sampled_from(

@@ -1,5 +1,6 @@
 """Learned shapes where agents read them: in stubs and in search, published when they are steady and not before."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sealyard.catalog.answers import LearnedShape
 from sealyard.catalog.stubs import returns_text, signature
 from sealyard.learning.part import Viewer
 from sealyard.learning.shapes import Shapes, SteadyShapes
+from sealyard.store import open_store
 from sealyard.values.tools import Definition
 
 ROW = {"id": 1, "status": "open", "count": 3}
@@ -25,17 +27,18 @@ def _learned() -> Shapes:
     return learn(Shapes(), [*answers, {"rows": [], "more": True}])
 
 
-async def test_stub_of_a_tool_that_declares_nothing() -> None:
+async def test_stub_of_a_tool_that_declares_nothing(tmp_path: Path) -> None:
     """The whole file, as an agent reads it: the shape, and that nobody promised it. Bounds are not in it."""
-    catalog = Catalog()
-    await catalog.update("db", [DEFINITION])
-    steady = SteadyShapes()
-    assert await steady.look(_learned(), catalog.snapshot, Viewer("", 1.0, HALF_LIFE))
-    catalog.use_shapes(steady.shapes)
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = Catalog(store)
+        await catalog.update("db", [DEFINITION])
+        steady = SteadyShapes()
+        assert await steady.look(_learned(), catalog.snapshot, Viewer("", 1.0, HALF_LIFE))
+        catalog.use_shapes(steady.shapes)
 
-    assert (
-        stub_files(catalog.snapshot)["db/list.py"]
-        == '''\
+        assert (
+            stub_files(catalog.snapshot)["db/list.py"]
+            == '''\
 """Lists rows.  (server `db`, tool `list`)"""
 from typing import Any, Literal
 
@@ -53,7 +56,7 @@ def list() -> dict[str, Any]:
     """
     ...
 '''
-    )
+        )
 
 
 def test_search_tells_bounds_and_counts_too() -> None:
@@ -85,36 +88,38 @@ def test_what_is_declared_is_never_overridden(declared: dict[str, Any] | None, e
     assert returns_text(spec(output_schema=declared), None) == returns_text(spec(output_schema=declared), _shape({}))
 
 
-async def test_a_learned_shape_changes_the_stubs_and_not_the_tools() -> None:
+async def test_a_learned_shape_changes_the_stubs_and_not_the_tools(tmp_path: Path) -> None:
     """The version of the catalog is the same, so nothing is indexed again; that of its stubs is another."""
-    catalog = Catalog()
-    await catalog.update("db", [DEFINITION])
-    before = catalog.snapshot
-    after = catalog.use_shapes({TOOL: _shape({"type": "string"})})
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = Catalog(store)
+        await catalog.update("db", [DEFINITION])
+        before = catalog.snapshot
+        after = catalog.use_shapes({TOOL: _shape({"type": "string"})})
 
-    assert before.stubs_version == before.version == after.version
-    assert after.stubs_version != after.version
-    again = catalog.use_shapes({TOOL: _shape({"type": "string"}, answers=700)})
-    assert again.stubs_version == after.stubs_version
-    assert catalog.snapshot is again
+        assert before.stubs_version == before.version == after.version
+        assert after.stubs_version != after.version
+        again = catalog.use_shapes({TOOL: _shape({"type": "string"}, answers=700)})
+        assert again.stubs_version == after.stubs_version
+        assert catalog.snapshot is again
 
 
-async def test_shapes_outlive_a_listing_and_go_with_a_new_major_version() -> None:
+async def test_shapes_outlive_a_listing_and_go_with_a_new_major_version(tmp_path: Path) -> None:
     """They are shown only beside the version that they were learned of, and in views only of what is in them."""
-    catalog = Catalog()
-    await catalog.update("db", [DEFINITION])
-    catalog.use_shapes({TOOL: _shape({"type": "string"}), "mcp__db__gone": _shape({"type": "string"})})
-    await catalog.update("web", [DEFINITION])
-    assert list(catalog.snapshot.shapes) == [TOOL]
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = Catalog(store)
+        await catalog.update("db", [DEFINITION])
+        catalog.use_shapes({TOOL: _shape({"type": "string"}), "mcp__db__gone": _shape({"type": "string"})})
+        await catalog.update("web", [DEFINITION])
+        assert list(catalog.snapshot.shapes) == [TOOL]
 
-    view = Snapshot({"web": catalog.snapshot.by_upstream["web"]}, catalog.snapshot.shapes)
-    assert view.shapes == {}
-    assert view.stubs_version == view.version
+        view = Snapshot({"web": catalog.snapshot.by_upstream["web"]}, catalog.snapshot.shapes)
+        assert view.shapes == {}
+        assert view.stubs_version == view.version
 
-    needs_more = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-    await catalog.update("db", [Definition(name="list", description="Lists rows.", input_schema=needs_more)])
-    assert catalog.snapshot.tools[TOOL].version == "2.0.0"
-    assert catalog.snapshot.shapes == {}
+        needs_more = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+        await catalog.update("db", [Definition(name="list", description="Lists rows.", input_schema=needs_more)])
+        assert catalog.snapshot.tools[TOOL].version == "2.0.0"
+        assert catalog.snapshot.shapes == {}
 
 
 async def test_stubs_change_when_a_shape_was_the_same_for_a_while() -> None:
