@@ -504,10 +504,10 @@ async def _pass_on(pieces: "asyncio.Queue[str | None]", guard: Guard, listen: On
                 piece = await pieces.get()
         except TimeoutError:
             is_new = False
-            search = stream.flushing()
+            search = stream.flush()
         else:
             is_new = True
-            search = stream.closing() if piece is None else stream.adding(piece)
+            search = stream.close() if piece is None else stream.add(piece)
         try:
             text = await door.search(search)
         except HelperFailed:

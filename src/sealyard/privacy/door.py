@@ -104,7 +104,11 @@ class Door:
         return str(admitted)
 
     async def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
-        """`Guard.admit_error`."""
+        """The same error as code may see it. Words of a server or a person are looked through.
+
+        Ours hold nothing that the code did not write itself. To conceal that would show it which of its guesses are
+        right.
+        """
         if self._guard.is_off or not isinstance(error, UpstreamError | ApprovalRefused):
             return error
         message = await self.admit_text(str(error), sent=sent)

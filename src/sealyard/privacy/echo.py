@@ -545,11 +545,6 @@ class Found:
     def __bool__(self) -> bool:
         return bool(self.values or self.keys)
 
-    @property
-    def has_parts(self) -> bool:
-        """True if some string holds a whole value and something else."""
-        return any(self._is_part(number) for number in self.values)
-
     def parts(self) -> "Found":
         """The echoes in strings that hold a whole value and something else."""
         found = Found(self._texts)

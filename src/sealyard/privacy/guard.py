@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
+from sealyard.errors import SealyardError, UnknownToken, UpstreamError
 from sealyard.offload import Offload, is_large
 from sealyard.privacy.detect.encodings import EncodedValues, find_encoded
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
@@ -30,8 +30,6 @@ from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
 from sealyard.privacy.vault.scope import Scope, count_tokens
 from sealyard.values.tools import ToolSpec
-
-_E = TypeVar("_E", bound=SealyardError)
 
 _MANY_TOKENS = 50
 """As many are revealed and remembered in about 5 ms."""
@@ -369,17 +367,6 @@ class Guard:
         """True if anything was handed over that a server could repeat."""
         return bool(sent) or bool(self._echoes)
 
-    def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
-        """The same error as code may see it. Words of a server or a person are looked through.
-
-        Ours hold nothing that the code did not write itself. To conceal that would show it which of its guesses are
-        right.
-        """
-        if self.scope is None or not isinstance(error, UpstreamError | ApprovalRefused):
-            return error
-        message = self.admit_text(str(error), sent=sent)
-        return error if message == str(error) else type(error)(message)
-
     # To everybody else
 
     def conceal(self, value: Any) -> Any:
@@ -425,7 +412,7 @@ class Guard:
 
     def stream(self) -> ConcealedStream:
         """The same for output that leaves in pieces."""
-        return ConcealedStream(self._exit.find, self._replace_leaving)
+        return ConcealedStream(self._replace_leaving)
 
     def find(self, text: str) -> list[Span]:
         """The private spans of an outgoing text."""
@@ -456,16 +443,17 @@ class Guard:
         indexes = self._indexes(sent)
         leaves = Leaves(value)
         echoes = leaves.find(indexes, self._own)
-        has_parts, has_echoes = echoes.has_parts, bool(echoes)
+        parts = echoes.parts()
+        has_parts = bool(parts)
         if has_parts:
             bare = _only().conceal(value, self._replace_entering, foreign_tokens=True)
             if bare is not value:
                 leaves = Leaves(bare)
-                echoes = leaves.find(indexes, self._own)
-            value = leaves.replaced(echoes.parts(), self._write_echoes)
+                parts = leaves.find(indexes, self._own).parts()
+            value = leaves.replaced(parts, self._write_echoes)
         replace = self._replace_restored if has_parts else self._replace_entering
         value = scanner.conceal(value, replace, foreign_tokens=not has_parts, **found)
-        return self._conceal_sent(value, sent, with_echoes=has_echoes)
+        return self._conceal_sent(value, sent, with_echoes=bool(echoes))
 
     def _conceal_sent(self, value: Any, sent: Sent | None, *, with_echoes: bool = True) -> Any:
         """`value` without what tools were handed; of what this very call handed over, however little it says."""

@@ -25,6 +25,7 @@ from itertools import accumulate
 import msgspec
 
 from sealyard.errors import LimitReached
+from sealyard.privacy.detect.numbers import COUNTRY_CODES
 from sealyard.privacy.reading.lexicon import WORDS
 from sealyard.privacy.reading.view import folded, united, without_tokens
 from sealyard.privacy.span import Span
@@ -61,11 +62,6 @@ _PLACES = [(offset, count) for count in range(1, _PIECE + 1) for offset in range
 _PLACE_BITS = {place: 2 << bit for bit, place in enumerate(_PLACES)}
 """One bit for each position of a word in a value of some number of words. `_PART` is the bit of a part of a name."""
 
-_SHORT_COUNTRY_CODES = frozenset(
-    "20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 "
-    "91 92 93 94 95 98".split()
-)
-"""Those of two digits, besides 1 and 7 of one; all others have three."""
 _VOID = frozenset("na nan nil no none null true false undefined unknown yes".split()) | {"n a"}
 
 
@@ -388,7 +384,7 @@ def _number_forms(value: str, compact: str, of_type: str) -> list[str]:
     digits = compact.lstrip("0")
     forms = [digits]
     if of_type == "phone" and value.startswith(("+", "00", "(+")):
-        code_length = 1 if digits[0] in "17" else 2 if digits[:2] in _SHORT_COUNTRY_CODES else 3
+        code_length = 1 if digits[0] in "17" else 2 if digits[:2] in COUNTRY_CODES else 3
         forms.append(digits[code_length:].lstrip("0"))
     return [form for form in forms if len(form) >= _COMPACT]
 

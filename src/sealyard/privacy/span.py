@@ -24,7 +24,6 @@ class Detector(Protocol):
 
     def find(self, text: str) -> Iterable[Span]:
         """The spans that are private."""
-        ...
 
 
 class TypeInfo(msgspec.Struct, frozen=True):

@@ -26,14 +26,10 @@ class ConcealedStream:
 
     Holds back `hold_characters` besides the last piece, or twice that for a value that is not at its end; a
     longer one is sent in parts. A quarter of that is kept as context. Each call that sends something searches the
-    context anew: many lines in one piece cost less than a piece for each line. `adding`, `flushing` and
-    `closing` are the same for callers that search elsewhere.
+    context anew: many lines in one piece cost less than a piece for each line.
     """
 
-    def __init__(
-        self, find: Callable[[str], list[Span]], replace: Callable[[str, str], str], *, hold_characters: int = 4096
-    ) -> None:
-        self._find = find
+    def __init__(self, replace: Callable[[str, str], str], *, hold_characters: int = 4096) -> None:
         self._replace = replace
         self._hold_characters = hold_characters
         self._held = ""
@@ -41,20 +37,8 @@ class ConcealedStream:
         self._head_length = 0
         self._tail = ""
 
-    def add(self, piece: str) -> str:
-        """Take a piece and return what may be sent now: whole lines, or nothing."""
-        return self._searched(self.adding(piece))
-
-    def flush(self) -> str:
-        """The text to send when nothing follows for a while: the last line too, if it is complete."""
-        return self._searched(self.flushing())
-
-    def close(self) -> str:
-        """All the rest."""
-        return self._searched(self.closing())
-
-    def adding(self, piece: str) -> Search:
-        """`add`."""
+    def add(self, piece: str) -> Search:
+        """Take a piece; send what may be sent now: whole lines, or nothing."""
         self._held += piece
         if len(self._held) <= self._hold_characters and not _LINE_END.search(piece):
             return ""
@@ -64,22 +48,14 @@ class ConcealedStream:
             return (yield from self._sent(self._cut()))
         return (yield from self._sent(ends[-2])) if len(ends) > 1 else ""
 
-    def flushing(self) -> Search:
-        """`flush`."""
+    def flush(self) -> Search:
+        """When nothing follows for a while: send the last line too, if it is complete."""
         ends = [match.end() for match in _LINE_END.finditer(self._held)]
         return (yield from self._sent(ends[-1])) if ends else ""
 
-    def closing(self) -> Search:
-        """`close`."""
+    def close(self) -> Search:
+        """Send all the rest."""
         return (yield from self._sent(len(self._held), is_last=True))
-
-    def _searched(self, search: Search) -> str:
-        try:
-            text = next(search)
-            while True:
-                text = search.send(self._find(text))
-        except StopIteration as end:
-            return str(end.value)
 
     def _cut(self) -> int:
         """The place to cut an overlong line: at a boundary in the older half of the held text."""

@@ -7,7 +7,7 @@ from sealyard.privacy.echo import Echoes, Leaves, OwnWords, Sent
 from sealyard.privacy.mirror import Mirror
 from sealyard.privacy.reading.letters import Letters
 from sealyard.privacy.rules import Privacy
-from sealyard.values import ToolSpec
+from sealyard.values.tools import ToolSpec
 
 HANDED = [f"person{number}@shop.example" for number in range(20)]
 OTHERS = [f"number{number}k@shop.example" for number in range(3_000)]

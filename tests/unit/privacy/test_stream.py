@@ -23,8 +23,27 @@ def _token(kind, value):
     return f"<{kind} {len(value.split())}>"
 
 
+class _Searched:
+    """A stream whose texts are searched here, as a door searches them for a gateway."""
+
+    def __init__(self, find, **options):
+        self._find = find
+        self.stream = ConcealedStream(_token, **options)
+
+    def __getattr__(self, name):
+        return lambda *piece: self._text(getattr(self.stream, name)(*piece))
+
+    def _text(self, search):
+        found = None
+        while True:
+            try:
+                found = self._find(search.send(found))
+            except StopIteration as end:
+                return end.value
+
+
 def _stream(find=KNOWN.find, **options):
-    return ConcealedStream(find, _token, **options)
+    return _Searched(find, **options)
 
 
 def _sent(pieces, find=KNOWN.find, **options):
@@ -151,7 +170,7 @@ def test_what_is_held_is_bounded():
     stream = _stream(lambda text: [Span(0, len(text), "text")] if text else [], hold_characters=100)
     sent = "".join(stream.add("word ") for _ in range(1000))
     assert "word" not in sent
-    assert len(stream._held) <= 205
+    assert len(stream.stream._held) <= 205
     assert sent.count("<text") > 10
 
 

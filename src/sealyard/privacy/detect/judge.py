@@ -323,12 +323,15 @@ def _decide(field: Field) -> str:
                 return certain
         return ""
     leaves = field.leaves
-    if isinstance(leaves, Cells):
-        values = _text_evidence(leaves.texts)
-    elif not kind and len(leaves) == 1 and not field.meaning.is_number and not _has_space(leaves[0][0]):
+    if (
+        not isinstance(leaves, Cells)
+        and not kind
+        and len(leaves) == 1
+        and not field.meaning.is_number
+        and not _has_space(leaves[0][0])
+    ):
         return ""  # most fields of a single record
-    else:
-        values = _values(leaves)
+    values = _values(leaves)
     return _RULES.get(kind, _by_values)(field, values) if values else ""
 
 
@@ -345,28 +348,17 @@ def _applies(kind: str, value: Value) -> bool:
     return kind == "text" or len(str(abs(int(value)))) >= _MIN_DIGITS.get(kind, 4)
 
 
-def _text_evidence(texts: list[str]) -> list[Value]:
-    """The same for the cells of a table."""
-    step = max(1, len(texts) // _SAMPLE)
-    found = [_as_evidence(text) for text in texts[::step] if not lexicon.is_blank(text)]
-    if not found and step > 1:
-        found = [_as_evidence(text) for text in texts if not lexicon.is_blank(text)]
-    return found
-
-
-def _values(leaves: list[Leaf]) -> list[Value]:
+def _values(leaves: Sequence[Leaf]) -> list[Value]:
     """The values of a field without blanks: all of a short column, a spread sample of a long one."""
-    step = max(1, len(leaves) // _SAMPLE)
-    found = [
-        _as_evidence(leaf[0])
-        for leaf in leaves[::step]
-        if not isinstance(leaf[0], str) or not lexicon.is_blank(leaf[0])
-    ]
-    if not found and step > 1:
+    for step in (max(1, len(leaves) // _SAMPLE), 1):
         found = [
-            _as_evidence(leaf[0]) for leaf in leaves if not isinstance(leaf[0], str) or not lexicon.is_blank(leaf[0])
+            _as_evidence(leaf[0])
+            for leaf in leaves[::step]
+            if not isinstance(leaf[0], str) or not lexicon.is_blank(leaf[0])
         ]
-    return found
+        if found or step == 1:
+            return found
+    return []
 
 
 def _as_evidence(value: Value) -> Value:

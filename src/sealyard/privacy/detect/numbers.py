@@ -94,7 +94,7 @@ def _label(words: list[str], place: int) -> _Label | None:
     return None
 
 
-_COUNTRY_CODES = frozenset(
+COUNTRY_CODES = frozenset(
     "1 7 20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86"
     " 90 91 92 93 94 95 98 211 212 213 216 218 220 221 222 223 224 225 226 227 228 229 230 231 232 233 234 235 236 237"
     " 238 239 240 241 242 243 244 245 246 247 248 249 250 251 252 253 254 255 256 257 258 260 261 262 263 264 265 266"
@@ -123,7 +123,7 @@ def _is_international(value: str) -> bool:
         digits = digits.removeprefix("00")
     if digits[:1] in {"1", "7"}:
         return len(digits) == 11
-    code = next((digits[:length] for length in (2, 3) if digits[:length] in _COUNTRY_CODES), None)
+    code = next((digits[:length] for length in (2, 3) if digits[:length] in COUNTRY_CODES), None)
     return code is not None and 5 <= len(digits) - len(code) <= 13 and 8 <= len(digits) <= 15
 
 

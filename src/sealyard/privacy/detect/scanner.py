@@ -20,7 +20,6 @@ from sealyard.privacy.reading.fields import (
     Treatments,
     Value,
     collect,
-    collect_all,
     gather,
     texts_of,
 )
@@ -148,7 +147,7 @@ class _Pass:
             findings = self.find(value)
             return _replaced(value, findings, replace) if findings else value
         root = Field("")
-        containers = collect(value, root, self._treatments, schema)
+        containers = collect((value,), root, self._treatments, schema)
         fields = gather(root)
         changed: dict[int, Any] = {}
         names: dict[str, list[Finding]] = {}
@@ -164,7 +163,7 @@ class _Pass:
         """The private values in a text, by offsets in it."""
         reading = read_text(text)
         root = Field("")
-        containers = collect_all(reading.data, root, self._treatments)
+        containers = collect(reading.data, root, self._treatments)
         fields = gather(root)
         for table in reading.tables:
             fields += gather(table)

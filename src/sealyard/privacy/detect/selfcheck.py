@@ -6,10 +6,11 @@ them for leaked secrets. The same samples are made every time.
 
 import base64
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from string import ascii_letters, ascii_lowercase, digits, hexdigits
+from string import ascii_letters, ascii_uppercase, digits, hexdigits
 
 import msgspec
 
@@ -42,9 +43,9 @@ def check_detection(scanner: Scanner) -> Detection:
     made = random.Random(6)  # noqa: S311 - the same samples every time, on purpose
     missed: Counter[str] = Counter()
     count = 0
-    for kind, (make, *places) in _SAMPLES.items():
+    for kind, (form, *places) in _SAMPLES.items():
         for _ in range(_VALUES):
-            value = make(made)
+            value = _made(form, made)
             if kind not in rules.types or any(_fits(value, pattern) for pattern in rules.allow):
                 continue
             for place in places:
@@ -66,116 +67,81 @@ def _is_found(scanner: Scanner, place: str, value: str) -> bool:
 
 # Samples
 
-
-def _pick(made: random.Random, characters: str, length: int) -> str:
-    return "".join(made.choice(characters) for _ in range(length))
-
-
-def _word(made: random.Random) -> str:
-    return made.choice("bdklmnrst") + made.choice("aeiou") + made.choice("lmnr") + made.choice(("ana", "eto", "ika"))
+_CHARACTERS = {"9": digits, "a": ascii_letters + digits, "A": ascii_uppercase, "x": hexdigits.lower()}
+_PART = re.compile(r"<([^<>]+)>")
 
 
-def _name(made: random.Random) -> str:
-    return f"{_word(made).capitalize()} {_word(made).capitalize()}son"
+def _made(form: str, made: random.Random) -> str:
+    """A value of this form.
+
+    `<word>` and `<Word>` stand for a made-up word, `<9*4>` for four of `_CHARACTERS`, `<01..12>` for a number of two
+    digits from 1 to 12, and the names of `_COMPUTED` for what these make.
+    """
+    return _PART.sub(lambda part: _made_part(part[1], made), form)
 
 
-def _email(made: random.Random) -> str:
-    return f"{_word(made)}.{_word(made)}@{_word(made)}.example"
-
-
-def _phone(made: random.Random) -> str:
-    return f"+1 415 555 {made.randrange(100, 10_000):04}"
-
-
-def _ssn(made: random.Random) -> str:
-    return f"{made.randrange(100, 665)}-{made.randrange(10, 99)}-{made.randrange(1000, 9999)}"
+def _made_part(part: str, made: random.Random) -> str:
+    first, is_range, last = part.partition("..")
+    if is_range:
+        return str(made.randint(int(first), int(last))).zfill(len(first))
+    characters, is_repeated, count = part.partition("*")
+    if is_repeated:
+        return "".join(made.choices(_CHARACTERS[characters], k=int(count)))
+    if part in _COMPUTED:
+        return _COMPUTED[part](made)
+    word = "".join(map(made.choice, ("bdklmnrst", "aeiou", "lmnr", ("ana", "eto", "ika"))))
+    return word.capitalize() if part == "Word" else word
 
 
 def _card(made: random.Random) -> str:
-    stem = "4" + _pick(made, digits, 14)
+    stem = _made("4<9*14>", made)
     doubled = [sum(divmod(2 * int(each), 10)) for each in stem[::2]]
     return stem + str(-(sum(doubled) + sum(map(int, stem[1::2]))) % 10)
 
 
 def _iban(made: random.Random) -> str:
-    account = _pick(made, digits, 18)
+    account = _made("<9*18>", made)
     return f"DE{98 - int(account + '131400') % 97:02}{account}"
 
 
-def _ip(made: random.Random) -> str:
-    return f"203.0.113.{made.randrange(1, 255)}"
-
-
-def _mac(made: random.Random) -> str:
-    return ":".join(["02", *(f"{made.randrange(256):02x}" for _ in range(5))])
-
-
-def _url(made: random.Random) -> str:
-    return f"https://{_word(made)}:{_password(made)}@{_word(made)}.example/path"
-
-
-def _password(made: random.Random) -> str:
-    return f"{_word(made).capitalize()}-{_pick(made, digits, 4)}-{_pick(made, ascii_letters, 5)}"
-
-
-def _api_key(made: random.Random) -> str:
-    return "gh" + "p_" + _pick(made, ascii_letters + digits, 36)
-
-
 def _jwt(made: random.Random) -> str:
-    parts = ('{"alg":"HS256","typ":"JWT"}', f'{{"sub":"{_word(made)}","iat":1700000000}}')
+    parts = ('{"alg":"HS256","typ":"JWT"}', _made('{"sub":"<word>","iat":1700000000}', made))
     encoded = [base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts]
-    return ".".join([*encoded, _pick(made, ascii_letters + digits, 43)])
+    return ".".join([*encoded, _made("<a*43>", made)])
 
 
-def _private_key(made: random.Random) -> str:
-    lines = "\n".join(_pick(made, ascii_letters + digits, 64) for _ in range(4))
-    return f"-----BEGIN {'PRIVATE'} KEY-----\n{lines}\n-----END {'PRIVATE'} KEY-----"
+_COMPUTED: dict[str, Callable[[random.Random], str]] = {"card": _card, "iban": _iban, "jwt": _jwt}
+_NUMBER = "<A*1><9*8>"
+_SECRET = "<Word>-<9*4>-<a*5>"  # noqa: S105 - a form
+_ENDS = [f"-----{word} {'PRIVATE'} KEY-----" for word in ("BEGIN", "END")]
 
-
-def _wallet(made: random.Random) -> str:
-    return "0x" + _pick(made, hexdigits.lower(), 40)
-
-
-def _date(made: random.Random) -> str:
-    return f"19{made.randrange(40, 99)}-{made.randrange(1, 13):02}-{made.randrange(1, 29):02}"
-
-
-def _street(made: random.Random) -> str:
-    return f"{made.randrange(1, 200)} {_word(made).capitalize()} Street"
-
-
-def _login(made: random.Random) -> str:
-    return f"{_word(made)}{made.randrange(10, 99)}"
-
-
-def _number(made: random.Random) -> str:
-    return made.choice(ascii_lowercase).upper() + _pick(made, digits, 8)
-
-
-_SAMPLES: dict[str, tuple[Callable[[random.Random], str], *tuple[str, ...]]] = {
-    "person": (_name, "full_name", "customer_name"),
-    "email": (_email, "email", "note", "Write to {} before noon."),
-    "phone": (_phone, "phone", "Call {} tomorrow.", '{"mobile": "{}"}'),
-    "address": (_street, "street_address"),
-    "date_of_birth": (_date, "date_of_birth", "dob"),
-    "username": (_login, "username"),
-    "ssn": (_ssn, "ssn", "SSN {} is on file."),
-    "national_id": (_number, "national_id"),
-    "tax_id": (_number, "tax_id"),
-    "passport": (_number, "passport_number"),
-    "driver_license": (_number, "driver_license"),
-    "medical_id": (_number, "patient_id"),
-    "credit_card": (_card, "card_number", "value", "Paid with {} today."),
-    "iban": (_iban, "iban", "value", "Transfer it to {} please."),
-    "bank_account": (_number, "account_number"),
-    "wallet": (_wallet, "wallet", "Send it to {} now."),
-    "ip": (_ip, "ip_address", "Request from {} was slow."),
-    "mac": (_mac, "mac_address", "Device {} is offline."),
-    "url": (_url, "value", "Fetched {} twice."),
-    "api_key": (_api_key, "api_key", "export TOKEN={}", "value"),
-    "auth_token": (_jwt, "token", "Authorization: Bearer {}"),
-    "private_key": (_private_key, "value", "The file held\n{}\nand no more."),
-    "password": (_password, "password", "password={}"),
+_SAMPLES: dict[str, tuple[str, ...]] = {
+    "person": ("<Word> <Word>son", "full_name", "customer_name"),
+    "email": ("<word>.<word>@<word>.example", "email", "note", "Write to {} before noon."),
+    "phone": ("+1 415 555 <0100..9999>", "phone", "Call {} tomorrow.", '{"mobile": "{}"}'),
+    "address": ("<1..199> <Word> Street", "street_address"),
+    "date_of_birth": ("19<40..98>-<01..12>-<01..28>", "date_of_birth", "dob"),
+    "username": ("<word><10..98>", "username"),
+    "ssn": ("<100..664>-<10..98>-<1000..9998>", "ssn", "SSN {} is on file."),
+    "national_id": (_NUMBER, "national_id"),
+    "tax_id": (_NUMBER, "tax_id"),
+    "passport": (_NUMBER, "passport_number"),
+    "driver_license": (_NUMBER, "driver_license"),
+    "medical_id": (_NUMBER, "patient_id"),
+    "credit_card": ("<card>", "card_number", "value", "Paid with {} today."),
+    "iban": ("<iban>", "iban", "value", "Transfer it to {} please."),
+    "bank_account": (_NUMBER, "account_number"),
+    "wallet": ("0x<x*40>", "wallet", "Send it to {} now."),
+    "ip": ("203.0.113.<1..254>", "ip_address", "Request from {} was slow."),
+    "mac": ("02" + ":<x*2>" * 5, "mac_address", "Device {} is offline."),
+    "url": (f"https://<word>:{_SECRET}@<word>.example/path", "value", "Fetched {} twice."),
+    "api_key": ("gh" + "p_<a*36>", "api_key", "export TOKEN={}", "value"),
+    "auth_token": ("<jwt>", "token", "Authorization: Bearer {}"),
+    "private_key": (
+        "\n<a*64>".join([_ENDS[0], "", "", "", ""]) + f"\n{_ENDS[1]}",
+        "value",
+        "The file held\n{}\nand no more.",
+    ),
+    "password": (_SECRET, "password", "password={}"),
 }
-"""The maker of a value of each type, and the places where it stands."""
+"""The form of the values of each type, and the places where they stand."""

@@ -279,16 +279,12 @@ _MOST_LABELLED = 12  # keys of an object that labels a value; larger ones are re
 
 
 def collect(
-    value: Any, root: Field, treatments: Treatments, schema: Mapping[str, Any] | None = None
-) -> list[Container]:
-    """Adds every value to the tree below `root`; returns the data's containers, parents first. Never recurses."""
-    return collect_all((value,), root, treatments, schema)
-
-
-def collect_all(
     values: Iterable[Any], root: Field, treatments: Treatments, schema: Mapping[str, Any] | None = None
 ) -> list[Container]:
-    """The same for more than one document."""
+    """Adds every value of these documents to the tree below `root`. Never recurses.
+
+    Returns the containers of the data, parents first.
+    """
     collector = _Collector(root, treatments, schema)
     for value in values:
         collector.take(value)

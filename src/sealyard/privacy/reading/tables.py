@@ -250,7 +250,7 @@ def _fill_run(columns: list[Field], texts: list[str], starts: Sequence[int], del
         or len(set(columns)) < width
     ):
         for row, start in zip(rows, starts, strict=True):
-            _fill_row(columns, row, start)
+            _fill(columns, _placed_cells(row, start))
         return
     last: tuple[list[tuple[str, ...]], list[Sequence[int]]] = ([], [])
     for position, cells in enumerate(zip_longest(*rows, fillvalue="")):
@@ -268,24 +268,6 @@ def _fill_run(columns: list[Field], texts: list[str], starts: Sequence[int], del
             list(chain.from_iterable(zip(*last[0], strict=True))),
             list(chain.from_iterable(zip(*last[1], strict=True))),
         )
-
-
-def _fill_row(columns: list[Field], row: list[str], start: int) -> None:
-    """Puts the cells of one row into the columns, as `_fill` does, without a leaf for each."""
-    if len(row) > len(columns):
-        columns = columns + columns[-1:] * (len(row) - len(columns))
-    for column, written in zip(columns, row, strict=False):
-        if written:
-            leaves = column.leaves
-            if written[0] <= " " or written[-1] <= " ":
-                cell = _stripped(written, start)
-                if cell[0]:
-                    leaves.append(cell)
-            else:
-                assert isinstance(leaves, Cells)
-                leaves.texts.append(written)
-                leaves.starts.append(start)
-        start += len(written) + 1
 
 
 def _add_cells(column: Field, written: Sequence[str], starts: Sequence[int]) -> None:

@@ -85,14 +85,7 @@ class Scope:
         """
         text = value if isinstance(value, str) else str(value)
         entry = self._by_text[origin].get(text)
-        if entry is None:
-            with self._lock:
-                entry = self._by_text[origin].get(text)  # another thread may have been faster
-                if entry is None:
-                    entry = self._make(type, value, text, origin, _NONE)
-                    self._put([entry])  # before anybody else can be given its token
-                    self._keep(entry)
-        elif self._clock() >= entry.renewed_at:
+        if entry is None or self._clock() >= entry.renewed_at:
             return self.tokens([(type, value, origin)])[0]
         return entry.token
 
@@ -163,11 +156,6 @@ class Scope:
             self.erasures = row.erasures
             self.last_number = 0
             self._secrets = secrets
-            self.clear()
-
-    def clear(self) -> None:
-        """Forget everything. Values added until `restart` are not stored, since the scope is gone there."""
-        with self._lock:
             self._by_text = {"tool": {}, "code": {}}
             self._by_token = {}
 
@@ -274,9 +262,6 @@ class Scope:
             known = self._by_text[entry.origin]
             if known.get(str(entry.value)) is entry:
                 del known[str(entry.value)]
-
-
-_NONE: Mapping[str, "_Entry"] = {}
 
 
 @lru_cache(maxsize=256)

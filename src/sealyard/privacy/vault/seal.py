@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -71,63 +71,45 @@ class VaultStorage(Protocol):
 
         One is dropped if its scope is gone or its id was erased. `count` is their number, `size_bytes` their length.
         """
-        ...
 
     async def room(self) -> None:
         """Return at once while little waits to be written, else when that is on disk."""
-        ...
 
     def touch_scope(self, scope_id: str, used_at: float) -> None:
         """Enqueue when a scope was used last."""
-        ...
 
     def stamp(self) -> int:
         """Another number whenever a process has erased values or changed keys since."""
-        ...
 
     async def flush(self) -> None:
         """Wait until everything enqueued is on disk."""
-        ...
 
     async def find_scope(self, name: str) -> SealedScope | None:
         """One scope with its counters."""
-        ...
 
     async def scopes(self) -> list[SealedScope]:
         """All scopes."""
-        ...
 
     async def add_scope(self, scope: SealedScope) -> bool:
         """Add a scope, durably; False if its name is taken or another scope is sealed with another key."""
-        ...
 
     async def read_values(self, scope_id: str, *, after: int, now: float) -> list[SealedValue]:
         """The values of a scope that are not expired and whose number is larger, the oldest first."""
-        ...
 
     async def find_values(self, value_id: str, kind: str, *, now: float) -> list[tuple[SealedScope, SealedValue]]:
         """The values of that id and type in all scopes, unless they expired."""
-        ...
 
     async def erased_ids(self, scope_id: str) -> list[str]:
         """The ids that were ever erased in a scope."""
-        ...
 
     async def erase_values(self, scope: SealedScope, ids: Sequence[str], sealed: bytes) -> int | None:
         """Delete values and put new secrets in the scope's place; None if the scope changed meanwhile."""
-        ...
-
-    async def erase_scopes(self, names: Collection[str] | None) -> int:
-        """Delete scopes, or all, with their values; return the number of values."""
-        ...
 
     async def expire(self, *, now: float, unused_since: float) -> int:
         """Delete expired values, and scopes without any that were not used since; return the number of values."""
-        ...
 
     async def key_in_use(self) -> str | None:
         """The id of the key that seals the scopes; None if there are none."""
-        ...
 
     async def reseal(
         self, reseal: Callable[[SealedScope], SealedScope | VaultError], *, key_id: str
@@ -136,11 +118,9 @@ class VaultStorage(Protocol):
 
         If `reseal` returns an error for one, nothing is changed and that error is returned.
         """
-        ...
 
     async def scrub(self) -> None:
         """Remove deleted and replaced rows from the disk."""
-        ...
 
 
 class ScopeSecrets:

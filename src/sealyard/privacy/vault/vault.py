@@ -161,14 +161,6 @@ class Vault:
         await self._storage.scrub()
         return count
 
-    async def forget_scope(self, name: str) -> int:
-        """Erase a scope with its secrets; return its number of values. It needs no key."""
-        return await self._erase_scopes([name])
-
-    async def forget_all(self) -> int:
-        """Erase every scope; return their number of values. It needs no key."""
-        return await self._erase_scopes(None)
-
     async def expire(self) -> int:
         """Delete expired values; return their number."""
         for scope in list(self._alive.values()):
@@ -292,16 +284,6 @@ class Vault:
                 return count
             row = await self._storage.find_scope(row.name)  # somebody erased or rotated at the same time
         return 0
-
-    async def _erase_scopes(self, names: Collection[str] | None) -> int:
-        await self._storage.flush()
-        count = await self._storage.erase_scopes(names)
-        for name, scope in list(self._alive.items()):
-            if names is None or name in names:
-                async with self._lock(name):  # a load under way would come after
-                    scope.clear()
-        await self._storage.scrub()
-        return count
 
 
 class _Wanted:
