@@ -243,13 +243,13 @@ def _script(compiled: types.CodeType, surroundings: dict[str, Any]) -> Any:
 
     def run(inputs: dict[str, Any]) -> Any:
         names = prepared(inputs)
-        with transform.leaving():
+        with transform.leaving:
             exec(compiled, names)
         return transform.value(names)
 
     async def run_later(inputs: dict[str, Any]) -> Any:
         names = prepared(inputs)
-        with transform.leaving():
+        with transform.leaving:
             await eval(compiled, names)
         return transform.value(names)
 

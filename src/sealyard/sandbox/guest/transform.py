@@ -7,10 +7,9 @@ it gives the answer. Line numbers are kept. Standard library only.
 
 import ast
 import asyncio
-import contextlib
 import inspect
 import types
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from typing import Any
 
 DEFER = "__sealyard_defer__"
@@ -19,6 +18,7 @@ AWAIT_ALL = "__sealyard_await_all__"
 LAST = "__sealyard_last__"
 
 _MISSING = object()
+_NEWLINE = "\n"
 
 _CONCURRENT = frozenset(
     {"as_completed", "create_task", "ensure_future", "gather", "run_coroutine_threadsafe", "shield", "wait", "wait_for"}
@@ -35,20 +35,44 @@ def compiled(code: str, file: str) -> types.CodeType:
     return made
 
 
+def split(code: str, file: str, start: int, end: int) -> tuple[types.CodeType, types.CodeType | None]:
+    """The statements before the last expression, and that expression, for code that needs no other rewrite.
+
+    The expression stands at `start` to `end`; both are the same where the code ends with another statement. Without a
+    tree of Python objects this costs a third of `compiled`. Every line and column is that of the code.
+
+    Raises:
+        SyntaxError: The expression cannot be put into the parentheses that keep its place; use `compiled`.
+    """
+    if start == end:
+        return compile(code, file, "exec", dont_inherit=True), None
+    before, last = code[:start], code[start:end]
+    line = before.count("\n")
+    column = start - before.rfind("\n") - 1
+    if line:
+        last = f"({_NEWLINE * line}{column * ' '}{last}\n)"
+    elif column:
+        last = f"({(column - 1) * ' '}{last}\n)"
+    return compile(before, file, "exec", dont_inherit=True), compile(last, file, "eval", dont_inherit=True)
+
+
 def value(names: dict[str, Any]) -> Any:
     """The value of code that ran in `names`: `result` if it set that, else its last expression."""
     result = names.get("result", _MISSING)
     return names.get(LAST) if result is _MISSING else result
 
 
-@contextlib.contextmanager
-def leaving() -> Iterator[None]:
-    """Treat `sys.exit()` as a normal end, unless it reports a failure."""
-    try:
-        yield
-    except SystemExit as left:
-        if left.code:
-            raise
+class _Leaving:
+    """Treats `sys.exit()` as a normal end, unless it reports a failure."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, SystemExit) and not error.code
+
+
+leaving = _Leaving()
 
 
 def prepare(tree: ast.Module, *, asynchronous: bool) -> ast.Module:

@@ -13,9 +13,19 @@ if TYPE_CHECKING:
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
 
-dumps: Callable[[object], str] = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
-).encode
+
+def _encoder() -> Callable[[object], str]:
+    """A function that writes plain data as compact JSON, without what `json` makes anew for each value."""
+    slow = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # an interpreter without the accelerator
+        return slow.encode
+    chunks = make(None, slow.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    join = "".join
+    return lambda value: join(chunks(value, 0))
+
+
+dumps = _encoder()
 
 # Read past whatever a hostile metaclass defines under this name.
 _raw_name: Callable[[type], str] = type.__dict__["__name__"].__get__
