@@ -52,6 +52,8 @@ async def test_code_is_parsed_once_and_not_again_when_it_runs_again(
     monkeypatch.setattr(source, "compile", counting, raising=False)
     config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"))
     async with open_yard(config, policy=PLAIN, upstreams={"bank": FakeUpstream("bank", pay=pay)}) as yard:
+        await (await yard.sandbox()).settle()
+        parsed.clear()  # of what the sandbox ran to try its walls
         first = await yard.execute(ExecuteRequest(code=code))
         after_first = list(parsed)
         await yard.guidance.learner.once()

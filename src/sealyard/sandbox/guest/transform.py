@@ -68,8 +68,9 @@ class _Leaving:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        return isinstance(error, SystemExit) and not error.code
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: object) -> bool:
+        # By its type: an exception of the code's may lie about its class.
+        return kind is not None and issubclass(kind, SystemExit) and not error.code
 
 
 leaving = _Leaving()
