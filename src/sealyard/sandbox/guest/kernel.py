@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import select
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -41,7 +42,6 @@ _AT_RECURSIVE = 0x8000
 _MNT_DETACH = 2
 _CAPABILITY_HEADER = ctypes.create_string_buffer(struct.pack("II", 0x20080522, 0))
 _NO_CAPABILITY = ctypes.create_string_buffer(24)
-_NULL_DEVICE = ctypes.create_string_buffer(b"/dev/null")
 _LIMIT = struct.Struct("QQ")
 _limit = ctypes.create_string_buffer(_LIMIT.size)
 _MS_REC_PRIVATE = 0x4000 | 0x40000
@@ -72,6 +72,28 @@ def quick(name: str, first: int, second: int = 0, third: int = 0) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), name)
     return result
+
+
+class Prepared:
+    """A syscall whose arguments are laid out ahead, so that making it touches as little memory as can be."""
+
+    def __init__(self, name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char]) -> None:
+        self.name = name
+        self._kept = [ctypes.create_string_buffer(each) if isinstance(each, bytes) else each for each in arguments]
+        numbers = [each if isinstance(each, int) else ctypes.addressof(each) for each in self._kept]
+        self._arguments = _numbers[name], *numbers, *[0] * (5 - len(numbers))
+
+    def keep(self, buffer: ctypes.Array[ctypes.c_char]) -> None:
+        """Keep memory that an argument points to."""
+        self._kept.append(buffer)
+
+    def make(self) -> int:
+        """Make it. Raises `OSError`."""
+        result: int = _quick(*self._arguments)
+        if result == -1:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), self.name)
+        return result
 
 
 @contextlib.contextmanager
@@ -114,8 +136,13 @@ def make_mounts_private() -> None:
 
 def mount_tmpfs(target: str, options: str, *, executable: bool = False) -> None:
     """Mount an empty tmpfs without devices or set-uid files."""
+    tmpfs_mount(target, options, executable=executable).make()
+
+
+def tmpfs_mount(target: str, options: str, *, executable: bool = False) -> Prepared:
+    """The call of `mount_tmpfs`, laid out ahead."""
     flags = 2 | 4 if executable else _MS_NO_SUID_DEV_EXEC
-    call("mount", b"tmpfs", target.encode(), b"tmpfs", flags, options.encode())
+    return Prepared("mount", b"tmpfs", target.encode(), b"tmpfs", flags, options.encode())
 
 
 def unmount(target: str) -> None:
@@ -208,9 +235,16 @@ def lay_over(fd: int, number: int, *, stays_on_exec: bool = True) -> None:
     quick("dup3", fd, number, 0 if stays_on_exec else os.O_CLOEXEC)
 
 
-def open_null() -> int:
-    """A new descriptor of `/dev/null`."""
-    return quick("openat", _AT_FDCWD, ctypes.addressof(_NULL_DEVICE), os.O_RDWR | os.O_CLOEXEC)
+def opening_null() -> Prepared:
+    """The call that opens `/dev/null`, laid out ahead."""
+    return Prepared("openat", _AT_FDCWD, b"/dev/null", os.O_RDWR | os.O_CLOEXEC)
+
+
+def wait_for_news(fd: int, seconds: float) -> Prepared:
+    """The call that waits for something to read from `fd`, and is 0 if nothing came in time, laid out ahead."""
+    whole = int(seconds)
+    entry = ctypes.create_string_buffer(struct.pack("ihh", fd, select.POLLIN, 0))
+    return Prepared("ppoll", entry, 1, struct.pack("qq", whole, round((seconds - whole) * 1e9)))
 
 
 def write_file(directory: int, name: str, text: str) -> None:
@@ -222,9 +256,9 @@ def write_file(directory: int, name: str, text: str) -> None:
         close(fd)
 
 
-def change_directory(path: str) -> None:
-    """Make `path` the working directory."""
-    call("chdir", path.encode())
+def change_of_directory(path: str) -> Prepared:
+    """The call that makes `path` the working directory, laid out ahead."""
+    return Prepared("chdir", path.encode())
 
 
 def become(user: int) -> None:
@@ -253,17 +287,13 @@ def fork() -> int:
     return pid
 
 
-class Filter:
-    """A seccomp program, laid out ahead so that installing it is one call."""
-
-    def __init__(self, program: bytes) -> None:
-        self._code = ctypes.create_string_buffer(program, len(program))
-        header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(self._code))
-        self._header = ctypes.create_string_buffer(header)
-
-    def install(self) -> None:
-        """Install it on this thread and everything that it starts."""
-        quick("seccomp", 1, 0, ctypes.addressof(self._header))
+def filter_of(program: bytes) -> Prepared:
+    """The call that puts this thread, and everything it starts, under a seccomp program, laid out ahead."""
+    code = ctypes.create_string_buffer(program, len(program))
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code)))
+    call = Prepared("seccomp", 1, 0, header)
+    call.keep(code)
+    return call
 
 
 def limit_malloc_arenas() -> None:

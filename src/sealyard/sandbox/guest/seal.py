@@ -77,9 +77,16 @@ class Seal:
         self._mapped_bytes = mapped_bytes
         self._namespace = setup["tier"] == "namespace"
         self._programs = {name: base64.b64decode(each["program"]) for name, each in setup["filters"]["worker"].items()}
-        self._filters = {name: kernel.Filter(program) for name, program in self._programs.items()}
+        self._filters = {name: kernel.filter_of(program) for name, program in self._programs.items()}
         self._hard_limits = {name: resource.getrlimit(name)[1] for name in _LIMITS.values()}
         self._channel = channel
+        self._mounts = [
+            kernel.tmpfs_mount(place, f"size={setup[f'{name}_bytes']},nr_inodes={setup[f'{name}_files']},mode=777")
+            for place, name in ((template.TEMP, "temp"), (template.WORKSPACE, "workspace"))
+        ]
+        self._news = kernel.wait_for_news(_CONNECTION, _IDLE_SECONDS)
+        self._open_null = kernel.opening_null()
+        self._enter_workspace = kernel.change_of_directory(template.WORKSPACE)
         self._abi = kernel.landlock_abi()
         if not self._namespace and self._abi < _LEAST_ABI:
             raise OSError(
@@ -132,7 +139,7 @@ class Seal:
             _note_native_id()
         runner.reseed()
         channel = self._channel
-        if order["waits"] and not channel.has_news(_IDLE_SECONDS):
+        if order["waits"] and not self._news.make():
             runner.prewarm()
         order, descriptors = channel.receive_with_descriptors()
         self._seal(order, descriptors)
@@ -181,16 +188,14 @@ class Seal:
             forbid_nested = "no nested user namespaces" not in entered.missing
             template.enter_own_users(entered.proc, namespaces, forbid_nested=forbid_nested)
             kernel.set_death_signal()  # a change of credentials may clear it
-        kernel.mount_tmpfs(template.TEMP, f"size={setup['temp_bytes']},nr_inodes={setup['temp_files']},mode=777")
-        kernel.mount_tmpfs(
-            template.WORKSPACE, f"size={setup['workspace_bytes']},nr_inodes={setup['workspace_files']},mode=777"
-        )
+        for mount in self._mounts:
+            mount.make()
         if order["library"] is not None:
             template.Library.guess(order["library"])
 
     def _lay_descriptors(self, connection: int, output: int) -> None:
         # Opened anew: a flag or lock that one worker sets on a shared one would be seen by all others.
-        kernel.lay_over(kernel.open_null(), 0)
+        kernel.lay_over(self._open_null.make(), 0)
         kernel.lay_over(output, 1)
         kernel.lay_over(output, 2)
         kernel.lay_over(connection, _CONNECTION, stays_on_exec=False)
@@ -207,7 +212,8 @@ class Seal:
                 own.append((os.path.join(self._setup["library"], order["library"]), kernel.READ))
             own_paths = kernel.landlock_ruleset(self._abi, self._coarse + own)
         self._settle(order)
-        kernel.change_directory(workspace)
+        enter = self._enter_workspace if workspace is template.WORKSPACE else kernel.change_of_directory(workspace)
+        enter.make()
         if tempfile.tempdir != temp:
             set_places(workspace, temp)
         self._limit(order)
@@ -221,8 +227,8 @@ class Seal:
             os.close(own_paths)
         name = order["filter"]
         offsets = self._setup["filters"]["worker"][name]["pid_offsets"]
-        last = kernel.Filter(_with_pid(self._programs[name], offsets)) if offsets else self._filters[name]
-        last.install()
+        last = kernel.filter_of(_with_pid(self._programs[name], offsets)) if offsets else self._filters[name]
+        last.make()
 
     def _furnish(self, order: dict[str, Any], descriptors: list[int]) -> None:
         """Mount what belongs to this run: less room than usual, its session's workspace, its part of the library."""

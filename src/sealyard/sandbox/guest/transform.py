@@ -68,7 +68,7 @@ class _Leaving:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: object) -> bool:
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: object) -> bool:  # noqa: PYI036
         # By its type: an exception of the code's may lie about its class.
         return kind is not None and issubclass(kind, SystemExit) and not error.code
 

@@ -9,7 +9,6 @@ import base64
 import itertools
 import json
 import os
-import select
 import socket
 import struct
 import threading
@@ -39,10 +38,6 @@ class Channel:
         self._reading = False
         self._waiting: dict[int, _Waiter] = {}
         self._watched: dict[int, tuple[asyncio.AbstractEventLoop, int]] = {}
-
-    def has_news(self, seconds: float) -> bool:
-        """True if something can be received, now or within `seconds`."""
-        return bool(select.select([self._socket], [], [], seconds)[0])
 
     def receive_with_descriptors(self) -> tuple[dict[str, Any], list[int]]:
         """The first frame and not a byte more, with the descriptors that came along.

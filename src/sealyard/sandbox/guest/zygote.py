@@ -232,7 +232,7 @@ def main() -> None:
         gc.freeze()
         gc.disable()
         kernel.release_free_memory()
-        kernel.Filter(base64.b64decode(setup["filters"]["template"])).install()
+        kernel.filter_of(base64.b64decode(setup["filters"]["template"])).make()
     except Exception as error:
         control.send({"op": "failed", "order": stage, "error": f"{type(error).__name__}: {error}"})
         os._exit(1)
