@@ -72,8 +72,13 @@ def count_json(value: Any) -> int:
 
 
 def count_definition(name: str, description: str, input_schema: Mapping[str, Any]) -> int:
-    """The tokens of a tool's definition as clients give it to a model: name, description and schema as compact JSON."""
-    return count_json({"name": name, "description": description, "inputSchema": input_schema})
+    """The tokens of a tool's definition."""
+    return count(definition_text(name, description, input_schema))
+
+
+def definition_text(name: str, description: str, input_schema: Mapping[str, Any]) -> str:
+    """A tool's definition as clients give it to a model: name, description and schema as compact JSON."""
+    return msgspec.json.encode({"name": name, "description": description, "inputSchema": input_schema}).decode()
 
 
 def fits(text: str, budget: int) -> bool:

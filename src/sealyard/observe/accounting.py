@@ -15,8 +15,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-import msgspec
-
 from sealyard.metrics import tokens
 from sealyard.values.facts import Fact, Tokens, UseCase
 from sealyard.values.tools import ToolSpec
@@ -276,6 +274,4 @@ def _finish(done: "asyncio.Future[None]") -> None:
 
 def definition_text(spec: ToolSpec) -> str:
     """A tool as a plain MCP server lists it to a model."""
-    return msgspec.json.encode(
-        {"name": spec.full_name, "description": spec.description, "inputSchema": spec.input_schema}
-    ).decode()
+    return tokens.definition_text(spec.full_name, spec.description, spec.input_schema)

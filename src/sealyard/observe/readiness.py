@@ -10,13 +10,13 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from sealyard.errors import SealyardError, StoreError
+from sealyard.errors import SealyardError
 from sealyard.store import Store
 
 if TYPE_CHECKING:
@@ -62,11 +62,14 @@ class Readiness:
         """The state of every part, at most seconds old."""
         async with self._looking:
             if time.monotonic() - self._looked_at >= _FRESH_SECONDS or self._is_opening():
-                parts: dict[PartName, Part] = (
-                    {} if self._opening is None else {"sandbox": await self._look_at_sandbox()}
-                )
-                parts["store"] = await self._look_at_store()
-                self.parts = parts | await asyncio.to_thread(self._look_at_machine)
+                parts: dict[PartName, Part] = {}
+                if self._opening is not None:
+                    parts["sandbox"] = await _try(self._look_at_sandbox(self._opening))
+                parts["store"] = await _try(self._look_at_store())
+                parts["temporary"] = await _try(asyncio.to_thread(_look_at_files))  # finds out where these files go
+                parts["disk"] = await _try(asyncio.to_thread(self._look_at_disk))
+                parts["descriptors"] = await _try(asyncio.to_thread(_look_at_descriptors))
+                self.parts = parts
                 self._looked_at = time.monotonic()
                 self._tell()
             return self.parts
@@ -100,93 +103,84 @@ class Readiness:
                 self._told.discard(name)
                 _log.warning("Ready again: %s.", name)
 
-    async def _look_at_sandbox(self) -> Part:
-        assert self._opening is not None
-        if not self._opening.done():
-            return Part(ok=False, reason=_BUILDING)
-        if self._opening.cancelled():
-            return Part(ok=False, reason="The gateway is closing.")
-        error = self._opening.exception()
-        if error is not None:
-            return Part(ok=False, reason=str(error))
+    async def _look_at_sandbox(self, opening: "asyncio.Future[Sandbox]") -> None:
+        if not opening.done():
+            raise _Fault(_BUILDING)
+        if opening.cancelled():
+            raise _Fault("The gateway is closing.")
+        if (error := opening.exception()) is not None:
+            raise _Fault(str(error))
+        sandbox = opening.result()
+        folders = [None if sandbox.library is None else sandbox.library.path, sandbox.pool.directory]
         is_fresh = time.monotonic() - self._proven_at < _PROVEN_SECONDS
-        if is_fresh and all(folder.is_dir() for folder in self._own_folders()):  # else a run has to make them anew
-            return Part(ok=True)
+        if is_fresh and all(folder.is_dir() for folder in folders if folder is not None):
+            return  # without its folders, a run has to make them anew
         try:
             async with asyncio.timeout(_PROBE_SECONDS):
-                await self._opening.result().prove()
-        except (SealyardError, OSError) as failure:
-            return Part(ok=False, reason=str(failure))
+                await sandbox.prove()
         except TimeoutError:
-            return Part(
-                ok=False, reason=f"A worker did not start within {_PROBE_SECONDS:g} s. Look at the machine's load."
-            )
+            raise _Fault(f"A worker did not start within {_PROBE_SECONDS:g} s. Look at the machine's load.") from None
         self._proven_at = time.monotonic()
-        return Part(ok=True)
 
-    async def _look_at_store(self) -> Part:
+    async def _look_at_store(self) -> None:
         try:
             async with asyncio.timeout(_PROBE_SECONDS):
                 await self._store.probe()
-        except StoreError as error:
-            return Part(ok=False, reason=str(error))
         except TimeoutError:
-            return Part(ok=False, reason=f"The store took no write within {_PROBE_SECONDS:g} s. Look at its disk.")
-        return Part(ok=True)
+            raise _Fault(f"The store took no write within {_PROBE_SECONDS:g} s. Look at its disk.") from None
 
     # In a thread
 
-    def _look_at_machine(self) -> dict[PartName, Part]:
-        return {
-            "temporary": self._look_at_files(),  # which finds out where temporary files go
-            "disk": self._look_at_disk(),
-            "descriptors": _look_at_descriptors(),
-        }
-
-    def _look_at_disk(self) -> Part:
-        left: int | None = None
+    def _look_at_disk(self) -> int:
+        free = []
         for folder in (str(self._folder), tempfile.tempdir or "/"):
             try:
                 status = os.statvfs(folder)
             except OSError as error:
-                return Part(ok=False, reason=f"{folder!r} cannot be looked at: {error.strerror}. Make it anew.")
-            free = status.f_bavail * status.f_frsize
-            if free < _LEAST_BYTES or (status.f_files and not status.f_favail):
-                what = f"{free:,} bytes" if free < _LEAST_BYTES else "no more files"
-                reason = f"There is room for {what} under {folder!r}. Remove what is not needed there."
-                return Part(ok=False, reason=reason, left=free)
-            left = free if left is None else min(left, free)
-        return Part(ok=True, left=left)
-
-    def _look_at_files(self) -> Part:
-        """Write a temporary file and report if that works."""
-        try:
-            with tempfile.TemporaryFile() as file:
-                file.write(b"x")
-        except OSError as error:
-            where = tempfile.tempdir or "TMPDIR"
-            reason = f"No temporary file can be written in {where!r}: {error.strerror}. Make it writable."
-            return Part(ok=False, reason=reason)
-        return Part(ok=True)
-
-    def _own_folders(self) -> list[Path]:
-        assert self._opening is not None
-        sandbox = self._opening.result()
-        library = [] if sandbox.library is None else [sandbox.library.path]
-        return library if sandbox.pool.directory is None else [*library, sandbox.pool.directory]
+                raise _Fault(f"{folder!r} cannot be looked at: {error.strerror}. Make it anew.") from None
+            free.append(status.f_bavail * status.f_frsize)
+            if free[-1] < _LEAST_BYTES or (status.f_files and not status.f_favail):
+                what = f"{free[-1]:,} bytes" if free[-1] < _LEAST_BYTES else "no more files"
+                raise _Fault(f"There is room for {what} under {folder!r}. Remove what is not needed there.", free[-1])
+        return min(free)
 
 
-def _look_at_descriptors() -> Part:
+class _Fault(Exception):
+    """A part does not work."""
+
+    def __init__(self, reason: str, left: int | None = None) -> None:
+        super().__init__(reason)
+        self.left = left
+
+
+async def _try(check: Awaitable[int | None]) -> Part:
+    """The state of the part that `check` looks at: it returns how much is left, or raises."""
+    try:
+        return Part(ok=True, left=await check)
+    except _Fault as fault:
+        return Part(ok=False, reason=str(fault), left=fault.left)
+    except (SealyardError, OSError) as error:
+        return Part(ok=False, reason=str(error))
+
+
+def _look_at_files() -> None:
+    """Write a temporary file."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(b"x")
+    except OSError as error:
+        where = tempfile.tempdir or "TMPDIR"
+        raise _Fault(f"No temporary file can be written in {where!r}: {error.strerror}. Make it writable.") from None
+
+
+def _look_at_descriptors() -> int | None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return Part(ok=True)
+        return None
     try:
         left = soft - len(os.listdir("/proc/self/fd"))
     except OSError as error:  # it takes a descriptor itself
-        return Part(
-            ok=False, reason=f"No descriptor can be opened: {error.strerror}. Raise the limit (ulimit -n).", left=0
-        )
+        raise _Fault(f"No descriptor can be opened: {error.strerror}. Raise the limit (ulimit -n).", 0) from None
     if left < _LEAST_DESCRIPTORS:
-        reason = f"{left:,} of {soft:,} descriptors are left. Raise the limit (ulimit -n)."
-        return Part(ok=False, reason=reason, left=left)
-    return Part(ok=True, left=left)
+        raise _Fault(f"{left:,} of {soft:,} descriptors are left. Raise the limit (ulimit -n).", left)
+    return left

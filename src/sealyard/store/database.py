@@ -86,6 +86,14 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
+def open_blank(schema: int) -> sqlite3.Connection:
+    """Open an empty store of a schema in memory, to compare tables with."""
+    connection = sqlite3.connect(":memory:")
+    for migration in MIGRATIONS[:schema]:
+        connection.executescript(migration)
+    return connection
+
+
 def path_of(connection: sqlite3.Connection) -> Path:
     """The file of a connection: the locks of its gateways are beside it."""
     return Path(connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0])

@@ -25,7 +25,7 @@ import msgspec
 
 from sealyard.errors import StoreError
 from sealyard.former import copy_beside
-from sealyard.store.audit.key import key_path, sync_folder
+from sealyard.store.audit.key import key_path, sync_folder, write_whole
 from sealyard.store.database import BUSY_SECONDS, connect, explain, take_over
 
 _log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ def replace(store: Path, staged: Path) -> Path | None:
     try:
         there = [path for path in _files(store) if path.exists()]
         sync_folder(store.parent)
-        _write(_note_path(store), msgspec.json.encode(_Note(kept.name, [path.name for path in there])))
+        write_whole(_note_path(store), msgspec.json.encode(_Note(kept.name, [path.name for path in there])))
         for path in there:
             path.rename(kept / path.name)
         sync_folder(kept)
@@ -233,14 +233,3 @@ def _remove_empty(folder: Path) -> None:
 
 def _note_path(store: Path) -> Path:
     return store.with_name(f"{store.name}.d") / "replacing"
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file wholly or not at all."""
-    draft = path.with_name(f"{path.name}.new")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    sync_folder(path.parent)

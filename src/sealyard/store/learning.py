@@ -300,10 +300,6 @@ def _read_known(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
 class LearningTables(Table):
     """The data of one store for learning. It has a separate reader, so that no other read waits for a page."""
 
-    async def flush(self) -> None:
-        """Wait until everything recorded so far can be read. Raises `StoreError`."""
-        await self._writer.flush()
-
     events = reads(_read_page)
     newest = reads(_read_newest)
     load = reads(_read_model)

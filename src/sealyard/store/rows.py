@@ -29,7 +29,7 @@ _DECODED_CHARACTERS = 64 << 10
 """Longer texts are searched for long numbers instead of decoded, which would block other threads."""
 _DIGITS = "0123456789"
 _NUMBER = re.compile(r"[0-9]*")
-_PARAMETERS = 500
+PARAMETERS = 500
 """Parameters of one statement; every SQLite takes 999."""
 _FEW_BRACKETS = 200
 """Text with fewer brackets can be read: nesting fails at about a thousand levels."""
@@ -137,7 +137,7 @@ def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[A
     if not rows:
         return
     width = len(rows[0])
-    size = _PARAMETERS // width
+    size = PARAMETERS // width
     whole = len(rows) // size * size
     for start in range(0, whole, size):
         connection.execute(_insertion(table, width, size), list(chain.from_iterable(rows[start : start + size])))
@@ -330,8 +330,8 @@ def read_vectors(connection: sqlite3.Connection, model: str, digests: Iterable[s
     """The vectors that are kept, by digest."""
     found: dict[str, bytes] = {}
     wanted = tuple(digests)
-    for start in range(0, len(wanted), _PARAMETERS):
-        some = wanted[start : start + _PARAMETERS]
+    for start in range(0, len(wanted), PARAMETERS):
+        some = wanted[start : start + PARAMETERS]
         marks = ", ".join("?" * len(some))
         query = f"SELECT digest, vector FROM vectors WHERE model = ? AND digest IN ({marks})"  # noqa: S608
         found.update(connection.execute(query, (model, *some)))
@@ -404,14 +404,15 @@ def encode_json(value: Any) -> str | None:
     """JSON text that can be read again; None if there is none."""
     try:
         try:
-            return _encode_strictly(value)
+            return encode_strictly(value)
         except UnicodeEncodeError:
-            return _encode_strictly(_mend(msgspec.to_builtins(value)))
+            return encode_strictly(_mend(msgspec.to_builtins(value)))
     except (msgspec.DecodeError, OverflowError, RecursionError, TypeError, ValueError):
         return None
 
 
-def _encode_strictly(value: Any) -> str:
+def encode_strictly(value: Any) -> str:
+    """JSON text that can be read again. Raises what `encode_json` and `msgspec` name for a value that has none."""
     # Inside some lists, which are cut off again: text nested almost too deeply may be unreadable deeper in a stack.
     for _ in range(_SPARE_LEVELS):
         value = [value]

@@ -19,7 +19,7 @@ import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.store.database import Reader
-from sealyard.store.rows import Columns, named_insert, storable, upsert
+from sealyard.store.rows import PARAMETERS, Columns, encode_strictly, named_insert, storable, upsert
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values.skills import Skill, SkillExample, SkillStatus, SkillUse
@@ -34,14 +34,9 @@ _MOST = 2**31
 """The largest figure that is taken from a guest: sums of it fit into an integer of the database."""
 _ROLLED_AT_ONCE = 500
 """Rows in one transaction: other writes come in between."""
-_SPARE_LEVELS = 32
-"""Levels of nesting kept in reserve for a reader deeper in its stack."""
-_PARAMETERS = 500
-"""Parameters of one statement; every SQLite takes 999."""
 _RAW_FACTOR = 16
 """Examples may be this many times as large as their limit before compression."""
 
-_ENCODER = msgspec.json.Encoder()
 _SKILLS = msgspec.json.Decoder(Skill)
 _EXAMPLES = msgspec.json.Decoder(tuple[SkillExample, ...])
 
@@ -290,8 +285,8 @@ def _read_newest(
     Skips deleted versions, and those of another status if one is given.
     """
     found: list[Skill] = []
-    for start in range(0, len(namespaces), _PARAMETERS):
-        some = namespaces[start : start + _PARAMETERS]
+    for start in range(0, len(namespaces), PARAMETERS):
+        some = namespaces[start : start + PARAMETERS]
         marks = ", ".join("?" * len(some))
         kept = f"deleted_at IS NULL AND namespace IN ({marks})" + ("" if status is None else " AND status = ?")
         inside = f"SELECT max(number) FROM skills WHERE {kept} GROUP BY namespace, name"  # noqa: S608
@@ -354,19 +349,15 @@ def _compress(examples: tuple[SkillExample, ...], limits: ShelfLimits) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    """JSON that can be read again, with levels of nesting in reserve."""
-    for _ in range(_SPARE_LEVELS):
-        value = [value]
+    """JSON that can be read again."""
     try:
-        data = _ENCODER.encode(value)
-        msgspec.json.decode(data)
+        return encode_strictly(value).encode()
     except UnicodeEncodeError:
         raise InvalidSkill("The skill holds text that is not Unicode, half of a surrogate pair. Take it out.") from None
     except (msgspec.DecodeError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise InvalidSkill(
             f"The skill holds a value that JSON cannot hold: {error}. Use plain, shallow data."
         ) from None
-    return data[_SPARE_LEVELS:-_SPARE_LEVELS]
 
 
 def _is_same(newest: Skill, skill: Skill) -> bool:

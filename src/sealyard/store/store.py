@@ -123,14 +123,6 @@ class Store(Table):
         # Most executions end before their start is written, which is skipped then.
         self._writer.put_row(self._write_executions, record, len(record.code) + ROW_BYTES)
 
-    async def flush(self) -> None:
-        """Wait until every earlier record is on disk; concurrent callers share one write.
-
-        Raises:
-            StoreError: It could not be written. The records stay, and a later `flush` tries again.
-        """
-        await self._writer.flush()
-
     def start_flush(self) -> "asyncio.Future[None] | None":
         """Start a `flush`; the future is done when every earlier record is on disk.
 

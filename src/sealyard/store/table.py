@@ -22,6 +22,14 @@ class Table:
         self._writer = writer
         self._reader = reader
 
+    async def flush(self) -> None:
+        """Wait until everything enqueued earlier is on disk; concurrent callers share one write.
+
+        Raises:
+            StoreError: It could not be written. The records stay, and a later `flush` tries again.
+        """
+        await self._writer.flush()
+
 
 def reads(query: Query[_P, _T]) -> Method[_P, _T]:
     """Make a method that runs `query` in the thread of the object's `_reader`. Raises `StoreError` if that fails."""

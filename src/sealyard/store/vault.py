@@ -236,10 +236,6 @@ class VaultTables(Table):
         """Enqueue the time of a scope's last use."""
         self._writer.put(partial(_touch_scope, scope_id=scope_id, used_at=used_at), _ROW_BYTES)
 
-    async def flush(self) -> None:
-        """Wait until everything enqueued is on disk."""
-        await self._writer.flush()
-
     find_scope = reads(_read_scope)
     scopes = reads(_read_scopes)
     key_in_use = reads(_read_key_id)

@@ -97,21 +97,26 @@ def make_key(path: Path) -> AuditKey:
         StoreError: It cannot be written.
     """
     private = Ed25519PrivateKey.generate()
-    draft = path.with_name(f"{path.name}.new")
     try:
-        draft.unlink(missing_ok=True)  # left by a killed gateway
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-            file.flush()
-            os.fsync(descriptor)
-        draft.rename(path)
-        sync_folder(path.parent)
+        write_whole(path, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     except OSError as error:
         raise StoreError(
             f"The audit key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable."
         ) from error
     return AuditKey(private)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, wholly or not at all, durably."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)  # left by a killed process
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    draft.rename(path)
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

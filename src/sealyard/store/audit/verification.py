@@ -33,7 +33,7 @@ from sealyard.store.audit.log import (
     read_head,
     read_segments,
 )
-from sealyard.store.database import MIGRATIONS
+from sealyard.store.database import open_blank
 
 Progress = Callable[[int, int], None]
 """Gets the number of the checked entry and of the last one."""
@@ -421,9 +421,7 @@ def _read_line(stream: BinaryIO, read: Callable[[bytes], _T], what: str) -> _T |
 def check_schema(connection: sqlite3.Connection, version: int) -> None:
     """Check that the tables are as we made them: no view in place of one, no trigger and no other index."""
     query = "SELECT type, name, sql FROM sqlite_master WHERE tbl_name LIKE 'audit%' AND sql IS NOT NULL ORDER BY name"
-    with closing(sqlite3.connect(":memory:")) as right:
-        for migration in MIGRATIONS[:version]:
-            right.executescript(migration)
+    with closing(open_blank(version)) as right:
         expected = right.execute(query).fetchall()
     if connection.execute(query).fetchall() != expected:
         raise Wrong(None, "The tables of the log are not as sealyard made them.")

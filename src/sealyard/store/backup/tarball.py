@@ -22,7 +22,7 @@ from sealyard.errors import StoreError
 from sealyard.former import decode
 from sealyard.privacy.vault import KEY_FILE
 from sealyard.store.audit.key import key_path
-from sealyard.store.database import APPLICATION_ID, MIGRATIONS
+from sealyard.store.database import APPLICATION_ID, MIGRATIONS, open_blank
 
 OnProgress = Callable[[str, int, int], None]
 """Gets the step, the amount done, and the total; both 0 if unknown."""
@@ -261,9 +261,7 @@ def inspect(database: Path) -> int:
             raise Damaged(
                 f"its database has schema {schema}, and this sealyard knows schemas 1 to {len(MIGRATIONS)}; upgrade it"
             )
-        with closing(sqlite3.connect(":memory:")) as right:
-            for migration in MIGRATIONS[:schema]:
-                right.executescript(migration)
+        with closing(open_blank(schema)) as right:
             if _layout(connection) != _layout(right):
                 raise Damaged("the tables of its database are not as sealyard makes them")
         wrong = [row[0] for row in connection.execute(f"PRAGMA integrity_check({_TOLD})")]
