@@ -17,7 +17,7 @@ from mcp.server.lowlevel import Server
 from tests.mcp.upstreams import config, gateway, memory
 
 import sealyard
-from sealyard.broker.call import FinishedCall, OpenCall
+from sealyard.broker.call import Call
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig, SurfaceConfig
 from sealyard.errors import ToolFailed
@@ -205,11 +205,11 @@ class Diary(RunObserver):
         self._page = [f"{run.form} of {run.grant.principal}"]
         self.pages.append(self._page)
 
-    def call_started(self, call: OpenCall) -> None:
+    def call_started(self, call: Call) -> None:
         """Note the tool."""
         self._page.append(f"calls {call.spec.name}")
 
-    def call_finished(self, call: FinishedCall) -> None:
+    def call_finished(self, call: Call) -> None:
         """Note what came of it."""
         self._page.append(f"{call.number}: {call.arguments} {call.failure or call.answer_bytes}")
 
@@ -254,7 +254,7 @@ async def test_observers_see_calls_and_ends_after_they_are_answered(
         def __init__(self, run: Run) -> None:
             pass
 
-        def call_finished(self, call: FinishedCall) -> None:
+        def call_finished(self, call: Call) -> None:
             happened.append("call observed")
 
         def ended(self, end: RunEnd) -> None:
@@ -265,7 +265,7 @@ async def test_observers_see_calls_and_ends_after_they_are_answered(
 
         is_durable = True
 
-        def call_finished(self, call: FinishedCall) -> None:
+        def call_finished(self, call: Call) -> None:
             pass
 
         def ended(self, end: RunEnd) -> None:

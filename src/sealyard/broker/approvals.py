@@ -70,6 +70,38 @@ class Approvals:
         self._on_ask = on_ask
         self._on_answer = on_answer
 
+    async def ask_for_call(
+        self, grant: Grant, *, number: int, tool: str, arguments: Any, digest: str, rule: str, reason: str
+    ) -> Approval:
+        """Ask about a call of an execution; `digest` identifies it by its real arguments. Raises as `ask` does."""
+        now = time.time()
+        ask = Ask(
+            id=secrets.token_hex(6),
+            execution_id=grant.execution_id,
+            number=number,
+            principal=grant.principal,
+            session=grant.session,
+            tool=tool,
+            arguments=arguments,
+            arguments_sha256=digest,
+            rule=rule,
+            reason=reason,
+            asked_at=now,
+            expires_at=now + self.settings.ask_seconds,
+        )
+        return await self.ask(ask)
+
+    async def ask_for_run(self, grant: Grant, reason: str, arguments: dict[str, Any]) -> Approval:
+        """Ask about the run of `grant`, which has not begun; the caller stops its clock. Raises as `ask` does.
+
+        `reason` and `arguments` are what the person is shown; they are concealed already. The ask is in the audit log
+        and counts among those of the run. Its answer is for that run alone.
+        """
+        unique = secrets.token_hex(32)  # an answer to one ask never answers the next
+        return await self.ask_for_call(
+            grant, number=0, tool=RUN, arguments=arguments, digest=unique, rule=_RUN_RULE, reason=reason
+        )
+
     async def ask(self, ask: Ask) -> Approval:
         """Wait until a person allows the call, or until it is certain that nobody will.
 
@@ -87,30 +119,6 @@ class Approvals:
         if approval.decision == "refuse":
             raise ApprovalRefused(refusal(ask, approval))
         return approval
-
-    async def ask_for_run(self, grant: Grant, reason: str, arguments: dict[str, Any]) -> Approval:
-        """Wait until a person allows the run of `grant`, which has not begun, or until it is certain that nobody will.
-
-        `reason` and `arguments` are what the person is shown; they are concealed already. The run's clock is the
-        caller's to stop. The ask is in the audit log and counts among those of the run. Its answer is for that run
-        alone. Raises as `ask` does.
-        """
-        now = time.time()
-        ask = Ask(
-            id=secrets.token_hex(6),
-            execution_id=grant.execution_id,
-            number=0,
-            principal=grant.principal,
-            session=grant.session,
-            tool=RUN,
-            arguments=arguments,
-            arguments_sha256=secrets.token_hex(32),  # unique: an answer to one ask never answers the next
-            rule=_RUN_RULE,
-            reason=reason,
-            asked_at=now,
-            expires_at=now + self.settings.ask_seconds,
-        )
-        return await self.ask(ask)
 
     @contextlib.contextmanager
     def channel(self, execution_id: str, channel: AskChannel) -> Iterator[None]:

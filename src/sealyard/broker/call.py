@@ -6,7 +6,6 @@ private values become tokens; one record of the call goes to the observers of th
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,7 +23,7 @@ from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownToo
 from sealyard.offload import Offload, check_values, decode
 from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
-from sealyard.values.access import Approval, Ask, AuditEntry, Grant
+from sealyard.values.access import Approval, AuditEntry, Grant
 from sealyard.values.runs import Reply
 from sealyard.values.tools import Definition, ToolSpec, UpstreamStatus
 from sealyard.versioning import Plan, translate_answer, translate_arguments
@@ -72,61 +71,15 @@ class ToolServer(Protocol):
         ...
 
 
-class FinishedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one call that is over, the same for every observer of its execution."""
+OnCall = Callable[["Call"], None]
+"""Sees a call that begins, or one that is over and whose answer code has. It must not wait.
 
-    grant: Grant
-    spec: ToolSpec
-    number: int
-    """1 for the execution's first call."""
-    written: dict[str, Any]
-    """The arguments as code wrote them."""
-    arguments: Any
-    """The same, concealed; None if it ended before that."""
-    admitted: Admitted | None
-    """The answer that code gets; None if the call failed."""
-    is_traceable: bool
-    """True if the answer holds nothing private, so that it may be kept for replays."""
-    error: SealyardError | None
-    """The exception that the call raised, with nothing private in it."""
-    failure: str | None
-    """The same as a text; also says that a call was cancelled. None if it was answered."""
-    decision: Decision | None
-    approval: Approval | None
-    started_at: float
-    """Seconds since the epoch."""
-    seconds: float
-    """Without those that a person took to decide."""
-    waited_seconds: float
-    """For a person."""
-    answer_bytes: int
-    """Of the answer as code gets it, or as it was relayed."""
-
-
-OnStart = Callable[["OpenCall"], None]
-"""Sees that a tool is about to be called. It must not wait."""
-OnFinish = Callable[[FinishedCall], None]
-"""Sees a call that is over and whose answer code has. It must not wait. Raises `StoreError` if it cannot record it."""
+Raises `StoreError` if it cannot record it.
+"""
 
 
 class Passage:
     """The context shared by all calls of one execution."""
-
-    __slots__ = (
-        "_count",
-        "_error",
-        "_unseen",
-        "find",
-        "grant",
-        "guard",
-        "notes",
-        "on_finish",
-        "on_progress",
-        "on_start",
-        "own",
-        "pause",
-        "recorded",
-    )
 
     def __init__(
         self,
@@ -138,8 +91,8 @@ class Passage:
         recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         on_progress: OnProgress | None = None,
-        on_start: Sequence[OnStart] = (),
-        on_finish: Sequence[OnFinish] = (),
+        on_start: Sequence[OnCall] = (),
+        on_finish: Sequence[OnCall] = (),
     ) -> None:
         self.grant = grant
         self.guard = guard
@@ -157,7 +110,7 @@ class Passage:
         self.notes: list[str] = []
         """Remarks on its calls for the caller of the execution."""
         self._count = 0
-        self._unseen: list[tuple[OpenCall, bool]] = []
+        self._unseen: list[tuple[Call, bool]] = []
         """Calls that those who observe have not seen, and whether they have ended."""
         self._error: StoreError | None = None
 
@@ -166,7 +119,7 @@ class Passage:
         self._count += 1
         return self._count
 
-    def note(self, call: "OpenCall") -> None:
+    def note(self, call: "Call") -> None:
         """Show a call that has just begun or ended to those who observe, in the next turn of the event loop.
 
         Until then the call is on its way to the upstream, or its answer to the code.
@@ -184,11 +137,9 @@ class Passage:
     def _show(self) -> None:
         unseen, self._unseen = self._unseen, []
         for call, is_over in unseen:
-            event: Any = call.to_record() if is_over else call
-            observers: Sequence[Callable[[Any], None]] = self.on_finish if is_over else self.on_start
-            for observe in observers:
+            for observe in self.on_finish if is_over else self.on_start:
                 try:
-                    observe(event)
+                    observe(call)
                 except StoreError as error:  # raised where the execution ends; the others see the call all the same
                     self._error = self._error or error
 
@@ -247,7 +198,7 @@ class Broker:
         if not self._store.has_room():
             await self._store.room()  # what cannot be recorded is not begun
         guard, sent = passage.guard, Sent()
-        call, found = OpenCall(passage, spec, number, arguments), _UNANSWERED
+        call, found = Call(passage, spec, number, arguments), _UNANSWERED
         try:
             upstream = self._upstream(spec)
             check_values(f"What {spec.full_name!r} is called with", arguments)
@@ -280,7 +231,7 @@ class Broker:
         return await self._adapted(call, admitted, plan)
 
     async def decide(
-        self, call: "OpenCall", real: dict[str, Any], *, is_private: bool, earlier: "OpenCall | None" = None
+        self, call: "Call", real: dict[str, Any], *, is_private: bool, earlier: "Call | None" = None
     ) -> None:
         """Return once the policy allows the call with the `real` arguments, and a person where it asks for one.
 
@@ -300,29 +251,22 @@ class Broker:
         body |= {"reason": decision.reason, "arguments": call.arguments}
         self._store.audit(audit_entry(grant, "decision", body))
         if decision.verdict == "deny":
-            told = decision.told(is_private=is_private)
-            raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{f' {told}' if told else ''}")
-        now = time.time()
-        ask = Ask(
-            id=secrets.token_hex(6),
-            execution_id=grant.execution_id,
-            number=call.number,
-            principal=grant.principal,
-            session=grant.session,
-            tool=spec.full_name,
-            arguments=call.arguments,
-            arguments_sha256=self.digest(call.written, real),
-            rule=decision.rule,
-            reason=decision.reason,
-            asked_at=now,
-            expires_at=now + self.approvals.settings.ask_seconds,
-        )
-        asked = time.perf_counter()
+            reason = decision.public_reason(is_private=is_private)
+            raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{f' {reason}' if reason else ''}")
+        asked_at = time.perf_counter()
         with passage.pause():
             try:
-                call.approval = await self.approvals.ask(ask)
+                call.approval = await self.approvals.ask_for_call(
+                    grant,
+                    number=call.number,
+                    tool=spec.full_name,
+                    arguments=call.arguments,
+                    digest=self.digest(call.written, real),
+                    rule=decision.rule,
+                    reason=decision.reason,
+                )
             finally:
-                call.waited_seconds = time.perf_counter() - asked
+                call.waited_seconds = time.perf_counter() - asked_at
         if call.approval.channel == "fallback":
             passage.notes.append(f"{spec.full_name} was called without asking: {call.approval.reason}.")
 
@@ -330,7 +274,7 @@ class Broker:
         """The digest of the call that a person's answer is about; see `approved_call`."""
         return self._digest(approved_call(written, real))
 
-    def turn(self, call: "OpenCall") -> Attempts:
+    def turn(self, call: "Call") -> Attempts:
         """The attempts of a call within the limits of its tool; see `Throttle.turn`."""
         spec, policy = call.spec, self.policy
         return self._throttle.turn(
@@ -370,7 +314,7 @@ class Broker:
             raise UpstreamUnavailable(f"Server {spec.upstream!r} of {spec.full_name!r} is not configured any more.")
         return upstream
 
-    async def _adapted(self, call: "OpenCall", admitted: Admitted, plan: Plan | None) -> Any:
+    async def _adapted(self, call: "Call", admitted: Admitted, plan: Plan | None) -> Any:
         """The answer as the older version of the tool would have given it, with its files where code finds them."""
         value, encoded = admitted.answer.value, admitted.encoded
         if isinstance(value, msgspec.Raw):  # it has to be changed, so it has to be read after all
@@ -387,81 +331,55 @@ class Broker:
         return Reply(value=renamed(value, paths), files=files)
 
 
-class OpenCall:
-    """One call while it happens."""
+class Call(msgspec.Struct, eq=False):
+    """One call, from its beginning until observers have recorded its end. Nothing of it changes after that."""
 
-    __slots__ = (
-        "_started",
-        "admitted",
-        "answer_bytes",
-        "approval",
-        "arguments",
-        "decision",
-        "error",
-        "failure",
-        "grant",
-        "is_over",
-        "number",
-        "passage",
-        "seconds",
-        "spec",
-        "started_at",
-        "waited_seconds",
-        "written",
-    )
+    passage: Passage
+    spec: ToolSpec
+    number: int
+    """1 for the execution's first call."""
+    written: dict[str, Any]
+    """The arguments as code wrote them."""
+    arguments: Any = None
+    """The same, concealed; None if it ended before that."""
+    decision: Decision | None = None
+    approval: Approval | None = None
+    admitted: Admitted | None = None
+    """The answer that code gets; None if the call failed."""
+    error: SealyardError | None = None
+    """The exception that the call raised, with nothing private in it."""
+    failure: str | None = "The call was cancelled."
+    """The same as a text. None once it is answered."""
+    answer_bytes: int = 0
+    """Of the answer as code gets it, or as it was relayed."""
+    waited_seconds: float = 0.0
+    """For a person."""
+    seconds: float = 0.0
+    """Without those that a person took to decide."""
+    is_over: bool = False
+    started_at: float = msgspec.field(default_factory=time.time)
+    """Seconds since the epoch."""
+    _started: float = msgspec.field(default_factory=time.perf_counter)
 
-    def __init__(self, passage: Passage, spec: ToolSpec, number: int, written: dict[str, Any]) -> None:
-        self.passage = passage
-        self.grant = passage.grant
-        self.spec = spec
-        self.number = number
-        self.written = written
-        """The arguments as code wrote them."""
-        self.arguments: Any = None
-        """The same, concealed."""
-        self.decision: Decision | None = None
-        self.approval: Approval | None = None
-        self.admitted: Admitted | None = None
-        self.error: SealyardError | None = None
-        self.failure: str | None = "The call was cancelled."
-        """None once it is answered."""
-        self.answer_bytes = 0
-        self.waited_seconds = 0.0
-        """For a person."""
-        self.seconds = 0.0
-        """The seconds it took, without those."""
-        self.is_over = False
-        self.started_at = time.time()
-        self._started = time.perf_counter()
-        passage.note(self)
+    def __post_init__(self) -> None:
+        self.passage.note(self)
+
+    @property
+    def grant(self) -> Grant:
+        """The grant of its execution."""
+        return self.passage.grant
+
+    @property
+    def is_traceable(self) -> bool:
+        """True if the answer holds nothing private, so that it may be kept for replays."""
+        is_whole = self.admitted is not None and not self.admitted.answer.files
+        return is_whole and self.passage.guard.is_admitted_concealed(self.spec)
 
     def finish(self) -> None:
         """Note that it is over, and hand it over to be recorded."""
         self.seconds = time.perf_counter() - self._started - self.waited_seconds
         self.is_over = True
         self.passage.note(self)
-
-    def to_record(self) -> FinishedCall:
-        """The record of the call, which is over."""
-        admitted = self.admitted
-        is_whole = admitted is not None and not admitted.answer.files
-        return FinishedCall(
-            grant=self.grant,
-            spec=self.spec,
-            number=self.number,
-            written=self.written,
-            arguments=self.arguments,
-            admitted=admitted,
-            is_traceable=is_whole and self.passage.guard.is_admitted_concealed(self.spec),
-            error=self.error,
-            failure=self.failure,
-            decision=self.decision,
-            approval=self.approval,
-            started_at=self.started_at,
-            seconds=self.seconds,
-            waited_seconds=self.waited_seconds,
-            answer_bytes=self.answer_bytes,
-        )
 
 
 def audit_entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:

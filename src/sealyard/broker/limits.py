@@ -63,7 +63,6 @@ class Throttle:
         execution_id: str,
         *,
         is_idempotent: bool,
-        timeout_seconds: float | None = None,
     ) -> "Attempts":
         """The attempts of one call, within the limits of its tool.
 
@@ -75,19 +74,14 @@ class Throttle:
                         answer = await ask(attempt.seconds)
 
         The body runs again if that is safe and allowed. `is_idempotent` must come from a trusted upstream: a call that
-        failed may have happened. `timeout_seconds` is for all attempts together, from the moment it is the call's turn.
+        failed may have happened.
 
         Entering it, and going on to the next attempt, raises `LimitReached` when a limit is used up.
         """
         if limits is UNLIMITED:
-            return Attempts(self, timeout_seconds=timeout_seconds)
-        return Attempts(
-            self,
-            timeout_seconds=timeout_seconds,
-            tool=self._tool(spec.full_name, limits),
-            execution_id=execution_id,
-            retries=limits.retries if is_idempotent else 0,
-        )
+            return Attempts(self)
+        retries = limits.retries if is_idempotent else 0
+        return Attempts(self, self._tool(spec.full_name, limits), execution_id, retries)
 
     def forget(self, execution_id: str) -> None:
         """Free what was counted for a run that is over."""
@@ -127,41 +121,20 @@ class Throttle:
 class Attempts:
     """One call's turn, and its attempts one after the other. Made by `Throttle.turn`; a tool without limits has one."""
 
-    __slots__ = (
-        "_deadline",
-        "_execution_id",
-        "_failure",
-        "_is_answered",
-        "_is_probe",
-        "_number",
-        "_pause_seconds",
-        "_retries",
-        "_throttle",
-        "_tool",
-        "seconds",
-    )
-
     def __init__(
-        self,
-        throttle: Throttle,
-        *,
-        timeout_seconds: float | None,
-        tool: "_Tool | None" = None,
-        execution_id: str = "",
-        retries: int = 0,
+        self, throttle: Throttle, tool: "_Tool | None" = None, execution_id: str = "", retries: int = 0
     ) -> None:
         self._throttle = throttle
         self._tool = tool
         self._execution_id = execution_id
         self._retries = retries
-        self._deadline = math.inf
         self._number = 0
         self._failure: UpstreamError | None = None
         self._pause_seconds = 0.0
         self._is_probe = False
         self._is_answered = False
-        self.seconds = timeout_seconds
-        """The time limit of the current attempt; None for no limit."""
+        self.seconds = None if tool is None else tool.limits.timeout_seconds
+        """The time limit of each attempt; None for no limit."""
 
     async def __aenter__(self) -> Self:
         tool, throttle = self._tool, self._throttle
@@ -176,8 +149,6 @@ class Attempts:
         except BaseException:
             tool.calls -= 1
             raise
-        if self.seconds is not None:
-            self._deadline = throttle.clock() + self.seconds
         return self
 
     async def __aexit__(
@@ -198,17 +169,12 @@ class Attempts:
             return self
         if failure is not None:
             await self._throttle.sleep(self._pause_seconds)
-        now = self._throttle.clock()
-        if failure is not None and now >= self._deadline:
-            raise failure
         try:
-            self._is_probe = tool.begin(now)
+            self._is_probe = tool.begin(self._throttle.clock())
         except LimitReached:
             if failure is None:
                 raise
             raise failure from None  # what went wrong says more than that it cannot be tried again
-        left = min(tool.limits.timeout_seconds or math.inf, self._deadline - now)
-        self.seconds = None if left == math.inf else left
         return self
 
     def __enter__(self) -> Self:
@@ -229,18 +195,15 @@ class Attempts:
         if not isinstance(error, UpstreamError):  # cancelled, or refused on the way: nothing is known of the server
             tool.give_back(self._is_probe)
             return False
-        throttle = self._throttle
-        tool.fail(self._is_probe, throttle.clock())
-        self._failure, self._pause_seconds = error, throttle.pause(self._number)
+        tool.fail(self._is_probe, self._throttle.clock())
+        self._failure, self._pause_seconds = error, self._throttle.pause(self._number)
         is_last = self._number >= self._retries
         self._number += 1
-        return not (is_last or throttle.clock() + self._pause_seconds >= self._deadline or tool.is_open)
+        return not (is_last or tool.is_open)
 
 
 class _Tool:
     """The state of one tool: the calls of the last minute, the turns, the circuit breaker."""
-
-    __slots__ = ("_started", "calls", "failures", "is_probing", "limits", "name", "open_until", "turns")
 
     def __init__(self, name: str, limits: ToolLimits) -> None:
         self.name = name

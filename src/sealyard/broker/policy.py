@@ -5,7 +5,7 @@ condition on arguments is in doubt, the strictest of what could follow holds.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -89,7 +89,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str = ""
     """The end of the reason, which names the doubt about an argument."""
 
-    def told(self, *, is_private: bool) -> str:
+    def public_reason(self, *, is_private: bool) -> str:
         """The reason for the code. It leaves out doubts about a private value, which would reveal part of it."""
         return self.reason.removesuffix(self.doubt) + "." * bool(self.doubt) if is_private else self.reason
 
@@ -112,8 +112,6 @@ def default_preset(*, is_local: bool) -> Preset:
 
 class _Entry:
     """A rule, compiled."""
-
-    __slots__ = ("conditions", "decision", "is_for", "name", "names", "rule")
 
     def __init__(self, number: int, rule: Rule) -> None:
         self.name = f"policy.rules[{number}]"
@@ -140,19 +138,14 @@ class _Entry:
         return all_of(each.check(arguments, spec.input_schema) for each in self.conditions)
 
 
-class _Facts:
+class _Facts(NamedTuple):
     """The facts about a tool that do not depend on arguments."""
 
-    __slots__ = ("effect", "entries", "limits", "preset", "spec")
-
-    def __init__(
-        self, spec: ToolSpec, effect: Effect, entries: tuple[_Entry, ...], preset: Decision, limits: ToolLimits
-    ) -> None:
-        self.spec = spec
-        self.effect: Effect = effect
-        self.entries = entries
-        self.preset = preset
-        self.limits = limits
+    spec: ToolSpec
+    effect: Effect
+    entries: tuple[_Entry, ...]
+    preset: Decision
+    limits: ToolLimits
 
 
 class Policy:

@@ -83,10 +83,9 @@ class Gate:
         run: str = "run",
         name: str = "send",
         idempotent: bool = False,
-        timeout_seconds: float | None = None,
     ) -> Any:
         """What the server answers."""
-        turn = self.throttle.turn(tool(name), limits, run, is_idempotent=idempotent, timeout_seconds=timeout_seconds)
+        turn = self.throttle.turn(tool(name), limits, run, is_idempotent=idempotent)
         async with turn as attempts:
             async for attempt in attempts:
                 with attempt:
@@ -111,8 +110,8 @@ async def test_without_limits_a_call_is_only_made() -> None:
     """Nothing is counted or kept."""
     gate, server = Gate(), Server("answer")
 
-    assert await gate.call(UNLIMITED, server, timeout_seconds=7) == "answer"
-    assert server.allowed == [7]
+    assert await gate.call(UNLIMITED, server) == "answer"
+    assert server.allowed == [None]
     assert gate.throttle._tools == {}
     assert gate.throttle._runs == {}
 
@@ -256,16 +255,13 @@ async def test_a_call_cancelled_while_it_waits_or_runs_gives_its_turn_away() -> 
     assert gate.throttle._tools["mcp__mail__send"].calls == 0
 
 
-@pytest.mark.parametrize(
-    ("limit", "given", "expected"),
-    [(5.0, None, 5.0), (5.0, 3.0, 3.0), (5.0, 9.0, 5.0), (None, 9.0, 9.0), (None, None, None)],
-)
-async def test_the_shorter_time_counts(limit: float | None, given: float | None, expected: float | None) -> None:
-    """The tool's own, or what the caller has left."""
+@pytest.mark.parametrize("limit", [5.0, None])
+async def test_an_attempt_has_the_time_of_its_tool(limit: float | None) -> None:
+    """Without a limit the upstream's own counts."""
     server = Server()
-    await Gate().call(ToolLimits(timeout_seconds=limit), server, timeout_seconds=given)
+    await Gate().call(ToolLimits(timeout_seconds=limit, retries=1), server)
 
-    assert server.allowed == [expected]
+    assert server.allowed == [limit]
 
 
 async def test_waiting_for_a_turn_is_not_counted_as_the_tools_time() -> None:
@@ -276,7 +272,7 @@ async def test_waiting_for_a_turn_is_not_counted_as_the_tools_time() -> None:
     async def slow(seconds: float | None) -> None:
         await release.wait()
 
-    calls = [asyncio.create_task(gate.call(limits, each, timeout_seconds=9)) for each in (slow, server)]
+    calls = [asyncio.create_task(gate.call(limits, each)) for each in (slow, server)]
     await asyncio.sleep(0)
     gate.clock.now += 100
     release.set()
@@ -322,17 +318,6 @@ async def test_nothing_else_is_tried_again(error: SealyardError, idempotent: boo
     with pytest.raises(type(error)):
         await gate.call(ToolLimits(retries=retries), server, idempotent=idempotent)
     assert (len(server.allowed), gate.clock.slept) == (1, [])
-
-
-async def test_retries_stay_within_the_callers_time() -> None:
-    """It is for all attempts together; one that could not end in time is not begun."""
-    gate = Gate()
-    server = Server(*(UpstreamUnavailable("down") for _ in range(9)))
-
-    with pytest.raises(UpstreamUnavailable):
-        await gate.call(ToolLimits(retries=9), server, idempotent=True, timeout_seconds=1.0)
-    assert server.allowed == [1.0, 0.75, 0.25]
-    assert gate.clock.now < 1001
 
 
 async def test_retries_count_as_calls_of_the_minute() -> None:
