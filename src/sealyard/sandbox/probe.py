@@ -59,17 +59,9 @@ async def open_sandbox(
     """
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
-    sandbox, report = await _open_best(
-        policy,
-        tier,
-        options=pool or PoolOptions(),
-        environment=environment,
-        library=library,
-        own=own,
-        folder=folder,
-        turns=turns,
-        allow_weaker=allow_weaker,
-    )
+    packages = add_own(find_packages(policy.packages, environment=environment), own or {})
+    parts = {"library": library, "folder": folder, "turns": turns, "allow_weaker": allow_weaker}
+    sandbox, report = await _open_best(policy, tier, packages=packages, options=pool or PoolOptions(), **parts)
     try:
         sandbox.report = report
         sandbox.check(policy)
@@ -83,9 +75,10 @@ async def examine(policy: IsolationPolicy = DEFAULT, *, environment: Path | None
     """Build and attack every tier, and report the levels that follow."""
     tiers: list[TierReport] = []
     control = "none"
+    packages = find_packages(policy.packages, environment=environment)
     for tier in TIERS:
         try:
-            sandbox, report = await _open_tier(policy, tier, options=PoolOptions(size=0), environment=environment)
+            sandbox, report = await _open_tier(policy, tier, packages=packages, options=PoolOptions(size=0))
         except SandboxUnavailable as error:
             tiers.append(TierReport(name=tier, available=False, reason=str(error)))
             continue
@@ -102,7 +95,7 @@ async def examine(policy: IsolationPolicy = DEFAULT, *, environment: Path | None
         resource_control=control,
         tiers=tuple(tiers),
         levels=levels,
-        packages=find_packages(policy.packages, environment=environment).versions,
+        packages=packages.versions,
     )
 
 
@@ -117,47 +110,25 @@ def _level_report(policy: IsolationPolicy, tiers: list[TierReport]) -> LevelRepo
     return LevelReport(honoured=False, tier=None, reason="No tier of isolation works on this machine.")
 
 
-async def _open_best(policy: IsolationPolicy, tier: spawn.Tier | None, **options: Any) -> tuple[Sandbox, TierReport]:
+async def _open_best(policy: IsolationPolicy, tier: spawn.Tier | None, **parts: Any) -> tuple[Sandbox, TierReport]:
     if tier is not None and tier not in TIERS:
         raise InvalidRequest(f"No tier is called {tier!r}. There are: {', '.join(TIERS)}.")
     reasons = []
     for candidate in TIERS if tier is None else (tier,):
         try:
-            return await _open_tier(policy, candidate, **options)
+            return await _open_tier(policy, candidate, **parts)
         except SandboxUnavailable as error:
             reasons.append(f"{candidate}: {error}")
     raise SandboxUnavailable("No sandbox can be built here. " + " ".join(reasons))
 
 
-async def _open_tier(
-    policy: IsolationPolicy,
-    tier: spawn.Tier,
-    *,
-    options: PoolOptions,
-    environment: Path | None,
-    library: Library | None = None,
-    own: Mapping[str, Path] | None = None,
-    folder: Path | None = None,
-    turns: Turns | None = None,
-    allow_weaker: bool = False,
-) -> tuple[Sandbox, TierReport]:
-    """Build one tier and prove it. Raises `SandboxUnavailable` with the reason."""
-    packages = add_own(find_packages(policy.packages, environment=environment), own or {})
+async def _open_tier(policy: IsolationPolicy, tier: spawn.Tier, **parts: Any) -> tuple[Sandbox, TierReport]:
+    """Build one tier of the `parts` of a `Sandbox` and prove it. Raises `SandboxUnavailable` with the reason."""
     # Root in a container may lack what building as root takes, and can then still do what any user can.
     routes = [True, False] if tier == "namespace" and spawn.is_privileged() else [False]
     failures: list[str] = []
     for privileged in routes:
-        sandbox = Sandbox(
-            policy,
-            tier=tier,
-            privileged=privileged,
-            packages=packages,
-            options=options,
-            library=library,
-            folder=folder,
-            turns=turns,
-            allow_weaker=allow_weaker,
-        )
+        sandbox = Sandbox(policy, tier=tier, privileged=privileged, **parts)
         try:
             await sandbox.start()
             return sandbox, await _prove(sandbox)
@@ -196,8 +167,8 @@ async def _prove(sandbox: Sandbox) -> TierReport:
     )
     wrong = [attack for attack in attacks if not attack.held]
     if wrong or not attacks:
-        told = "; ".join(f"{attack.name} ({attack.detail})" for attack in wrong) or "the probe said nothing"
-        raise SandboxUnavailable(f"The walls were built but did not prove themselves: {told}.")
+        failures = "; ".join(f"{attack.name} ({attack.detail})" for attack in wrong) or "the probe said nothing"
+        raise SandboxUnavailable(f"The walls were built but did not prove themselves: {failures}.")
     return TierReport(
         name=sandbox.tier,
         available=True,
@@ -251,60 +222,43 @@ def _limits(sandbox: Sandbox, *, holds_memory: bool) -> tuple[LimitReport, ...]:
     )
 
 
+_NAMESPACES = {
+    "user namespace": "Powers inside the sandbox are none outside.",
+    "mount namespace": "The host's files do not exist inside.",
+    "pid namespace": "No other process can be seen, and killing the worker kills all it started.",
+    "network namespace": "There is no network device but a loopback that is down.",
+    "ipc namespace": "No shared memory or queue of the host can be reached.",
+}
+_USER_NAMESPACES = "docs/howto/user-namespaces.md says how to allow user namespaces."
+_OTHER_LAYERS = {
+    "no nested user namespaces": (
+        "The kernel itself refuses a worker a namespace in which it would be root.",
+        "Make /proc/sys writable for the gateway, or rely on seccomp, which forbids it too.",
+    ),
+    "landlock": (
+        "Files outside the allowed folders cannot be opened even where they are visible.",
+        "Use a kernel of 5.13 or newer with landlock in its list of security modules.",
+    ),
+    "seccomp": ("System calls that ordinary Python does not need are refused.", ""),
+    "capabilities dropped": ("The worker has no special power of the kernel, even in its own namespaces.", ""),
+}
+"""What each layer is for, and what to do if it is missing."""
+
+
 def _layers(sandbox: Sandbox) -> tuple[Layer, ...]:
-    zygote = sandbox.zygote
-    namespaces = sandbox.tier == "namespace"
-    gone = set(zygote.missing_layers)
-    own = {f"{name} namespace": "one per worker" for name in ("mount", "pid", "ipc")}
-    own["network namespace"] = "one per worker" if sandbox.policy.own_network else "shared by workers of one policy"
-    userns = "docs/howto/user-namespaces.md says how to allow user namespaces."
-    layers = [
-        Layer(
-            name=name,
-            present=namespaces,
-            detail=own.get(name, "") if namespaces else "",
-            meaning=meaning,
-            remedy=userns,
-        )
-        for name, meaning in (
-            ("user namespace", "Powers inside the sandbox are none outside."),
-            ("mount namespace", "The host's files do not exist inside."),
-            ("pid namespace", "No other process can be seen, and killing the worker kills all it started."),
-            ("network namespace", "There is no network device but a loopback that is down."),
-            ("ipc namespace", "No shared memory or queue of the host can be reached."),
-        )
-    ]
-    layers += [
-        Layer(
-            name="no nested user namespaces",
-            present=namespaces and "no nested user namespaces" not in gone,
-            detail="",
-            meaning="The kernel itself refuses a worker a namespace in which it would be root.",
-            remedy="Make /proc/sys writable for the gateway, or rely on seccomp, which forbids it too.",
-        ),
-        Layer(
-            name="landlock",
-            present=zygote.landlock_abi > 0,
-            detail=f"ABI {zygote.landlock_abi}" if zygote.landlock_abi else "",
-            meaning="Files outside the allowed folders cannot be opened even where they are visible.",
-            remedy="Use a kernel of 5.13 or newer with landlock in its list of security modules.",
-        ),
-        Layer(
-            name="seccomp",
-            present=True,
-            detail="two stages",
-            meaning="System calls that ordinary Python does not need are refused.",
-            remedy="",
-        ),
-        Layer(
-            name="capabilities dropped",
-            present=True,
-            detail="",
-            meaning="The worker has no special power of the kernel, even in its own namespaces.",
-            remedy="",
-        ),
-    ]
-    return tuple(layers)
+    abi, has_namespaces = sandbox.zygote.landlock_abi, sandbox.tier == "namespace"
+    details = dict.fromkeys(("mount namespace", "pid namespace", "ipc namespace"), "one per worker")
+    details["network namespace"] = "one per worker" if sandbox.policy.own_network else "shared by workers of one policy"
+    details = details if has_namespaces else {}
+    details |= {"landlock": f"ABI {abi}" if abi else "", "seccomp": "two stages"}
+    missing = set() if has_namespaces else {*_NAMESPACES, "no nested user namespaces"}
+    missing |= {"no nested user namespaces"} & set(sandbox.zygote.missing_layers)
+    missing |= set() if abi > 0 else {"landlock"}
+    texts = {name: (meaning, _USER_NAMESPACES) for name, meaning in _NAMESPACES.items()} | _OTHER_LAYERS
+    return tuple(
+        Layer(name=name, present=name not in missing, detail=details.get(name, ""), meaning=meaning, remedy=remedy)
+        for name, (meaning, remedy) in texts.items()
+    )
 
 
 def _user_name() -> str:

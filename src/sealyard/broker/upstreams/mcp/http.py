@@ -41,17 +41,10 @@ DELIVERY: ContextVar[Delivery | None] = ContextVar("delivery", default=None)
 class Exchange(httpx2.AsyncClient):
     """An HTTP client that lets no server end the gateway's connection by one bad answer, nor send without bound."""
 
-    def __init__(
-        self,
-        config: UpstreamConfig,
-        auth: httpx2.Auth | None,
-        *,
-        on_fault: Callable[[str], None],
-        leaves_large: bool = False,
-    ) -> None:
+    def __init__(self, config: UpstreamConfig, auth: httpx2.Auth | None, *, on_fault: Callable[[str], None]) -> None:
         """`on_fault` is called when a message cannot be sent over a connection whose answers come another way.
 
-        With `leaves_large`, the SDK gets a small message in the place of a large answer; see `transport.stand_in`.
+        The SDK gets a small message in the place of a large answer; see `transport.stand_in`.
         """
         headers = dict(config.headers)
         if config.bearer_token is not None:
@@ -62,7 +55,6 @@ class Exchange(httpx2.AsyncClient):
         self._answer_bytes = config.answer_bytes
         self._events = config.transport == "sse"
         self._on_fault = on_fault
-        self._leaves_large = leaves_large
         self.fault: str | None = None
         """The last thing that went wrong."""
 
@@ -84,106 +76,89 @@ class Exchange(httpx2.AsyncClient):
             self._note(delivery, f"HTTP {response.status_code}")
         if response.is_stream_consumed:
             return response
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        if is_stream and not self._leaves_large:
-            return response
-        return self._with_body(response, self._body(request, response, delivery, is_stream=is_stream))
+        return _with_body(response, self._body(request, response, delivery))
 
     def _note(self, delivery: Delivery, fault: str) -> None:
         delivery.fault = self.fault = fault
         if self._events:
             self._on_fault(fault)
 
-    def _body(
-        self, request: httpx2.Request, response: httpx2.Response, delivery: Delivery, *, is_stream: bool
-    ) -> httpx2.AsyncByteStream:
+    def _body(self, request: httpx2.Request, response: httpx2.Response, delivery: Delivery) -> AsyncIterator[bytes]:
         """A body that ends in an error when it is too large, counted after decompression."""
-        if is_stream:
-            return _Events(response, self._answer_bytes)
-        bounded = _Bounded(response, self._answer_bytes, delivery)
-        is_json = response.headers.get("content-type", "").startswith("application/json")
-        if not self._leaves_large or not is_json or response.status_code != httpx2.codes.OK:
-            return bounded
-        return _Whole(bounded, _id_of(request))
-
-    def _with_body(self, response: httpx2.Response, body: httpx2.AsyncByteStream) -> httpx2.Response:
-        headers = [
-            (name, value)
-            for name, value in response.headers.multi_items()
-            if name.lower() not in {"content-encoding", "content-length", "transfer-encoding"}
-        ]
-        bounded = httpx2.Response(response.status_code, headers=headers, stream=body, request=response.request)
-        bounded.next_request = response.next_request
-        bounded.history = response.history
-        return bounded
+        kind = response.headers.get("content-type", "")
+        if kind.startswith("text/event-stream"):
+            return _small_events(response, self._answer_bytes)
+        bounded = _bounded(response, self._answer_bytes, delivery)
+        is_answer = kind.startswith("application/json") and response.status_code == httpx2.codes.OK
+        return _small_answer(bounded, _id_of(request)) if is_answer else bounded
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, response: httpx2.Response, most_bytes: int, delivery: Delivery) -> None:
+class _Body(httpx2.AsyncByteStream):
+    """The parts in place of a response's own."""
+
+    def __init__(self, response: httpx2.Response, parts: AsyncIterator[bytes]) -> None:
         self._response = response
-        self._most_bytes = most_bytes
-        self._delivery = delivery
+        self._parts = parts
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        total = 0
-        try:
-            async for part in self._response.aiter_bytes():
-                total += len(part)
-                if total > self._most_bytes:
-                    self._delivery.fault = too_large(self._most_bytes)
-                    raise httpx2.StreamError(self._delivery.fault)
-                yield part
-        except httpx2.TransportError as error:
-            self._delivery.fault = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise httpx2.StreamError(self._delivery.fault) from error
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._parts
 
     async def aclose(self) -> None:
         await self._response.aclose()
 
 
-class _Whole(httpx2.AsyncByteStream):
-    """A JSON body, or a small one in the place of a large answer."""
-
-    def __init__(self, body: "_Bounded", number: Any) -> None:
-        self._body = body
-        self._number = number
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        whole = b"".join([part async for part in self._body])
-        yield stand_in(whole, self._number) or whole
-
-    async def aclose(self) -> None:
-        await self._body.aclose()
+def _with_body(response: httpx2.Response, parts: AsyncIterator[bytes]) -> httpx2.Response:
+    headers = [
+        (name, value)
+        for name, value in response.headers.multi_items()
+        if name.lower() not in {"content-encoding", "content-length", "transfer-encoding"}
+    ]
+    body = _Body(response, parts)
+    replaced = httpx2.Response(response.status_code, headers=headers, stream=body, request=response.request)
+    replaced.next_request = response.next_request
+    replaced.history = response.history
+    return replaced
 
 
-class _Events(httpx2.AsyncByteStream):
+async def _bounded(response: httpx2.Response, most_bytes: int, delivery: Delivery) -> AsyncIterator[bytes]:
+    total = 0
+    try:
+        async for part in response.aiter_bytes():
+            total += len(part)
+            if total > most_bytes:
+                delivery.fault = too_large(most_bytes)
+                raise httpx2.StreamError(delivery.fault)
+            yield part
+    except httpx2.TransportError as error:
+        delivery.fault = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise httpx2.StreamError(delivery.fault) from error
+
+
+async def _small_answer(parts: AsyncIterator[bytes], number: Any) -> AsyncIterator[bytes]:
+    """A JSON body, or a small one in the place of a large answer to the request `number`."""
+    whole = b"".join([part async for part in parts])
+    yield stand_in(whole, number) or whole
+
+
+async def _small_events(response: httpx2.Response, most_bytes: int) -> AsyncIterator[bytes]:
     """A stream of events, with small data in the place of large answers."""
-
-    def __init__(self, response: httpx2.Response, most_bytes: int) -> None:
-        self._response = response
-        self._most_bytes = most_bytes
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        event: list[bytes] = []
-        line: list[bytes] = []
-        size = 0
-        async for part in self._response.aiter_bytes():
-            first, *others = part.split(b"\n")
-            line.append(first)
-            size += len(part)
-            for piece in others:
-                event.append(b"".join(line))
-                line = [piece]
-                if not event[-1].rstrip(b"\r"):
-                    yield _small_event(event)
-                    event, size = [], len(piece)
-            if size > self._most_bytes:  # the SDK says so itself
-                yield b"\n".join([*event, b"".join(line)])
-                event, line, size = [], [], 0
-        yield b"\n".join([*event, b"".join(line)])
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
+    event: list[bytes] = []
+    line: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        first, *others = part.split(b"\n")
+        line.append(first)
+        size += len(part)
+        for piece in others:
+            event.append(b"".join(line))
+            line = [piece]
+            if not event[-1].rstrip(b"\r"):
+                yield _small_event(event)
+                event, size = [], len(piece)
+        if size > most_bytes:  # the SDK says so itself
+            yield b"\n".join([*event, b"".join(line)])
+            event, line, size = [], [], 0
+    yield b"\n".join([*event, b"".join(line)])
 
 
 def _small_event(lines: list[bytes]) -> bytes:

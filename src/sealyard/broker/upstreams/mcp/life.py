@@ -339,7 +339,7 @@ class Life:
             _log.warning("%r asks for a person's consent. Open %s", self._config.name, url)
 
         auth = build_auth(self._config, folder=self._token_folder, open_url=self._open_url, on_consent=wait_for_consent)
-        return Exchange(self._config, auth, on_fault=self._end_for, leaves_large=True)
+        return Exchange(self._config, auth, on_fault=self._end_for)
 
     def _open(self, exchange: Exchange | None) -> AbstractAsyncContextManager[tuple[ClientSession, Channel]]:
         if self._server is not None:
@@ -378,7 +378,7 @@ async def _connect(config: UpstreamConfig, token_folder: Path | None) -> AsyncIt
         exchange: Exchange | None = None
         if config.transport != "stdio":
             auth = build_auth(config, folder=token_folder, open_url=open_in_browser, on_consent=ask_for_consent)
-            exchange = Exchange(config, auth, on_fault=end, leaves_large=True)
+            exchange = Exchange(config, auth, on_fault=end)
         async with _open_link(config, exchange, Tail(), end) as streams:
             yield streams
 
@@ -388,7 +388,7 @@ def _open_link(
 ) -> Transport:
     """A connection to a child process, or over HTTP if there is an `exchange`."""
     if exchange is None:
-        return open_child(config, stderr, on_fault, leaves_large=True)
+        return open_child(config, stderr, on_fault)
     return (open_events if config.transport == "sse" else open_http)(config, exchange)
 
 

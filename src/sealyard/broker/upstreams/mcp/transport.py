@@ -178,12 +178,12 @@ class Inbound(_Streamed):
 
 @contextlib.asynccontextmanager
 async def open_child(
-    config: UpstreamConfig, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
+    config: UpstreamConfig, stderr: Tail, on_fault: Callable[[str], None]
 ) -> "AsyncIterator[tuple[Child, Child]]":
     """Start the config's command and talk to it line by line. Leaving ends it with all its descendants in its group.
 
-    `on_fault` gets the reason if the connection ends otherwise than by leaving. With `leaves_large`, large results are
-    not decoded: see `WHOLE`.
+    `on_fault` gets the reason if the connection ends otherwise than by leaving. Large results are not decoded: see
+    `WHOLE`.
 
     Raises:
         OSError: The command cannot be started.
@@ -191,7 +191,7 @@ async def open_child(
     """
     assert config.command is not None
     transport, child = await asyncio.get_running_loop().subprocess_exec(
-        lambda: Child(config.answer_bytes, stderr, on_fault, leaves_large=leaves_large),
+        lambda: Child(config.answer_bytes, stderr, on_fault),
         config.command,
         *config.args,
         env=get_default_environment() | config.env,
@@ -255,10 +255,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
     it is read; whatever else arrives waits in order for `receive`, which hands it out in turns with everybody else.
     """
 
-    def __init__(
-        self, answer_bytes: int, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
-    ) -> None:
-        self._leaves_large = leaves_large
+    def __init__(self, answer_bytes: int, stderr: Tail, on_fault: Callable[[str], None]) -> None:
         self._answer_bytes = answer_bytes
         self._stderr = stderr
         self._on_fault = on_fault
@@ -388,7 +385,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
                 self._unread_bytes -= len(line)
                 if self._paused and self._unread_bytes < _UNREAD_BYTES // 2:
                     self._pause(False)
-                self._messages.extend(read_line(line, leaves_large=self._leaves_large))
+                self._messages.extend(read_line(line))
             elif self._ended:
                 raise anyio.EndOfStream
             else:
@@ -530,12 +527,12 @@ def too_large(answer_bytes: int) -> str:
     return f"The answer is larger than {answer_bytes} bytes. Ask for less, or raise answer_bytes in the config."
 
 
-def read_line(line: bytes | bytearray, *, leaves_large: bool = False) -> "list[SessionMessage | Exception]":
+def read_line(line: bytes | bytearray) -> "list[SessionMessage | Exception]":
     """The messages in one line, split as leniently as possible; an exception for each part that is not a message.
 
-    With `leaves_large`, the result of a long line is not decoded.
+    The result of a long line is not decoded.
     """
-    if leaves_large and len(line) > _LARGE_BYTES:
+    if len(line) > _LARGE_BYTES:
         return [_large_message(line)]
     if not line.strip():
         return []
@@ -650,10 +647,13 @@ def _large_message(line: bytes | bytearray) -> SessionMessage | Exception:
         number, method = _envelope(line)
     except ValueError as error:
         return _unreadable(line, error)
-    if method is None:
-        result = _keep(line)
-        return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
-    params = {WHOLE: _kept.put(line, len(line))}
+    if method is not None:
+        return _call(number, method, {WHOLE: _kept.put(line, len(line))})
+    return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=_keep(line)))
+
+
+def _call(number: int | str | None, method: str, params: dict[str, Any]) -> SessionMessage:
+    """A request, or a notification if it has no id."""
     if number is None:
         return SessionMessage(JSONRPCNotification.model_construct(jsonrpc="2.0", method=method, params=params))
     return SessionMessage(JSONRPCRequest.model_construct(jsonrpc="2.0", id=number, method=method, params=params))
@@ -682,23 +682,15 @@ def _message(data: Any) -> SessionMessage | Exception:
     number, method = data.get("id"), data.get("method")
     if isinstance(number, bool) or not isinstance(number, (int, str, type(None))):
         return ValueError("no usable id")
-    message: JSONRPCMessage
     if isinstance(method, str):
         params = data.get("params")
-        params = params if isinstance(params, dict) else {}
-        if number is None:
-            message = JSONRPCNotification.model_construct(jsonrpc="2.0", method=method, params=params)
-        else:
-            message = JSONRPCRequest.model_construct(jsonrpc="2.0", id=number, method=method, params=params)
-    elif number is None:
-        return ValueError("no JSON-RPC message")
-    elif isinstance(result := data.get("result"), dict):
-        message = JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
-    elif "error" in data or "result" in data:
-        message = JSONRPCError.model_construct(jsonrpc="2.0", id=number, error=_error(data.get("error")))
-    else:
-        return ValueError("no JSON-RPC message")
-    return SessionMessage(message)
+        return _call(number, method, params if isinstance(params, dict) else {})
+    if number is not None and isinstance(result := data.get("result"), dict):
+        return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
+    if number is not None and ("error" in data or "result" in data):
+        error = _error(data.get("error"))
+        return SessionMessage(JSONRPCError.model_construct(jsonrpc="2.0", id=number, error=error))
+    return ValueError("no JSON-RPC message")
 
 
 def _error(error: Any) -> ErrorData:
