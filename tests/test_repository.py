@@ -41,6 +41,7 @@ DOORS = (
     "sealyard",
     "sealyard.broker",
     "sealyard.broker.upstreams",
+    "sealyard.offload",
     "sealyard.sandbox",
     "sealyard.serve.relay",
     "sealyard.skills.sharing",

@@ -19,7 +19,7 @@ from sealyard.broker.upstreams.mcp.upstream import Upstream
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import InvalidRequest, SealyardError, ToolFailed, UpstreamError
-from sealyard.offload import MOST_NODES
+from sealyard.offload.documents import MOST_NODES
 from sealyard.privacy.rules import Mode
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream

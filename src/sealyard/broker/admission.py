@@ -15,8 +15,9 @@ import msgspec
 
 from sealyard.broker.answers import Answer, AnswerFile, read_answer, read_message, renamed, to_answer
 from sealyard.errors import HelperFailed, UpstreamError
-from sealyard.offload import LARGE, MOST_DEPTH, Offload, depth_exceeds, is_large, signs_of, turn
+from sealyard.offload import Offload, turn
 from sealyard.offload.child import Ask
+from sealyard.offload.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
 from sealyard.offload.turns import spend
 from sealyard.privacy import Guard, Mirror, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES, encode_within
@@ -118,7 +119,7 @@ def admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> Admitted:
 
 def check_answer(spec: ToolSpec, answer: Answer) -> bytes:
     """The value as JSON. Raises `UpstreamError` if it is not JSON, too large or nested too deeply."""
-    if depth_exceeds(answer.value, MOST_DEPTH):
+    if is_too_deep(answer.value):
         raise UpstreamError(
             f"{spec.full_name!r} answered with data nested more than {MOST_DEPTH} levels deep. Ask it for less."
         )
@@ -215,7 +216,6 @@ class _Sampling:
         """Less than nothing, if there was too much."""
 
     def take(self, value: Any, rows: int, depth: int) -> Any:
-        """The sample of one value."""
         self.left -= 1
         match value:
             case str():

@@ -330,12 +330,10 @@ class _Waiting:
         self._despair()
 
     def put_to(self, channel: AskChannel) -> None:
-        """Ask there too."""
         if self._has_begun:
             self._attempts[channel] = asyncio.create_task(self._try(channel))
 
     def take_from(self, channel: AskChannel) -> None:
-        """Stop asking there."""
         if (attempt := self._attempts.pop(channel, None)) is not None:
             attempt.cancel()
         self._despair()
@@ -346,7 +344,6 @@ class _Waiting:
             self._offered.set_result(approval)
 
     def fail(self, error: Exception) -> None:
-        """Nobody can answer any more."""
         if not self._offered.done():
             self._offered.set_exception(error)
 
@@ -360,7 +357,6 @@ class _Waiting:
             return _nobody("refuse", "expired", f"nobody answered within {seconds:g} s")
 
     def end(self) -> None:
-        """Stop asking everywhere."""
         for attempt in self._attempts.values():
             attempt.cancel()
         self._offered.cancel()

@@ -7,6 +7,7 @@ strict side of a doubt: it never lets anything through, and it never gets anythi
 """
 
 import math
+import operator
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,7 +34,8 @@ _UNSEEN = re.compile(
 _SLASHES = re.compile(r"[\\/]+(?:\.[\\/]+)*")
 _STEP_UP = re.compile(r"(?:^|[\\/])(?:\.|%2e){2}(?:[\\/]|$)", re.IGNORECASE)
 _MISSING = object()
-_KEYS = ("above", "at_least", "at_most", "below", "exists", "longer_than", "matches", "not")
+_COMPARISONS = {"above": operator.gt, "at_least": operator.ge, "at_most": operator.le, "below": operator.lt}
+_KEYS = (*_COMPARISONS, "exists", "longer_than", "matches", "not")
 
 
 class Doubt(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ def _compile(wanted: Any, at: str) -> _Test:
         case bool():
             return lambda value: value is wanted if isinstance(value, bool) else _unlike(value, "true or false")
         case int() | float():
-            return _number(at, wanted, lambda value, limit: value == limit)
+            return _number(at, wanted, operator.eq)
         case str():
             return _text(wanted)
         case list() | tuple() if wanted and not any(isinstance(each, dict | list | tuple) for each in wanted):
@@ -147,15 +149,9 @@ def _table(wanted: dict[str, Any], at: str) -> _Test:
 
 def _compare(key: str, wanted: Any, at: str) -> _Test:
     at = f"{at}.{key}"
+    if (compare := _COMPARISONS.get(key)) is not None:
+        return _number(at, wanted, compare)
     match key:
-        case "above":
-            return _number(at, wanted, lambda value, limit: value > limit)
-        case "at_least":
-            return _number(at, wanted, lambda value, limit: value >= limit)
-        case "below":
-            return _number(at, wanted, lambda value, limit: value < limit)
-        case "at_most":
-            return _number(at, wanted, lambda value, limit: value <= limit)
         case "longer_than":
             return _longer(at, wanted)
         case "matches":

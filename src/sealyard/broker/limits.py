@@ -221,7 +221,6 @@ class _Tool:
 
     @property
     def is_open(self) -> bool:
-        """Open or half-open."""
         return self.open_until is not None
 
     def check(self, now: float) -> None:
@@ -253,7 +252,6 @@ class _Tool:
             self.failures, self.open_until, self.is_probing = 0, None, False
 
     def fail(self, is_probe: bool, now: float) -> None:
-        """The server failed."""
         if self.limits.breaker_failures is None or (self.open_until is not None and not is_probe):
             return
         self.failures += 1
@@ -270,7 +268,6 @@ class _Tool:
         return not self.calls and not self.failures and not self._recent(now)
 
     def circuit(self, now: float) -> Circuit:
-        """The state of its breaker."""
         if self.open_until is None:
             return Circuit(tool=self.name, state="closed", failures=self.failures)
         left = max(0.0, self.open_until - now)

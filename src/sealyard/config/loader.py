@@ -2,31 +2,22 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from sealyard.config.clients import Place, find_places, is_sealyard, read_document, read_servers
 from sealyard.config.files import Machine, read_machine
 from sealyard.config.references import Hidden, Scope, Unresolved, expand
-from sealyard.config.settings import (
-    AlertsConfig,
-    Config,
-    DiscoveryConfig,
-    HttpConfig,
-    OtelConfig,
-    PrivacyConfig,
-    SkillsConfig,
-    StoreConfig,
-    UpstreamEntry,
-    read_settings,
-)
+from sealyard.config.settings import Config, HttpConfig, PrivacyConfig, StoreConfig, UpstreamEntry, read_settings
 from sealyard.errors import InvalidConfig
 from sealyard.former import rename_variables
 from sealyard.values.naming import glob
 from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig
+
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
 def load_config(
@@ -63,13 +54,13 @@ def load_config(
     return msgspec.structs.replace(
         config,
         upstreams=upstreams,
-        store=StoreConfig(path=_expand_path(str(config.store.path), "store.path", scope)),
+        store=StoreConfig(path=Path(_expand_path(str(config.store.path), "store.path", scope))),
         http=_expand_http(config.http, scope, file),
-        discovery=_expand_discovery(config.discovery, scope),
+        discovery=_expand_fields(config.discovery, "discovery", ("vectors",), _expand_path, scope),
         privacy=_complete_privacy(config.privacy, machine),
-        skills=_expand_skills(config.skills, scope),
-        alerts=_expand_alerts(config.alerts, scope),
-        otel=_expand_otel(config.otel, scope),
+        skills=_expand_fields(config.skills, "skills", ("markets",), _expand_path, scope),
+        alerts=_expand_fields(config.alerts, "alerts", ("webhook", "webhook_secret"), _expand_secret, scope),
+        otel=_expand_fields(config.otel, "otel", ("headers",), _expand_secret, scope),
         trusted=frozenset(name for name in upstreams if entries[name].trusted),
         source=file,
         warnings=(*warnings, *_unmatched(config.http, entries)),
@@ -234,41 +225,28 @@ def _read_env_file(path: Path) -> dict[str, str]:
     return variables
 
 
-def _expand_discovery(discovery: DiscoveryConfig, scope: Scope) -> DiscoveryConfig:
-    if discovery.vectors is None:
-        return discovery
-    folder = _expand_path(discovery.vectors, "discovery.vectors", scope)
-    return msgspec.structs.replace(discovery, vectors=str(folder))
+def _expand_fields(
+    table: _T, name: str, fields: tuple[str, ...], expand_one: Callable[[str, str, Scope], str], scope: Scope
+) -> _T:
+    """The table with some fields expanded: texts, or tables of texts."""
+    changes: dict[str, Any] = {}
+    for field in fields:
+        value, key = getattr(table, field), f"{name}.{field}"
+        if isinstance(value, dict):
+            changes[field] = {each: expand_one(text, f"{key}.{each}", scope) for each, text in value.items()}
+        elif value is not None:
+            changes[field] = expand_one(value, key, scope)
+    return msgspec.structs.replace(table, **changes)
 
 
-def _expand_skills(skills: SkillsConfig, scope: Scope) -> SkillsConfig:
-    folders = {name: str(_expand_path(path, f"skills.markets.{name}", scope)) for name, path in skills.markets.items()}
-    return msgspec.structs.replace(skills, markets=folders)
-
-
-def _expand_path(path: str, key: str, scope: Scope) -> Path:
+def _expand_path(path: str, key: str, scope: Scope) -> str:
     try:
-        return _locate(expand(path, scope), scope)
+        return str(_locate(expand(path, scope), scope))
     except Unresolved as reason:
         raise InvalidConfig(f"{key} cannot be used: {reason}. Set it, or write the path out.") from None
 
 
-def _expand_alerts(alerts: AlertsConfig, scope: Scope) -> AlertsConfig:
-    return msgspec.structs.replace(
-        alerts,
-        webhook=_expand_secret(alerts.webhook, "alerts.webhook", scope),
-        webhook_secret=_expand_secret(alerts.webhook_secret, "alerts.webhook_secret", scope),
-    )
-
-
-def _expand_otel(otel: OtelConfig, scope: Scope) -> OtelConfig:
-    headers = {key: _expand_secret(value, f"otel.headers.{key}", scope) or "" for key, value in otel.headers.items()}
-    return msgspec.structs.replace(otel, headers=headers)
-
-
-def _expand_secret(value: str | None, key: str, scope: Scope) -> str | None:
-    if value is None:
-        return None
+def _expand_secret(value: str, key: str, scope: Scope) -> str:
     try:
         return _hide(expand(value, scope))
     except Unresolved as reason:

@@ -118,8 +118,8 @@ def _expand(text: str, scope: Scope, nesting: int) -> str:
             value += place
             shown += place
         elif variable is not None:
-            name = variable[1] if variable.re is _VARIABLE else name_of_input(variable[1])
-            default = variable[2] if variable.re is _VARIABLE else None
+            is_input = variable.re is _INPUT
+            name, default = (name_of_input(variable[1]), None) if is_input else (variable[1], variable[2])
             value += _look_up(name, default, scope, nesting)
             shown += f"${{{name}}}"
             hidden = True
@@ -144,19 +144,11 @@ def _look_up(name: str, default: str | None, scope: Scope, nesting: int) -> str:
 
 def _parts(text: str) -> list[str]:
     """Plain text and the bodies of `${…}` in turn, plain text first and last."""
-    return list(_split(text))
-
-
-def _split(text: str) -> Iterator[str]:
-    done = 0
-    while (start := text.find("${", done)) >= 0:
-        end = _find_closing(text, start + 2)
-        if end is None:
-            break
-        yield text[done:start]
-        yield text[start + 2 : end]
+    parts, done = [], 0
+    while (start := text.find("${", done)) >= 0 and (end := _find_closing(text, start + 2)) is not None:
+        parts += [text[done:start], text[start + 2 : end]]
         done = end + 1
-    yield text[done:]
+    return [*parts, text[done:]]
 
 
 def _find_closing(text: str, start: int) -> int | None:

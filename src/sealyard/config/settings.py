@@ -204,19 +204,11 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def scopes(self) -> dict[str, PrincipalScope]:
         """The permissions of each principal with a token."""
-        found = {name: PrincipalScope(name=name) for name in self.hashed().digests.values()}
-        for name, each in self.principals.items():
-            found[name] = PrincipalScope(
-                name=name,
-                upstreams=each.upstreams,
-                level=each.level,
-                reveal=each.reveal,
-                approve=each.approve,
-                observe=each.observe,
-                domain=each.domain,
-                weight=each.weight,
-            )
-        return found
+        entries = dict.fromkeys(self.hashed().digests.values(), PrincipalEntry()) | self.principals
+        return {
+            name: msgspec.convert({"name": name, **msgspec.structs.asdict(each)}, PrincipalScope)
+            for name, each in entries.items()
+        }
 
 
 class DiscoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

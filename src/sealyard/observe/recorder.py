@@ -21,7 +21,7 @@ from sealyard.broker.call import Broker, Call, OnProgress, Passage, audit_entry
 from sealyard.errors import HelperFailed, InvalidRequest, StoreError
 from sealyard.observe.results import failure_text
 from sealyard.observe.visits import Visit
-from sealyard.offload import is_large
+from sealyard.offload.documents import is_large
 from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.worker import OnOutput

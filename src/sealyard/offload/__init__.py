@@ -5,34 +5,8 @@ the event loop. What may take longer than a few milliseconds is therefore done b
 and a deadline ends the work by killing the helper.
 """
 
-from sealyard.offload.documents import (
-    LARGE,
-    MOST_DEPTH,
-    MOST_NODES,
-    check_document,
-    check_values,
-    decode,
-    depth_exceeds,
-    is_dense,
-    is_large,
-    signs_of,
-)
+from sealyard.offload.documents import check_values, decode
 from sealyard.offload.pool import Answered, Memory, Offload
 from sealyard.offload.turns import turn
 
-__all__ = (
-    "LARGE",
-    "MOST_DEPTH",
-    "MOST_NODES",
-    "Answered",
-    "Memory",
-    "Offload",
-    "check_document",
-    "check_values",
-    "decode",
-    "depth_exceeds",
-    "is_dense",
-    "is_large",
-    "signs_of",
-    "turn",
-)
+__all__ = ("Answered", "Memory", "Offload", "check_values", "decode", "turn")

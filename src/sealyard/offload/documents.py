@@ -4,6 +4,8 @@ Decoding a megabyte takes 0.3 ms as one text and 60 ms as empty lists, so bytes 
 signs of structure is decoded at once; a helper counts the values of any other.
 """
 
+import math
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,12 +37,12 @@ async def decode(data: bytes, offload: "Offload | None", *, who: str, what: str)
         check_document(what, *counted)
     try:
         value = msgspec.json.decode(data)
-        is_deep = depth_exceeds(value, MOST_DEPTH)
+        _, depth = _measure(value)
     except RecursionError:
-        value, is_deep = None, True
+        value, depth = None, MOST_DEPTH + 1
     except ValueError as error:
         raise InvalidRequest(f"{what} is not JSON: {error}. Send valid JSON.") from None
-    check_document(what, 0, MOST_DEPTH + 1 if is_deep else 0)
+    check_document(what, 0, depth)
     return value
 
 
@@ -54,18 +56,21 @@ def check_document(what: str, nodes: int, depth: int) -> None:
 
 def check_values(what: str, value: Any) -> None:
     """Raise `InvalidRequest` for data with too many values or levels, by counting no further than that."""
-    nodes, level, depth = 1, [value] if isinstance(value, dict | list) else [], 0
-    while level:
+    check_document(what, *_measure(value, most_nodes=MOST_NODES))
+
+
+def _measure(value: Any, *, most_nodes: float = math.inf) -> tuple[int, int]:
+    """The number of values and of levels. Counting ends where either is beyond what is taken."""
+    nodes, depth = 1, 0
+    level = [value] if isinstance(value, dict | list) else []
+    while level and depth <= MOST_DEPTH:
         depth += 1
-        inner: list[Any] = []
-        for each in level:
-            nodes += len(each)
-            if nodes > MOST_NODES:
-                break
-            items = each.values() if isinstance(each, dict) else each
-            inner += [item for item in items if isinstance(item, dict | list)]
-        check_document(what, nodes, depth)
-        level = inner
+        nodes += sum(map(len, level))
+        if nodes > most_nodes:
+            break
+        items = chain.from_iterable(each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for each in items if isinstance(each, dict | list)]
+    return nodes, depth
 
 
 def is_dense(data: bytes) -> bool:
@@ -95,20 +100,9 @@ def is_large(value: Any, most: int = LARGE) -> bool:
     return left <= 0
 
 
-def depth_exceeds(value: Any, most: int) -> bool:
-    """True if lists and objects are nested more than `most` levels deep."""
-    level = [value]
-    for _ in range(most):
-        level = [
-            inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
+def is_too_deep(value: Any) -> bool:
+    """True if lists and objects are nested more than `MOST_DEPTH` levels deep."""
+    return _measure(value)[1] > MOST_DEPTH
 
 
 def judge(params: Any, body: bytes, memory: Any, ask: "Ask") -> tuple[Any, bytes]:
@@ -119,17 +113,4 @@ def judge(params: Any, body: bytes, memory: Any, ask: "Ask") -> tuple[Any, bytes
         return (0, MOST_DEPTH + 1), b""
     except ValueError:
         return (0, 0), b""  # the gateway reports the error
-    nodes, depth = 1, 0
-    level = [value]
-    while level and depth <= MOST_DEPTH:
-        depth += 1
-        inner: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                nodes += len(each)
-                inner += each.values()
-            elif isinstance(each, list):
-                nodes += len(each)
-                inner += each
-        level = [each for each in inner if isinstance(each, dict | list)]
-    return (nodes, depth), b""
+    return _measure(value), b""

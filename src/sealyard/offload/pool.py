@@ -216,18 +216,15 @@ class _Helper:
 
     @classmethod
     async def open(cls, generation: int) -> "_Helper":
-        """Start one."""
         process = start()
         reader, writer = await asyncio.open_unix_connection(sock=process.connection, limit=_PIECE_BYTES)
         return cls(process, reader, writer, generation)
 
     @property
     def is_swollen(self) -> bool:
-        """True if its last request made it too large to be kept."""
         return self._resident_bytes > _RESIDENT_BYTES
 
     def when_idle(self, seconds: float, end: "Callable[[_Helper], None]") -> None:
-        """Call `end` when it was not used for that long."""
         self._idle = asyncio.get_running_loop().call_later(seconds, end, self)
 
     async def run(
@@ -269,7 +266,6 @@ class _Helper:
             await self._writer.wait_closed()
 
     async def _tell(self, task: str, memory: Memory) -> None:
-        """Bring its memory up to date."""
         known = self._positions.get(memory.key)
         while True:
             params, body, position = memory.since(known)

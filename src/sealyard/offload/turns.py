@@ -22,7 +22,6 @@ class _Pass:
         self.is_counting = False
 
     def begin(self) -> None:
-        """A new pass."""
         self.spent = 0.0
         self.is_counting = False
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, UpstreamError
-from sealyard.offload import Answered, Offload, is_large, signs_of, turn
+from sealyard.offload import Answered, Offload, turn
+from sealyard.offload.documents import is_large, signs_of
 from sealyard.offload.turns import spend
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.known import NOTHING_SEEN, Seen

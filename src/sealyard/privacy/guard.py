@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import SealyardError, UnknownToken, UpstreamError
-from sealyard.offload import Offload, is_large
+from sealyard.offload import Offload
+from sealyard.offload.documents import is_large
 from sealyard.privacy.detect.encodings import EncodedValues, find_encoded
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.door import Door

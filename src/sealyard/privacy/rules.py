@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.offload import LARGE
+from sealyard.offload.documents import LARGE
 from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.judge import LEAST_SEARCHED
 from sealyard.privacy.detect.scanner import Scanner, ScanRules

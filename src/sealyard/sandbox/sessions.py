@@ -44,7 +44,6 @@ class _Session:
 
     @property
     def is_nothing(self) -> bool:
-        """True if there is nothing of it to keep."""
         return not self.users and self.workspace is None and self.parcel is None
 
 
@@ -276,7 +275,6 @@ class Sessions:
                     )
 
     def _counts(self) -> Counter[str]:
-        """The number of open workspaces by owner."""
         return Counter(each.owner for each in self._opened)
 
     def _next_idle(self) -> _Session | None:
@@ -343,7 +341,6 @@ class Sessions:
             self._forget_if_nothing(oldest)
 
     async def _drop(self, session: _Session) -> None:
-        """Delete what a session has on the shelf."""
         parcel = session.parcel
         if parcel is not None:
             session.parcel = None

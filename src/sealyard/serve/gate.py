@@ -25,7 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sealyard.access.runner import OPERATOR
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import HelperFailed, InvalidRequest
-from sealyard.offload import Offload, check_document, is_dense
+from sealyard.offload import Offload
+from sealyard.offload.documents import check_document, is_dense
 from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
 

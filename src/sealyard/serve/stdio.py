@@ -17,7 +17,8 @@ from mcp.shared.message import SessionMessage
 from sealyard.broker.answers import read_leniently
 from sealyard.broker.upstreams import edge_id
 from sealyard.errors import HelperFailed, InvalidRequest
-from sealyard.offload import Offload, check_document, is_dense
+from sealyard.offload import Offload
+from sealyard.offload.documents import check_document, is_dense
 from sealyard.serve.relay import written
 
 _log = logging.getLogger(__name__)

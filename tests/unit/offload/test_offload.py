@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from sealyard.broker.admission import admit, admit_answer
 from sealyard.broker.answers import Answer, AnswerFile
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill
-from sealyard.offload import MOST_DEPTH, MOST_NODES, Offload, check_values, decode, is_large
+from sealyard.offload import Offload, check_values, decode
+from sealyard.offload.documents import MOST_DEPTH, MOST_NODES, is_large
 from sealyard.offload.frames import LENGTHS
 from sealyard.offload.pool import _Helper
 from sealyard.offload.process import Process

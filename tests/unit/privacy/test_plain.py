@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sealyard.offload import LARGE, is_large
+from sealyard.offload.documents import LARGE, is_large
 from sealyard.privacy.detect import Scanner
 from sealyard.privacy.rules import PlainValues, describes_private, is_quick
 

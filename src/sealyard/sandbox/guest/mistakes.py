@@ -54,19 +54,26 @@ _METHODS = {
 _NONE = "It is None here: check for None first, or give a default such as `(… or {})`."
 _AWAIT = "It is a coroutine, not its value: write `await` before the call."
 _ITEMS = "Items have"
-_LIST_FIRST = "Make a list of it first: `list(…)`."
+_LAZY = ("generator", "map", "filter", "zip", "set", "dict_keys", "dict_values", "dict_items", "frozenset")
+_KIND_ADVICE = {
+    "NoneType": _NONE,
+    "coroutine": _AWAIT,
+    **dict.fromkeys(("function", "method", "builtin_function_or_method"), "It is a function: call it with ()."),
+    **dict.fromkeys(_LAZY, "Make a list of it first: `list(…)`."),
+}
+"""For a value of this type where another one is needed."""
 
 
 def way_out(error: BaseException, message: str, place: Place) -> str | None:
     """Advice on an exception, if it is one of the common mistakes."""
     for kind, tell in _KINDS:
-        if isinstance(error, kind) and (told := tell(error, message, place)):
-            return told
+        if isinstance(error, kind) and (advice := tell(error, message, place)):
+            return advice
     for kind, pattern, answer in _MESSAGES:
         if isinstance(error, kind) and (found := re.search(pattern, message)):
-            told = answer(found, place) if callable(answer) else answer
-            if told:
-                return told
+            advice = answer(found, place) if callable(answer) else answer
+            if advice:
+                return advice
     return None
 
 
@@ -168,27 +175,14 @@ def _list_subscript(found: re.Match[str], place: Place) -> str | None:
 
 
 def _not_subscriptable(found: re.Match[str], place: Place) -> str | None:
-    return _by_kind(found[1]) or (
-        "It is a single value, not a list or dict: use it as it is." if found[1] in ("int", "float", "bool") else None
-    )
+    is_single = found[1] in ("int", "float", "bool")
+    return "It is a single value, not a list or dict: use it as it is." if is_single else _KIND_ADVICE.get(found[1])
 
 
 def _not_iterable(found: re.Match[str], place: Place) -> str | None:
     if found[1] in ("int", "float"):
         return "It is one number: `range(n)` counts up to it."
-    return _by_kind(found[1])
-
-
-def _by_kind(kind: str) -> str | None:
-    if kind == "NoneType":
-        return _NONE
-    if kind == "coroutine":
-        return _AWAIT
-    if kind in ("function", "method", "builtin_function_or_method"):
-        return "It is a function: call it with ()."
-    if kind in ("generator", "map", "filter", "zip", "set", "dict_keys", "dict_values", "dict_items", "frozenset"):
-        return _LIST_FIRST
-    return None
+    return _KIND_ADVICE.get(found[1])
 
 
 def _not_callable(found: re.Match[str], place: Place) -> str | None:
@@ -282,7 +276,6 @@ def _missing(found: re.Match[str], place: Place) -> str | None:
 
 
 def _parameters(place: Place) -> list[str]:
-    """The parameters of the function whose call failed."""
     if not isinstance(place.node, ast.Call):
         return []
     function = place.value(place.node.func)
@@ -299,9 +292,8 @@ def _parameters(place: Place) -> list[str]:
 def _already_data(found: re.Match[str], place: Place) -> str | None:
     if found[1] in ("list", "dict", "int", "float", "bool"):
         return "It is data already: leave out `json.loads`."
-    if found[1] == "NoneType":
-        return _NONE
-    return _AWAIT if found[1] == "coroutine" else "`json.load(…)` reads a file; `json.loads(…)` reads text."
+    general = "`json.load(…)` reads a file; `json.loads(…)` reads text."
+    return {"NoneType": _NONE, "coroutine": _AWAIT}.get(found[1], general)
 
 
 def _not_serializable(found: re.Match[str], place: Place) -> str | None:

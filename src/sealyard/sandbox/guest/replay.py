@@ -49,7 +49,6 @@ class _Clock:
             return _UPTIME + self._slept + self._ticks
 
     def pass_by(self, span: int) -> None:
-        """Let time pass."""
         with self._lock:
             self._slept += span
 

@@ -366,7 +366,6 @@ class _Notes:
             self._found.setdefault((node.lineno, node.col_offset, rule, message), (severity, hint))
 
     def review(self, estimate: Estimate) -> Review:
-        """The verdict, and the findings that explain it."""
         ranked = sorted(self._found.items(), key=lambda item: (item[1][0], item[0]))  # "refuse" sorts before "warn"
         lines = _split_lines(self._code) if ranked else []
         findings = tuple(
@@ -428,7 +427,6 @@ class _Rules:
         self._tool_calls_in_loops = 0
 
     def check(self, node: Noted, place: Place) -> None:
-        """Apply every rule about this kind of node."""
         match node:
             case ast.Name():  # the most frequent first
                 self._check_name(node, place)
@@ -445,7 +443,6 @@ class _Rules:
                     self._check_import(alias.name, alias, place)
 
     def estimate(self) -> Estimate:
-        """The counts of the whole walk."""
         return Estimate(
             loops=self._names.loops,
             deepest_loop=self._names.deepest_loop,

@@ -96,7 +96,6 @@ class _Verdicts:
         self._found: list[tuple[tuple[IsolationPolicy, int, Collection[str]], Review]] = []
 
     def find(self, policy: IsolationPolicy, names: ToolNames, packages: Collection[str]) -> Review | None:
-        """The verdict under this policy with these names, if it is known."""
         wanted = (policy, names.number, packages)
         for key, verdict in self._found:
             if key == wanted:
@@ -104,7 +103,6 @@ class _Verdicts:
         return None
 
     def keep(self, policy: IsolationPolicy, names: ToolNames, packages: Collection[str], verdict: Review) -> None:
-        """Remember a verdict."""
         self._found = [*self._found[-1:], ((policy, names.number, packages), verdict)]
 
 

@@ -18,7 +18,8 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from sealyard.access.guards import Guards
 from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
-from sealyard.offload import is_large, signs_of, turn
+from sealyard.offload import turn
+from sealyard.offload.documents import is_large, signs_of
 from sealyard.offload.turns import spend
 from sealyard.privacy import TOKEN, Guard, Reveal, Sent
 from sealyard.serve.messages import Made, conceal, relay_here, shape_of

@@ -172,7 +172,6 @@ def _small_event(lines: list[bytes]) -> bytes:
 
 
 def _id_of(request: httpx2.Request) -> Any:
-    """The id of the message that a request carries."""
     try:
         return msgspec.json.decode(request.content, type=_Identified).id
     except (ValueError, httpx2.RequestNotRead):

@@ -214,7 +214,6 @@ class Life:
         )
 
     async def _own(self, started: asyncio.Event) -> None:
-        """Hold a connection from start to end."""
         end, probe = _End(), True
         try:
             for probe in (False,) if self._legacy else (True, False):
