@@ -15,7 +15,7 @@ import msgspec
 from mcp import Client
 
 from benchmarks.tables import promised_table
-from sealyard.broker.answers import read_answer
+from sealyard.broker.responses import read_answer
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, short
 from sealyard.broker.call import OnProgress, OnTools
+from sealyard.broker.responses import COMPLAINT_CHARACTERS, Response, short
 from sealyard.broker.upstreams.mcp.session import Progress
 from sealyard.errors import InvalidArguments, ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from sealyard.values.tools import Definition, UpstreamState, UpstreamStatus
@@ -46,8 +46,8 @@ class FakeUpstream:
     """An upstream whose tools are Python functions of this process, plain or `async`.
 
     A tool's definition comes from its function's signature and docstring. Its value is the structured content; to
-    return text blocks and files, it returns an `Answer`. An exception that it raises is the tool's error. In everything
-    else it behaves like a server behind `broker.upstreams.mcp.Upstream`.
+    return text blocks and files, it returns a `Response`. An exception that it raises is the tool's error. In all else
+    it behaves like a server behind `broker.upstreams.mcp.Upstream`.
     """
 
     def __init__(self, name: str, /, **tools: Callable[..., Any]) -> None:
@@ -83,7 +83,7 @@ class FakeUpstream:
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
         unwrap: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """Return the function's value. Cancellation and timeout cancel an `async` function.
 
         Raises:
@@ -107,9 +107,11 @@ class FakeUpstream:
         except UpstreamError:
             self._failures += 1
             raise
-        if isinstance(value, Answer):
+        if isinstance(value, Response):
             return value
-        return Answer(value=value["result"] if unwrap and isinstance(value, dict) and {*value} == {"result"} else value)
+        return Response(
+            value=value["result"] if unwrap and isinstance(value, dict) and {*value} == {"result"} else value
+        )
 
     async def refresh(self) -> None:
         """List the functions, and pass the list to `on_tools` if it changed."""

@@ -8,7 +8,7 @@ import msgspec
 from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.sandbox.turns import Turns
+from sealyard.sandbox.slots import Slots
 from sealyard.values.runs import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -135,55 +135,55 @@ async def test_other_runs_take_the_turn_of_one_that_waits_for_a_person() -> None
 
 async def test_no_more_turns_are_lent_than_there_are() -> None:
     """Runs that wait for people hold memory, so they do not make room without end."""
-    turns = Turns(1)
+    slots = Slots(1)
     first, second, third = RunClock(), RunClock(), RunClock()
 
-    async with turns.one(first):
+    async with slots.one(first):
         with first.paused():
-            async with turns.one(second):
+            async with slots.one(second):
                 with second.paused():
-                    waiting = asyncio.create_task(_take(turns, third))
+                    waiting = asyncio.create_task(_take(slots, third))
                     await asyncio.sleep(0)
                     assert not waiting.done()
                     waiting.cancel()
                     await asyncio.wait({waiting})
-    async with asyncio.timeout(60), turns.one(third):
+    async with asyncio.timeout(60), slots.one(third):
         assert not third.is_still
 
 
 async def test_a_turn_that_comes_to_one_who_left_goes_to_the_next() -> None:
     """Nothing is lost when a run is cancelled while it waits for its turn."""
-    turns = Turns(1)
-    async with turns.one(RunClock()):
-        left = asyncio.create_task(_take(turns, RunClock()))
-        stays = asyncio.create_task(_take(turns, RunClock()))
+    slots = Slots(1)
+    async with slots.one(RunClock()):
+        left = asyncio.create_task(_take(slots, RunClock()))
+        stays = asyncio.create_task(_take(slots, RunClock()))
         await asyncio.sleep(0)
         left.cancel()
     async with asyncio.timeout(60):
         await stays
 
 
-async def _take(turns: Turns, clock: RunClock) -> None:
-    async with turns.one(clock):
+async def _take(slots: Slots, clock: RunClock) -> None:
+    async with slots.one(clock):
         pass
 
 
 async def test_a_run_of_an_owner_with_many_begins_when_the_one_before_is_over_or_old() -> None:
     """Where somebody with fewer runs was there a moment ago: the event loop is not full of others when that returns."""
-    turns, order = Turns(8, weights={"light": 1.0, "heavy": 1.0}), list[str]()
+    slots, order = Slots(8, weights={"light": 1.0, "heavy": 1.0}), list[str]()
     first_is_in, end = asyncio.Event(), asyncio.Event()
 
     async def first() -> None:
-        async with turns.one(RunClock(), "heavy"):
+        async with slots.one(RunClock(), "heavy"):
             first_is_in.set()
             await end.wait()
             order.append("first is over")
 
     async def next_one() -> None:
-        async with turns.one(RunClock(), "heavy"):
+        async with slots.one(RunClock(), "heavy"):
             order.append("next began")
 
-    with turns.enter("light"):
+    with slots.enter("light"):
         pass
     running = asyncio.create_task(first())
     await first_is_in.wait()
@@ -197,13 +197,13 @@ async def test_a_run_of_an_owner_with_many_begins_when_the_one_before_is_over_or
 
 async def test_an_owner_with_one_run_never_waits_for_others_to_come_back() -> None:
     """Only who has more than others gives way: else each of many would wait for all."""
-    turns, steps = Turns(8), list[int]()
-    with turns.enter("gone"):
+    slots, steps = Slots(8), list[int]()
+    with slots.enter("gone"):
         pass
-    async with turns.one(RunClock(), "single"):
+    async with slots.one(RunClock(), "single"):
         before = asyncio.create_task(asyncio.sleep(0))
         for number in range(3):
-            await turns.step("single")
+            await slots.step("single")
             steps.append(number)
         is_at_once = not before.done()
 

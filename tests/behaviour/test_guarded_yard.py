@@ -22,7 +22,7 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.store import open_store
 from sealyard.store.audit.verification import verify_store
 from sealyard.testing import FakeUpstream
-from sealyard.values.access import Approval, Ask
+from sealyard.values.access import Approval, ApprovalRequest
 from sealyard.values.tools import Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
@@ -363,7 +363,7 @@ async def test_what_is_allowed_for_want_of_a_person_says_so(tmp_path: Path) -> N
 # Approval
 
 
-async def next_ask(yard: Yard) -> Ask:
+async def next_ask(yard: Yard) -> ApprovalRequest:
     """The first ask that appears."""
     async with asyncio.timeout(60):
         while True:
@@ -372,7 +372,7 @@ async def next_ask(yard: Yard) -> Ask:
             await asyncio.sleep(0.02)
 
 
-async def answer(yard: Yard, ask: Ask, decision: Any, reason: str = "") -> None:
+async def answer(yard: Yard, ask: ApprovalRequest, decision: Any, reason: str = "") -> None:
     """Answer as an operator in another process would."""
     approval = Approval(decision=decision, by="alice", channel="cli", reason=reason, answered_at=time.time())
     await yard.approvals.answer(ask.id, approval)

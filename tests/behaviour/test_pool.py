@@ -147,10 +147,10 @@ async def test_the_only_run_of_an_owner_beside_others_leaves_its_chores_for_late
 
         async def run(owner: str, code: str) -> None:
             clock = RunClock()
-            with sandbox.turns.enter(owner) as place:
-                async with place.turn(clock):
-                    await sandbox.run(code, place=place, clock=clock)
-                waited[owner].append(place.is_light)
+            with sandbox.slots.enter(owner) as slot:
+                async with slot.hold(clock):
+                    await sandbox.run(code, slot=slot, clock=clock)
+                waited[owner].append(slot.is_light)
 
         await asyncio.gather(run("busy", "import time\ntime.sleep(0.3)"), run("busy", "1"), run("light", "1"))
 

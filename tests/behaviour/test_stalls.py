@@ -95,7 +95,7 @@ async def held(yard: Yard, who: str) -> AsyncIterator[None]:
         await release.wait()
 
     params = {"name": "c", "inputs": None, "output": None}
-    work = yard.guards.offload.run("read_skill", params, b"from servers.a import b\nb()\n", who=who, on_ask=answer)
+    work = yard.guards.offload.run("read_skill", params, b"from servers.a import b\nb()\n", who=who, on_query=answer)
     task = asyncio.create_task(work)
     await asked.wait()
     try:

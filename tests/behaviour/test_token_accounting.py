@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from mcp import Client
 
-from sealyard.broker.answers import Answer, AnswerFile
 from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.broker.responses import Response, ResponseFile
 from sealyard.config import Config
 from sealyard.config.settings import MetricsConfig, PrivacyConfig, StoreConfig, SurfaceConfig
 from sealyard.metrics import tokens
@@ -54,10 +54,10 @@ def fail() -> str:
     raise ValueError("no luck with this")
 
 
-def chart() -> Answer:
+def chart() -> Response:
     """Draw the expenses."""
-    return Answer(
-        value={"file": "chart.png"}, files=(AnswerFile(name="chart.png", mime="image/png", content=b"\x89PNG" * 100),)
+    return Response(
+        value={"file": "chart.png"}, files=(ResponseFile(name="chart.png", mime="image/png", content=b"\x89PNG" * 100),)
     )
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests import warm
 from tests.conftest import Kept
 
-from sealyard.broker.answers import Answer, AnswerFile
+from sealyard.broker.responses import Response, ResponseFile
 from sealyard.config import Config
 from sealyard.config.settings import DiscoveryConfig, SandboxConfig, StoreConfig, SurfaceConfig
 from sealyard.discovery import Semantic
@@ -151,11 +151,11 @@ async def test_an_unknown_tool_is_told_with_the_nearest(tmp_path: Path) -> None:
 async def test_files_of_an_answer_are_files_of_the_workspace(tmp_path: Path) -> None:
     """An image is not data for the model: its place is."""
 
-    def picture() -> Answer:
+    def picture() -> Response:
         """A picture."""
-        file = AnswerFile(name="image.png", mime="image/png", content=b"\x89PNG")
+        file = ResponseFile(name="image.png", mime="image/png", content=b"\x89PNG")
         value = [{"file": "image.png", "mime_type": "image/png", "bytes": 4}]
-        return Answer(value=value, files=(file,))
+        return Response(value=value, files=(file,))
 
     async with opened(tmp_path, FakeUpstream("art", picture=picture)) as yard:
         code = (
@@ -426,7 +426,7 @@ async def test_a_call_without_code_waits_for_its_turn_as_a_run_does(tmp_path: Pa
         first = asyncio.create_task(yard.call("mcp__slow__hold", {}))
         await asyncio.wait_for(held.wait(), 60)
         second = asyncio.create_task(yard.call("mcp__slow__other", {}))
-        while not yard.runner.turns.queued:
+        while not yard.runner.slots.queued:
             assert not second.done()
             await asyncio.sleep(0)
         with pytest.raises(QueueFull):
@@ -466,7 +466,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_for_its_turn_leaves_nothin
         texts = [(await first).text, (await third).text]
         walls = await yard.sandbox()
         record = await yard.store.find_execution(second.execution_id)
-        left = (walls.turns.queued, walls.sessions(), yard.live.running())
+        left = (walls.slots.queued, walls.sessions(), yard.live.running())
 
     assert record is not None
     assert (ended.state, record.status, kinds) == ("cancelled", "cancelled", ["started", "queued", "ended"])

@@ -16,7 +16,7 @@ from sealyard.broker.approvals import Approvals
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused
 from sealyard.store import Store, open_store
-from sealyard.values.access import Approval, Ask
+from sealyard.values.access import Approval, ApprovalRequest
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -26,7 +26,7 @@ except KeyError:  # a user whom the system has no name for
     ME = f"user {os.getuid()}"
 
 
-def an_ask(ask_id: str, **fields: Any) -> Ask:
+def an_ask(ask_id: str, **fields: Any) -> ApprovalRequest:
     """An ask that waits a minute."""
     now = time.time()
     told: dict[str, Any] = {
@@ -43,7 +43,7 @@ def an_ask(ask_id: str, **fields: Any) -> Ask:
         "asked_at": now,
         "expires_at": now + 60,
     }
-    return Ask(**told | fields)
+    return ApprovalRequest(**told | fields)
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from tests import warm
 from sealyard.cli.metrics_live import WINDOWS, draw, read_frame
 from sealyard.metrics.report import Prices
 from sealyard.store import open_store
-from sealyard.values.access import Ask
+from sealyard.values.access import ApprovalRequest
 from sealyard.values.facts import Executed, Hidden, Saw, Searched, Tokens, Used
 from sealyard.values.runs import CallRecord, ExecutionRecord
 
@@ -215,7 +215,7 @@ async def test_frame_fits_the_terminal(store: Path, width: int, height: int) -> 
     async with open_store(store) as opened:
         for number in range(30):
             await opened.approvals.add(
-                Ask(
+                ApprovalRequest(
                     id=f"a{number}", execution_id="e", number=1, principal="ada", session="s", tool="mcp__pay" * 9,
                     arguments={}, arguments_sha256="", rule="r", reason=EVIL * 9, asked_at=time.time(),
                     expires_at=time.time() + 600,
@@ -232,7 +232,7 @@ async def test_frame_shows_what_needs_a_person_first(store: Path) -> None:
     """Approvals come before errors and runs."""
     async with open_store(store) as opened:
         await opened.approvals.add(
-            Ask(
+            ApprovalRequest(
                 id="a1", execution_id="e", number=1, principal="ada", session="s", tool="mcp__bank__pay", arguments={},
                 arguments_sha256="", rule="r", reason="It pays.", asked_at=1.0, expires_at=time.time() + 600,
             )

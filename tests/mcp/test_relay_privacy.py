@@ -26,7 +26,7 @@ from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN
 from sealyard.serve.messages import loosened
 from sealyard.serve.relay import build_relay
-from sealyard.values.access import Approval, Ask
+from sealyard.values.access import Approval, ApprovalRequest
 from sealyard.values.tools import UpstreamConfig
 from sealyard.yard.assembly import Border, open_border
 
@@ -253,7 +253,7 @@ async def test_denied_call_is_a_result_that_names_the_rule(tmp_path: Path, mode:
 async def decide(border: Border, decision: Any) -> None:
     """Answer the next ask as an operator does."""
     async with asyncio.timeout(WAIT_SECONDS):
-        asks: list[Ask] = []
+        asks: list[ApprovalRequest] = []
         while not asks:
             asks = await border.approvals.waiting()
     approval = Approval(decision=decision, by="ann", channel="cli", reason="Because.", answered_at=time.time())

@@ -23,7 +23,7 @@ from sealyard.errors import UnknownApproval
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
-from sealyard.values.access import Answered, Approval, Ask
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -51,14 +51,14 @@ async def opened(folder: Path, upstream: FakeUpstream, settings: PolicySettings 
         yield yard
 
 
-async def next_asks(yard: Yard, count: int = 1) -> list[Ask]:
+async def next_asks(yard: Yard, count: int = 1) -> list[ApprovalRequest]:
     """The asks that wait, once there are as many."""
     while len(asks := await yard.approvals.waiting()) != count:
         pass
     return asks
 
 
-async def answer(yard: Yard, ask: Ask, decision: Answered, reason: str = "") -> None:
+async def answer(yard: Yard, ask: ApprovalRequest, decision: ApprovalDecision, reason: str = "") -> None:
     """Answer as an operator does."""
     approval = Approval(decision=decision, by="alice", channel="cli", reason=reason, answered_at=time.time())
     await yard.approvals.answer(ask.id, approval)

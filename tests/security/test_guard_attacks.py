@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from mcp import Client
 
-from sealyard.broker.answers import Answer, AnswerFile, to_answer
 from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.broker.responses import Response, ResponseFile, to_answer
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
 from sealyard.privacy import TOKEN
@@ -60,7 +60,7 @@ def news() -> str:
     return f"The prize goes to {PERSON['email']}, born on {PERSON['date_of_birth']}."
 
 
-def fail() -> Answer:
+def fail() -> Response:
     """Fail with a long message."""
     text = "x " * 985 + "w.featherstonehaugh@brindlecombe.org " + "y " * 4_000
     return to_answer({"isError": True, "content": [{"type": "text", "text": text}]})
@@ -189,7 +189,7 @@ async def test_code_cannot_tell_whether_a_guess_is_right(tmp_path: Path, way: st
 async def test_names_of_files_are_concealed_and_their_files_are_found(tmp_path: Path, frames: list[bytes]) -> None:
     """What a server calls a file is part of its answer."""
 
-    def get_file() -> Answer:
+    def get_file() -> Response:
         """Get a file."""
         resource = {"uri": "file:///536-22-8145.csv", "blob": "YSxiCjEsMgo=", "mimeType": "text/csv"}
         return to_answer({"content": [{"type": "resource", "resource": resource}]})
@@ -205,10 +205,10 @@ async def test_names_of_files_are_concealed_and_their_files_are_found(tmp_path: 
 async def test_text_files_are_concealed_in_whatever_encoding(tmp_path: Path, encoding: str) -> None:
     """A table as another program wrote it is no binary file."""
 
-    def get_file() -> Answer:
+    def get_file() -> Response:
         """Get a file."""
-        file = AnswerFile(name="people.csv", mime="text/csv", content=TABLE.encode(encoding))
-        return Answer(value={"file": "people.csv"}, files=(file,))
+        file = ResponseFile(name="people.csv", mime="text/csv", content=TABLE.encode(encoding))
+        return Response(value={"file": "people.csv"}, files=(file,))
 
     code = f"text = open(get_file()['file'], encoding={encoding!r}).read()\n'René' in text, 'feather' in text, text"
     async with gateway(tmp_path, upstream=crm(get_file=get_file)) as (_, _, call):
@@ -222,9 +222,9 @@ async def test_a_binary_file_stays_as_it_is(tmp_path: Path) -> None:
     """Nothing is changed in what is no text."""
     content = b"\x89PNG\r\n\x1a\n\x00\x00a.b@example.org\xff"
 
-    def get_file() -> Answer:
+    def get_file() -> Response:
         """Get a file."""
-        return Answer(value={"file": "a.png"}, files=(AnswerFile(name="a.png", mime="image/png", content=content),))
+        return Response(value={"file": "a.png"}, files=(ResponseFile(name="a.png", mime="image/png", content=content),))
 
     code = f"open(get_file()['file'], 'rb').read() == {content!r}"
     async with gateway(tmp_path, upstream=crm(get_file=get_file)) as (_, _, call):

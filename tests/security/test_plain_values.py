@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sealyard.broker.admission import admit_answer
-from sealyard.broker.answers import Answer
+from sealyard.broker.responses import Response
 from sealyard.errors import UpstreamError
 from sealyard.privacy import TOKEN, Guard, Handling, Privacy, Sent
 from sealyard.privacy.detect import Scanner
@@ -317,7 +317,7 @@ async def test_an_answer_that_is_no_json_is_refused_on_the_short_way_too(tmp_pat
     """Half a character in a key cannot be sent on."""
     async with open_scope(tmp_path) as scope:
         with pytest.raises(UpstreamError):
-            await admit_answer(guard_of(scope), GET, Answer(value={"\ud800": 1}), Sent(), offload=None, who="local")
+            await admit_answer(guard_of(scope), GET, Response(value={"\ud800": 1}), Sent(), offload=None, who="local")
 
 
 # All of it

@@ -16,7 +16,7 @@ from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
-from sealyard.sandbox.turns import Turns
+from sealyard.sandbox.slots import Slots
 from sealyard.values.runs import Outcome, Result, Usage
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 
@@ -206,7 +206,7 @@ async def test_who_asks_for_every_turn_leaves_some_to_whoever_comes() -> None:
     options = PoolOptions(size=1, running=8, weights={"eve": 1.0, "bob": 1.0})
     async with open_sandbox(PLAIN, pool=options) as sandbox:
         runs = await holding.begin(sandbox, "eve", 20, begun=7)
-        queued = sandbox.turns.queued
+        queued = sandbox.slots.queued
         other = await asyncio.wait_for(sandbox.run("1", session="bob:a"), 60)
         assert not any(run.done() for run in runs)
         holding.release.set()
@@ -218,11 +218,11 @@ async def test_who_asks_for_every_turn_leaves_some_to_whoever_comes() -> None:
 
 async def test_turns_are_shared_by_weight_when_all_want_more() -> None:
     """The next turn goes to whoever has the fewest for its weight, not to who came first."""
-    turns = Turns(9, weights={"eve": 1.0, "bob": 1.0, "ann": 2.0})
+    slots = Slots(9, weights={"eve": 1.0, "bob": 1.0, "ann": 2.0})
     begun, held = asyncio.Semaphore(0), Counter[str]()
 
     async def hold(owner: str) -> None:
-        async with turns.one(RunClock(), owner):
+        async with slots.one(RunClock(), owner):
             held[owner] += 1
             begun.release()
             await asyncio.Event().wait()
@@ -245,25 +245,25 @@ async def test_turns_are_shared_by_weight_when_all_want_more() -> None:
 
     assert (alone, beside["eve"]) == ({"eve": 8}, 8)
     assert shared - Counter(eve=8) == {"ann": 4, "bob": 2, "eve": 2}
-    assert turns.queued == 0
+    assert slots.queued == 0
 
 
 async def test_a_thousand_calls_of_one_owner_stand_in_nobody_elses_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take their steps on the event loop one by one, while another owner's is taken at once."""
-    monkeypatch.setattr("sealyard.sandbox.turns._LATELY_SECONDS", 3_600.0)  # however slowly the test itself runs
-    turns = Turns(8, weights={"eve": 1.0, "bob": 1.0})
-    async with turns.one(RunClock(), "eve"), turns.one(RunClock(), "eve"), turns.one(RunClock(), "bob"):
-        steps = [asyncio.create_task(turns.step("eve")) for _ in range(1_000)]
+    monkeypatch.setattr("sealyard.sandbox.slots._LATELY_SECONDS", 3_600.0)  # however slowly the test itself runs
+    slots = Slots(8, weights={"eve": 1.0, "bob": 1.0})
+    async with slots.one(RunClock(), "eve"), slots.one(RunClock(), "eve"), slots.one(RunClock(), "bob"):
+        steps = [asyncio.create_task(slots.step("eve")) for _ in range(1_000)]
         await asyncio.sleep(0)
         waiting = sum(not step.done() for step in steps)
-        other = asyncio.create_task(turns.step("bob"))
+        other = asyncio.create_task(slots.step("bob"))
         await asyncio.sleep(0)
         is_through = other.done()
         for step in steps[1:]:
             step.cancel()
         async with asyncio.timeout(60):
             await steps[0]
-            await turns.step("eve")  # nothing of those that left stands in the way of the next
+            await slots.step("eve")  # nothing of those that left stands in the way of the next
 
     assert (waiting, is_through) == (1_000, True)
 

@@ -17,8 +17,8 @@ import msgspec
 import pytest
 from mcp import Client
 
-from sealyard.broker.answers import Answer, AnswerFile
 from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.broker.responses import Response, ResponseFile
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
 from sealyard.metrics import exposition
@@ -76,9 +76,9 @@ def crm() -> FakeUpstream:
         """Get a table."""
         return ",".join(PERSON) + "\n" + "\n".join(",".join(PERSON.values()) for _ in range(3))
 
-    def get_link() -> Answer:
+    def get_link() -> Response:
         """Get a link to a file."""
-        return Answer(
+        return Response(
             value={
                 "uri": f"https://files.example.com/?mail={PERSON['email']}",
                 "name": PERSON["email"],
@@ -86,10 +86,10 @@ def crm() -> FakeUpstream:
             }
         )
 
-    def get_file() -> Answer:
+    def get_file() -> Response:
         """Get a file."""
-        file = AnswerFile(name="people.csv", mime="text/csv", content=get_csv().encode())
-        return Answer(value={"file": "people.csv", "mime_type": "text/csv", "bytes": 1}, files=(file,))
+        file = ResponseFile(name="people.csv", mime="text/csv", content=get_csv().encode())
+        return Response(value={"file": "people.csv", "mime_type": "text/csv", "bytes": 1}, files=(file,))
 
     def get_encoded() -> str:
         """Get a person as base64."""

@@ -19,7 +19,7 @@ from tests.surfaces.test_surface import meta_of, text_of
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.policy import PolicySettings
 from sealyard.store import open_store
-from sealyard.values.access import Approval, Ask
+from sealyard.values.access import Approval, ApprovalRequest
 
 TOOL = "mcp__expenses__get_budget"
 ASK = f"""
@@ -73,7 +73,7 @@ async def operator(path: Path) -> AsyncIterator[Approvals]:
         yield Approvals(store, PolicySettings())
 
 
-async def next_asks(approvals: Approvals, count: int = 1) -> list[Ask]:
+async def next_asks(approvals: Approvals, count: int = 1) -> list[ApprovalRequest]:
     """The asks that wait, once there are as many."""
     async with asyncio.timeout(60):
         while len(asks := await approvals.waiting()) != count:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.broker.answers import Answer, AnswerFile, Declared, to_answer
+from sealyard.broker.responses import Declared, Response, ResponseFile, to_answer
 from sealyard.errors import ToolFailed, UpstreamError
 
 PNG = base64.b64encode(b"\x89PNG").decode()
@@ -49,7 +49,7 @@ TEXTS = {
 @pytest.mark.parametrize("content", TEXTS, ids=lambda content: content[:30])
 def test_text_is_data_if_nothing_is_lost_by_it(content: str) -> None:
     """Objects and lists always; a bare number only if it is written as Python writes it."""
-    assert to_answer({"content": [text(content)]}) == Answer(value=TEXTS[content], text=content)
+    assert to_answer({"content": [text(content)]}) == Response(value=TEXTS[content], text=content)
 
 
 def test_structured_content_comes_first() -> None:
@@ -68,7 +68,7 @@ def test_structured_content_has_no_limit_of_blocks_beside_it() -> None:
 
     answer = to_answer({"content": [text(name) for name in names], "structuredContent": {"result": names}}, unwrap=True)
 
-    assert answer == Answer(value=names)
+    assert answer == Response(value=names)
 
 
 def test_error_of_many_blocks_is_the_tools_error() -> None:
@@ -114,9 +114,9 @@ def test_images_audio_and_blobs_become_files() -> None:
         {"uri": "file:///b", "name": "b", "description": None, "mime_type": "text/csv"},
     ]
     assert answer.files == (
-        AnswerFile(name="image.png", mime="image/png", content=b"\x89PNG"),
-        AnswerFile(name="audio.ogg", mime="audio/ogg; codecs=opus", content=b"\x89PNG"),
-        AnswerFile(name="report.pdf", mime="application/pdf", content=b"\x89PNG", title="report.pdf"),
+        ResponseFile(name="image.png", mime="image/png", content=b"\x89PNG"),
+        ResponseFile(name="audio.ogg", mime="audio/ogg; codecs=opus", content=b"\x89PNG"),
+        ResponseFile(name="report.pdf", mime="application/pdf", content=b"\x89PNG", title="report.pdf"),
     )
     assert answer.text == "Here:\nnotes"
 

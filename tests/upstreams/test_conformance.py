@@ -12,8 +12,8 @@ from tests.upstreams import shop
 from tests.upstreams.shop import Blocks, Shop, ShopServer
 from tests.upstreams.waiting import until
 
-from sealyard.broker.answers import COMPLAINT_CHARACTERS, AnswerFile, read_answer, to_answer
 from sealyard.broker.call import ToolServer
+from sealyard.broker.responses import COMPLAINT_CHARACTERS, ResponseFile, read_answer, to_answer
 from sealyard.errors import (
     InvalidArguments,
     ToolFailed,
@@ -209,7 +209,7 @@ async def test_image_is_a_file_with_its_place_in_the_value(open_shop: Open) -> N
         answer = await upstream.call("picture", {})
 
     assert answer.value == ["see", {"file": "image.png", "mime_type": "image/png", "bytes": 8}]
-    assert answer.files == (AnswerFile(name="image.png", mime="image/png", content=b"\x89PNG\r\n\x1a\n"),)
+    assert answer.files == (ResponseFile(name="image.png", mime="image/png", content=b"\x89PNG\r\n\x1a\n"),)
 
 
 async def test_error_of_a_tool_is_its_own_words(open_shop: Open) -> None:

@@ -9,7 +9,7 @@ from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, ToolNames
 from sealyard.sandbox.review.beside import review_beside
 from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.turns import Turns
+from sealyard.sandbox.slots import Slots
 from sealyard.values.access import PrincipalScope
 
 OPERATOR = "operator"
@@ -17,7 +17,7 @@ OPERATOR = "operator"
 
 
 class Runner:
-    """The sandbox of a gateway, its turns, and the isolation that each principal gets."""
+    """The sandbox of a gateway, its slots, and the isolation that each principal gets."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Runner:
         levels: Mapping[str, IsolationPolicy],
         scopes: Mapping[str, PrincipalScope],
         opening: "asyncio.Future[Sandbox] | None",
-        turns: Turns,
+        slots: Slots,
         offload: Offload | None,
         result_tokens: int,
     ) -> None:
@@ -35,7 +35,7 @@ class Runner:
         self.scopes = scopes
         self.opening = opening
         """Done when code can be run; None for a gateway that runs none."""
-        self.turns = turns
+        self.slots = slots
         """Decides who runs or calls next."""
         self.result_tokens = result_tokens
         self._levels = levels

@@ -5,7 +5,7 @@ neither store nor catalog, since every command that reads the config imports it.
 what offers tools; `upstreams/mcp/` is the only client-side use of the MCP SDK.
 """
 
-from sealyard.broker.answers import Answer
 from sealyard.broker.policy import Policy, PolicySettings, Preset, Rule, ToolLimits
+from sealyard.broker.responses import Response
 
-__all__ = ("Answer", "Policy", "PolicySettings", "Preset", "Rule", "ToolLimits")
+__all__ = ("Policy", "PolicySettings", "Preset", "Response", "Rule", "ToolLimits")

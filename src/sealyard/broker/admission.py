@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.answers import Answer, AnswerFile, read_answer, read_message, renamed, to_answer
+from sealyard.broker.responses import Response, ResponseFile, read_answer, read_message, renamed, to_answer
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import Offload, turn
-from sealyard.offload.child import Ask
+from sealyard.offload.child import Query
 from sealyard.offload.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
 from sealyard.offload.turns import spend
 from sealyard.privacy import Guard, Mirror, Sent
@@ -48,10 +48,10 @@ remember = Mirror.remember
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     """An answer as the code may see it."""
 
-    answer: Answer
+    answer: Response
     encoded: bytes
     """Its value as JSON."""
-    told: Any = None
+    concealed: Any = None
     """The value with private parts concealed, if it is small enough for the journal."""
 
     @property
@@ -61,7 +61,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def admit_answer(
-    guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent, *, offload: Offload | None, who: str
+    guard: Guard, spec: ToolSpec, answer: Response, sent: Sent, *, offload: Offload | None, who: str
 ) -> Admitted:
     """The answer as the code may see it.
 
@@ -72,8 +72,8 @@ async def admit_answer(
     """
     value = answer.value
     if not (answer.message or answer.files) and guard.admits_plain(spec, value, sent):
-        shown = answer if not answer.text and answer.sample is None else Answer(value=value)
-        return Admitted(answer=shown, encoded=_encoded(spec, value), told=guard.conceal_admitted(spec, value))
+        shown = answer if not answer.text and answer.sample is None else Response(value=value)
+        return Admitted(answer=shown, encoded=_encoded(spec, value), concealed=guard.conceal_admitted(spec, value))
     most = LARGE - sum(len(file.content) for file in answer.files)
     is_much = is_large(value, most) and (bool(answer.files) or not guard.admits_quickly(value, sent))
     if not answer.message and (guard.is_off or not is_much):
@@ -92,32 +92,39 @@ async def admit_answer(
         raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {error}") from None
 
 
-def admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> Admitted:
+def admit(guard: Guard, spec: ToolSpec, answer: Response, sent: Sent) -> Admitted:
     """The same in this thread, however long it takes."""
     answer = read_answer(answer, unwrap=is_wrapped(spec.output_schema))
-    encoded = check_answer(spec, answer)
-    value, files = answer.value, answer.files
-    if not guard.is_off:
-        names = plain_names(guard, spec, answer, sent)
-        files = tuple(
-            AnswerFile(
-                name=names.get(file.name, file.name),
-                mime=file.mime,
-                content=guard.admit_file(spec, file.content, sent=sent),
-            )
-            for file in files
+    names, value, encoded, sample = _scan(guard, spec, answer, sent)
+    files = tuple(
+        ResponseFile(
+            name=names.get(file.name, file.name),
+            mime=file.mime,
+            content=guard.admit_file(spec, file.content, sent=sent),
         )
+        for file in answer.files
+    )
+    concealed = guard.conceal_admitted(spec, value) if len(encoded) <= CALL_VALUE_BYTES else None
+    # `text` is a second copy of what is in `value` and of no use to code.
+    return Admitted(answer=Response(value=value, files=files, sample=sample), encoded=encoded, concealed=concealed)
+
+
+def _scan(
+    guard: Guard | None, spec: ToolSpec, answer: Response, sent: Sent
+) -> tuple[dict[str, str], Any, bytes, str | None]:
+    """New names of files, the value as code may see it, its JSON, and a sample if it is too large for the journal."""
+    names: dict[str, str] = {}
+    value, encoded = answer.value, check_answer(spec, answer)
+    if guard is not None and not guard.is_off:
+        names = plain_names(guard, spec, answer, sent)
         value = guard.admit(spec, renamed(value, names) if names else value, sent=sent)
         encoded = encoded if value is answer.value else msgspec.json.encode(value)
-    is_kept = len(encoded) <= CALL_VALUE_BYTES
     # Only from the concealed value: a part alone does not show that the whole is private.
-    sample = sample_of(value) if not is_kept and guard.is_admitted_concealed(spec) else None
-    told = guard.conceal_admitted(spec, value) if is_kept else None
-    # `text` is a second copy of what is in `value` and of no use to code.
-    return Admitted(answer=Answer(value=value, files=files, sample=sample), encoded=encoded, told=told)
+    is_sampled = len(encoded) > CALL_VALUE_BYTES and (guard is None or guard.is_admitted_concealed(spec))
+    return names, value, encoded, sample_of(value) if is_sampled else None
 
 
-def check_answer(spec: ToolSpec, answer: Answer) -> bytes:
+def check_answer(spec: ToolSpec, answer: Response) -> bytes:
     """The value as JSON. Raises `UpstreamError` if it is not JSON, too large or nested too deeply."""
     if is_too_deep(answer.value):
         raise UpstreamError(
@@ -140,7 +147,7 @@ def _encoded(spec: ToolSpec, value: Any) -> bytes:
         raise UpstreamError(f"{spec.full_name!r} answered with something that is no JSON: {error}.") from error
 
 
-def plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> dict[str, str]:
+def plain_names(guard: Guard, spec: ToolSpec, answer: Response, sent: Sent) -> dict[str, str]:
     """Other names for files whose own names hold something private: code sees file names unconcealed."""
     names: dict[str, str] = {}
     for number, file in enumerate(answer.files, 1):
@@ -157,7 +164,7 @@ def parts_of(document: bytes | bytearray, lengths: Sequence[int]) -> list[bytes]
 
 
 async def _admit_beside(
-    guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent, offload: Offload, who: str
+    guard: Guard, spec: ToolSpec, answer: Response, sent: Sent, offload: Offload, who: str
 ) -> Admitted:
     """The same in a helper process."""
     first = answer.message or _encoded(spec, answer.value)
@@ -174,17 +181,17 @@ async def _admit_beside(
     else:
         answered = await guard.door.run("answer", params, document)
     made = msgspec.convert(answered.result, _Made)
-    encoded, sample, told, *contents = parts_of(answered.document, made.lengths)
+    encoded, sample, concealed, *contents = parts_of(answered.document, made.lengths)
     files = tuple(
-        AnswerFile(name=name, mime=mime, content=content)
+        ResponseFile(name=name, mime=mime, content=content)
         for (name, mime), content in zip(made.files, contents, strict=True)
     )
     is_decoded = len(encoded) <= _DECODED_BYTES and signs_of(encoded) <= _DECODED_SIGNS
     value = msgspec.json.decode(encoded) if is_decoded else msgspec.Raw(encoded)
     return Admitted(
-        answer=Answer(value=value, files=files, sample=sample.decode() if sample else None),
+        answer=Response(value=value, files=files, sample=sample.decode() if sample else None),
         encoded=encoded,
-        told=msgspec.json.decode(told) if told else None,
+        concealed=msgspec.json.decode(concealed) if concealed else None,
     )
 
 
@@ -255,52 +262,42 @@ class _Given(msgspec.Struct):
     files: list[tuple[str, str, str]]
 
 
-def admit_in_helper(params: Any, body: bytes, mirror: Mirror | None, ask: Ask) -> tuple[Any, bytes]:
+def admit_in_helper(params: Any, body: bytes, mirror: Mirror | None, ask: Query) -> tuple[Any, bytes]:
     """Admit a large answer in a helper process: its value, a sample, the journal's copy, and its files.
 
     Without a mirror nothing is private.
     """
     given = msgspec.convert(params, _Given)
-    found = _read(given, body)
-    encoded = check_answer(given.spec, found)
+    spec, found, sent = given.spec, _read(given, body), Sent.from_data(given.sent)
     if mirror is None:
-        parts = [encoded, _sample(encoded, found.value), encoded, *(file.content for file in found.files)]
-        return _told(parts, [(file.name, file.mime) for file in found.files], {"hidden": {}, "failures": 0})
+        _, _, encoded, sample = _scan(None, spec, found, sent)
+        parts = [encoded, (sample or "").encode(), encoded, *(file.content for file in found.files)]
+        return _packed(parts, [(file.name, file.mime) for file in found.files], {"hidden": {}, "failures": 0})
     mirror.begin()
-    guard, spec, sent = mirror.guard, given.spec, Sent.from_data(given.sent)
-    names = plain_names(guard, spec, found, sent)
-    value = guard.admit(spec, renamed(found.value, names) if names else found.value, sent=sent)
-    encoded = encoded if value is found.value else msgspec.json.encode(value)
-    sample = _sample(encoded, value) if guard.is_admitted_concealed(spec) else b""
-    told = msgspec.json.encode(guard.conceal_admitted(spec, value)) if len(encoded) <= CALL_VALUE_BYTES else b""
+    names, value, encoded, sample = _scan(mirror.guard, spec, found, sent)
+    is_kept = len(encoded) <= CALL_VALUE_BYTES
+    concealed = msgspec.json.encode(mirror.guard.conceal_admitted(spec, value)) if is_kept else b""
     files = [_Text(mirror, spec, sent, file) for file in found.files]
-    counted, (encoded, sample, told, *texts) = mirror.settle(
-        [encoded, sample, told, *(each.text for each in files)], ask
-    )
-    contents = [each.content(text) for each, text in zip(files, texts, strict=True)]
-    kept = told if len(encoded) <= CALL_VALUE_BYTES else b""
+    texts = [encoded, (sample or "").encode(), concealed, *(each.text for each in files)]
+    counted, parts = mirror.settle(texts, ask)
+    contents = [each.content(text) for each, text in zip(files, parts[3:], strict=True)]
     described = [(names.get(file.name, file.name), file.mime) for file in found.files]
-    return _told([encoded, sample, kept, *contents], described, counted)
+    return _packed([*parts[:3], *contents], described, counted)
 
 
-def _read(given: _Given, body: bytes) -> Answer:
+def _read(given: _Given, body: bytes) -> Response:
     first, *contents = parts_of(body, given.lengths)
     if given.is_message:
         return to_answer(read_message(first), unwrap=is_wrapped(given.spec.output_schema))
     files = tuple(
-        AnswerFile(name=name, mime=mime, title=title, content=content)
+        ResponseFile(name=name, mime=mime, title=title, content=content)
         for (name, mime, title), content in zip(given.files, contents, strict=True)
     )
-    return Answer(value=msgspec.json.decode(first), files=files)
+    return Response(value=msgspec.json.decode(first), files=files)
 
 
-def _sample(encoded: bytes, value: Any) -> bytes:
-    if len(encoded) <= CALL_VALUE_BYTES:
-        return b""
-    return (sample_of(value) or "").encode()
-
-
-def _told(parts: list[bytes], files: list[tuple[str, str]], counted: dict[str, Any]) -> tuple[Any, bytes]:
+def _packed(parts: list[bytes], files: list[tuple[str, str]], counted: dict[str, Any]) -> tuple[Any, bytes]:
+    """The parts as one document. The journal's copy is left out if tokens made the value too large for it."""
     if len(parts[0]) > CALL_VALUE_BYTES:
         parts[2] = b""
     return {"lengths": [len(part) for part in parts], "files": files, **counted}, b"".join(parts)
@@ -309,7 +306,7 @@ def _told(parts: list[bytes], files: list[tuple[str, str]], counted: dict[str, A
 class _Text:
     """A file as text while its tokens are still unknown; no text if it is binary or holds nothing private."""
 
-    def __init__(self, mirror: Mirror, spec: ToolSpec, sent: Sent, file: AnswerFile) -> None:
+    def __init__(self, mirror: Mirror, spec: ToolSpec, sent: Sent, file: ResponseFile) -> None:
         self._file = file
         self._encoding = mirror.guard.file_encoding(spec, file.content, sent=sent)
         self.text = b""

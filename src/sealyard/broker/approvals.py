@@ -18,9 +18,9 @@ import msgspec
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
 from sealyard.store import Store
-from sealyard.values.access import Answered, Approval, Ask, AuditEntry, Grant
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Grant
 
-AskChannel = Callable[[Ask], Awaitable[Approval | None]]
+AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | None]]
 """Asks one person. None: this channel has no answer, such as when its client is gone."""
 
 _RUN_RULE = "learning.critical"
@@ -56,8 +56,8 @@ class Approvals:
         store: Store,
         settings: PolicySettings,
         *,
-        on_ask: Callable[[Ask], None] = lambda ask: None,
-        on_answer: Callable[[Ask, Approval], None] = lambda ask, approval: None,
+        on_ask: Callable[[ApprovalRequest], None] = lambda ask: None,
+        on_answer: Callable[[ApprovalRequest, Approval], None] = lambda ask, approval: None,
     ) -> None:
         """`on_ask` gets every ask that is put to people, and `on_answer` what came of it."""
         self._store = store
@@ -75,7 +75,7 @@ class Approvals:
     ) -> Approval:
         """Ask about a call of an execution; `digest` identifies it by its real arguments. Raises as `ask` does."""
         now = time.time()
-        ask = Ask(
+        ask = ApprovalRequest(
             id=secrets.token_hex(6),
             execution_id=grant.execution_id,
             number=number,
@@ -102,7 +102,7 @@ class Approvals:
             grant, number=0, tool=RUN, arguments=arguments, digest=unique, rule=_RUN_RULE, reason=reason
         )
 
-    async def ask(self, ask: Ask) -> Approval:
+    async def ask(self, ask: ApprovalRequest) -> Approval:
         """Wait until a person allows the call, or until it is certain that nobody will.
 
         Raises:
@@ -136,16 +136,16 @@ class Approvals:
             for waiting in self._of_run(execution_id):
                 waiting.take_from(channel)
 
-    def open_asks(self, execution_id: str) -> list[Ask]:
+    def open_asks(self, execution_id: str) -> list[ApprovalRequest]:
         """The asks of one execution of this gateway that wait."""
         return [waiting.ask for waiting in self._of_run(execution_id)]
 
-    async def waiting(self, *, principal: str | None = None) -> list[Ask]:
+    async def waiting(self, *, principal: str | None = None) -> list[ApprovalRequest]:
         """The asks that wait in all gateways of the store, or those of one principal; the oldest first."""
         asks = await self._store.approvals.waiting()
         return [ask for ask in asks if principal is None or ask.principal == principal]
 
-    async def get(self, ask_id: str) -> Ask:
+    async def get(self, ask_id: str) -> ApprovalRequest:
         """An ask that waits or is approved always, with all of its arguments.
 
         Raises:
@@ -184,7 +184,7 @@ class Approvals:
         for waiting in self._of_run(execution_id):
             waiting.offer(_nobody("refuse", "withdrawn", "its run is over"))
 
-    def _check(self, ask: Ask, run: "_Run") -> None:
+    def _check(self, ask: ApprovalRequest, run: "_Run") -> None:
         """Raise `ApprovalRefused` for a repeated ask, and for more asks than a person can answer."""
         if (refused := run.refused.get((ask.tool, ask.arguments_sha256))) is not None:
             raise ApprovalRefused(f"{refusal(ask, refused)} (It was asked for before in this run.)")
@@ -200,13 +200,13 @@ class Approvals:
             return
         raise ApprovalRefused(f"{subject(ask)} refused without asking: {why}.")
 
-    async def _put_to_people(self, ask: Ask, run: "_Run") -> Approval:
+    async def _put_to_people(self, ask: ApprovalRequest, run: "_Run") -> Approval:
         if not self.settings.operators and not self._channels.get(ask.execution_id):
             return self._fallback()
         waiting = _Waiting(ask, None if self.settings.operators else self._fallback())
         self._open[ask.id] = waiting
         run.asked += 1
-        is_told = False
+        is_announced = False
         try:
             self._store.audit(_entry("approval.ask", ask, {"arguments": ask.arguments, "reason": ask.reason}))
             try:
@@ -214,7 +214,7 @@ class Approvals:
             except InvalidRequest as error:  # nobody approves what nobody can read
                 raise ApprovalRefused(f"{subject(ask)} refused without asking. {error}.") from None
             self._on_ask(ask)
-            is_told = True
+            is_announced = True
             waiting.begin(self._channels.get(ask.execution_id, ()))
             self._poll()
             held = await self._store.approvals.settle(ask.id, _offered(ask, await waiting.wait()))
@@ -224,7 +224,7 @@ class Approvals:
             return held
         except BaseException:
             withdrawn = self._withdraw(ask)
-            if is_told:
+            if is_announced:
                 self._on_answer(ask, withdrawn)
             raise
         finally:
@@ -234,7 +234,7 @@ class Approvals:
                 self._polling.cancel()
                 self._polling = None
 
-    def _withdraw(self, ask: Ask) -> Approval:
+    def _withdraw(self, ask: ApprovalRequest) -> Approval:
         approval = _nobody("refuse", "withdrawn", "its run is over")
         with contextlib.suppress(StoreError):  # a store that is closed withdraws it too: its gateway is gone
             self._store.approvals.withdraw(ask.id, approval.reason)
@@ -246,21 +246,21 @@ class Approvals:
         reason = f"there is no way to a person here, and policy.unanswerable is {fallback!r}"
         return _nobody("once" if fallback == "allow" else "refuse", "fallback", reason)
 
-    async def _find_given(self, ask: Ask) -> Approval | None:
+    async def _find_given(self, ask: ApprovalRequest) -> Approval | None:
         """An earlier approval that covers this ask. Code has none: each run of code is a new question."""
         if is_about_run(ask):
             return None
         always = await self._store.approvals.find_always(ask)
         return self._find_standing(ask) if always is None else _remembered(always)
 
-    def _find_standing(self, ask: Ask) -> Approval | None:
+    def _find_standing(self, ask: ApprovalRequest) -> Approval | None:
         """An approval for the run or the session. An ask for another reason is another question."""
         run = self._runs.get(ask.execution_id)
         found = None if run is None else run.approved.get((ask.tool, ask.rule))
         found = found or self._sessions.get((ask.principal, ask.session, ask.tool, ask.rule))
         return None if found is None else _remembered(found)
 
-    def _note(self, ask: Ask, run: "_Run", approval: Approval) -> None:
+    def _note(self, ask: ApprovalRequest, run: "_Run", approval: Approval) -> None:
         """Record the answer, and keep it for the run, the session or always, as it was given."""
         self._store.audit(_entry("approval.answer", ask, msgspec.structs.asdict(approval)))
         if approval.channel == "remembered":
@@ -314,7 +314,7 @@ class _Run:
 class _Waiting:
     """One ask while people think."""
 
-    def __init__(self, ask: Ask, fallback: Approval | None) -> None:
+    def __init__(self, ask: ApprovalRequest, fallback: Approval | None) -> None:
         """`fallback` is the answer when every channel has given up; None if others can answer without any."""
         self.ask = ask
         self._fallback = fallback
@@ -379,11 +379,11 @@ class _Waiting:
             self.offer(self._fallback)
 
 
-def _is_same_call(one: Ask, other: Ask) -> bool:
+def _is_same_call(one: ApprovalRequest, other: ApprovalRequest) -> bool:
     return (one.principal, one.tool, one.arguments_sha256) == (other.principal, other.tool, other.arguments_sha256)
 
 
-def _offered(ask: Ask, approval: Approval) -> Approval:
+def _offered(ask: ApprovalRequest, approval: Approval) -> Approval:
     """The answer, cut down to what was offered: a client may send any, and another gateway may be an older one."""
     is_offered = approval.decision in options(ask)
     return approval if is_offered else msgspec.structs.replace(approval, decision="once")
@@ -393,7 +393,7 @@ def _remembered(approval: Approval) -> Approval:
     return msgspec.structs.replace(approval, channel="remembered")
 
 
-def _nobody(decision: Answered, channel: str, reason: str) -> Approval:
+def _nobody(decision: ApprovalDecision, channel: str, reason: str) -> Approval:
     return Approval(decision=decision, by="nobody", channel=channel, reason=reason, answered_at=time.time())
 
 
@@ -404,7 +404,7 @@ def _fate(approval: Approval) -> str:
     return f"it was {verb} by {approval.by} ({approval.channel})"
 
 
-def _entry(kind: str, ask: Ask, body: dict[str, Any]) -> AuditEntry:
+def _entry(kind: str, ask: ApprovalRequest, body: dict[str, Any]) -> AuditEntry:
     about = {"id": ask.id, "number": ask.number, "tool": ask.tool, "rule": ask.rule}
     return AuditEntry(
         kind=kind,
@@ -415,27 +415,27 @@ def _entry(kind: str, ask: Ask, body: dict[str, Any]) -> AuditEntry:
     )
 
 
-def is_about_run(ask: Ask) -> bool:
+def is_about_run(ask: ApprovalRequest) -> bool:
     """True if the ask is about running the code, before it makes any call."""
     return ask.tool == RUN
 
 
-def options(ask: Ask) -> dict[str, str]:
+def options(ask: ApprovalRequest) -> dict[str, str]:
     """The meaning of each answer, the safest first. Code can only be allowed once: the next run is another question."""
     return _RUN_OPTIONS if is_about_run(ask) else _OPTIONS
 
 
-def heading(ask: Ask) -> str:
+def heading(ask: ApprovalRequest) -> str:
     """The question, in one sentence."""
     return f"{'Code' if is_about_run(ask) else 'A call'} waits for your approval."
 
 
-def subject(ask: Ask) -> str:
+def subject(ask: ApprovalRequest) -> str:
     """The subject of a refusal."""
     return "Running this code was" if is_about_run(ask) else ask.tool
 
 
-def ask_lines(ask: Ask) -> list[str]:
+def ask_lines(ask: ApprovalRequest) -> list[str]:
     """The facts a person needs to answer, one bounded line each: no text in it can look like another line."""
     server = ask.tool.removeprefix("mcp__").partition("__")[0]
     lines = [f"tool: {_shown(ask.tool, _NAME_CHARACTERS)}", f"server: {_shown(server, _NAME_CHARACTERS)}"]
@@ -464,7 +464,7 @@ def ask_lines(ask: Ask) -> list[str]:
     return lines
 
 
-def refusal(ask: Ask, approval: Approval) -> str:
+def refusal(ask: ApprovalRequest, approval: Approval) -> str:
     """The message for the code that made the call."""
     reason = _shown(approval.reason, _REASON_CHARACTERS)
     if approval.by == "nobody":
@@ -473,12 +473,12 @@ def refusal(ask: Ask, approval: Approval) -> str:
     return f"{subject(ask)} refused by {who}" + (f": {reason}" if reason else ".")
 
 
-def waiting_line(ask: Ask) -> str:
+def waiting_line(ask: ApprovalRequest) -> str:
     """The message for the agent while the ask waits."""
     return f"waiting for approval of {ask.tool} ({ask.id}); answer in your client or with `sealyard approvals`"
 
 
-def whole_lines(ask: Ask) -> list[str]:
+def whole_lines(ask: ApprovalRequest) -> list[str]:
     """Every argument of an ask that is not cut: a line with its name and size, and its JSON after it.
 
     Everything that cannot be seen is escaped, so that each argument is one line however long it is.

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import msgspec
 
 from sealyard.broker.admission import Admitted, admit_answer
-from sealyard.broker.answers import Answer, renamed, short
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.limits import Attempts, Circuit, Throttle
 from sealyard.broker.policy import Decision, Policy
+from sealyard.broker.responses import Response, renamed, short
 from sealyard.catalog import check_arguments
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
 from sealyard.offload import Offload, check_values, decode
@@ -29,7 +29,7 @@ from sealyard.values.tools import Definition, ToolSpec, UpstreamStatus
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 from sealyard.versioning.compare.schemas import is_wrapped
 
-_UNANSWERED = Answer(value=None)
+_UNANSWERED = Response(value=None)
 _LONG_NAME = 1_000
 """Characters of a name that no tool has, in the audit log: code may write any."""
 
@@ -54,7 +54,7 @@ class ToolServer(Protocol):
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
         unwrap: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """The tool's answer. Raises an `UpstreamError`."""
         ...
 
@@ -396,8 +396,8 @@ def _concealed(passage: Passage, sent: Sent) -> OnProgress | None:
         return None
 
     async def conceal(progress: float, total: float | None, message: str | None) -> None:
-        told = None if message is None else await passage.guard.door.admit_text(message, sent=sent)
-        if (reported := report(progress, total, told)) is not None:
+        text = None if message is None else await passage.guard.door.admit_text(message, sent=sent)
+        if (reported := report(progress, total, text)) is not None:
             await reported
 
     return conceal

@@ -15,7 +15,7 @@ from sealyard.cli.terminal import say, write
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
 from sealyard.store.approvals import Remembered
-from sealyard.values.access import Answered, Approval, Ask, AuditEntry
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry
 
 _WATCH_SECONDS = 0.5
 """A person does not notice a shorter wait, and the store is read twice a second only."""
@@ -33,7 +33,7 @@ def approvals(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is not None:
         return
 
-    async def read(store: Store, asked: Approvals) -> tuple[list[Ask], list[Remembered]]:
+    async def read(store: Store, asked: Approvals) -> tuple[list[ApprovalRequest], list[Remembered]]:
         return await asked.waiting(), await store.approvals.remembered()
 
     waiting, remembered = _with_store(read)
@@ -48,7 +48,7 @@ def approvals(ctx: click.Context) -> None:
 def show(*, ask_id: str) -> None:
     """Print all arguments of the call under ID, whole: of one that waits, or that is approved always."""
 
-    async def read(store: Store, asked: Approvals) -> Ask:
+    async def read(store: Store, asked: Approvals) -> ApprovalRequest:
         known = [*await asked.waiting(), *(each.ask for each in await store.approvals.remembered())]
         matching = _matching(known, ask_id)
         return await asked.get(matching[0].id if matching else ask_id)
@@ -90,7 +90,7 @@ def watch() -> int:
 )
 @_reason
 @CONFIG
-def approve(*, ask_id: str, decision: Answered, reason: str) -> None:
+def approve(*, ask_id: str, decision: ApprovalDecision, reason: str) -> None:
     """Allow the call that waits under ID, or under the one id that begins so."""
     _answer(ask_id, decision, reason)
 
@@ -126,7 +126,7 @@ def forget(*, ids: tuple[str, ...], all_: bool) -> None:
     say(f"forgotten: {', '.join(tools) or 'nothing'}")
 
 
-def _answer(ask_id: str, decision: Answered, reason: str) -> None:
+def _answer(ask_id: str, decision: ApprovalDecision, reason: str) -> None:
     async def decide(store: Store, asked: Approvals) -> str:
         matching = _matching(await asked.waiting(), ask_id)
         whole_id = matching[0].id if matching else ask_id  # for one that does not wait, `answer` says why
@@ -138,14 +138,14 @@ def _answer(ask_id: str, decision: Answered, reason: str) -> None:
     say(f"{'refused' if decision == 'refuse' else f'approved ({decision})'}: {answered}")
 
 
-def _get(asks: list[Ask], ask_id: str) -> Ask:
+def _get(asks: list[ApprovalRequest], ask_id: str) -> ApprovalRequest:
     found = _matching(asks, ask_id)
     if not found:
         raise UnknownApproval(f"Nothing is approved always under {ask_id!r}. `sealyard approvals` lists what is.")
     return found[0]
 
 
-def _matching(asks: list[Ask], ask_id: str) -> list[Ask]:
+def _matching(asks: list[ApprovalRequest], ask_id: str) -> list[ApprovalRequest]:
     """Return the ask of this id, or the only one whose id begins so, or nothing."""
     found = [ask for ask in asks if ask.id == ask_id] or [ask for ask in asks if ask_id and ask.id.startswith(ask_id)]
     if len(found) > 1:
@@ -159,7 +159,7 @@ def _with_store(work: Callable[[Store, Approvals], Coroutine[Any, Any, _T]]) -> 
     return with_store(loaded, lambda store: work(store, Approvals(store, loaded.policy)))
 
 
-def _show_all(waiting: list[Ask], remembered: list[Remembered]) -> None:
+def _show_all(waiting: list[ApprovalRequest], remembered: list[Remembered]) -> None:
     for ask in waiting:
         _show(ask)
     if not waiting:
@@ -169,13 +169,13 @@ def _show_all(waiting: list[Ask], remembered: list[Remembered]) -> None:
         _show_lines(each.ask)
 
 
-def _show(ask: Ask) -> None:
+def _show(ask: ApprovalRequest) -> None:
     left = max(0.0, ask.expires_at - time.time())
     say(f"{ask.id} waits, {left:.0f} s left:", "bold")
     _show_lines(ask)
 
 
-def _show_lines(ask: Ask) -> None:
+def _show_lines(ask: ApprovalRequest) -> None:
     for line in ask_lines(ask):
         say(f"  {line}")
 

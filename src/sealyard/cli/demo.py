@@ -21,9 +21,9 @@ import click
 import msgspec
 from mcp import Client
 
-from sealyard.broker import Answer
-from sealyard.broker.answers import read_answer
+from sealyard.broker import Response
 from sealyard.broker.call import OnProgress
+from sealyard.broker.responses import read_answer
 from sealyard.broker.upstreams import Upstream
 from sealyard.cli.command import run_to_end
 from sealyard.cli.terminal import columns, counts, plain, say, screen, show_facts, write
@@ -297,7 +297,7 @@ class _Weighed(Upstream):
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
         unwrap: bool = False,
-    ) -> Answer:
+    ) -> Response:
         answer = await super().call(
             tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap
         )

@@ -19,7 +19,7 @@ from sealyard.metrics import tokens
 from sealyard.metrics.report import Point, Prices, Report, points, report
 from sealyard.observe.alerts import AlertView, list_alerts
 from sealyard.store import Store
-from sealyard.values.access import Ask
+from sealyard.values.access import ApprovalRequest
 from sealyard.values.runs import ExecutionRecord
 
 _EVERY_SECONDS = 2.0
@@ -64,7 +64,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     window: Window
     report: Report
     points: list[Point]
-    waiting: list[Ask]
+    waiting: list[ApprovalRequest]
     runs: list[ExecutionRecord]
     """The newest first."""
     alerts: list[AlertView]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
-from sealyard.broker import Answer
+from sealyard.broker import Response
 from sealyard.broker.call import Broker, Call, OnProgress, Passage, audit_entry
 from sealyard.errors import HelperFailed, InvalidRequest, StoreError
 from sealyard.observe.results import failure_text
@@ -100,7 +100,7 @@ class Tally(RunObserver):
         self.tools: set[str] = set()
         self.last_calls: deque[CallEvidence] = deque(maxlen=_CALLS_KEPT)
         """As the code saw them, to explain a failure."""
-        self.answer: Answer | None = None
+        self.answer: Response | None = None
         """The last one."""
         self._asked: Counter[tuple[str, int]] = Counter()
 
@@ -243,7 +243,7 @@ class Run:
         for observer in self.observers:
             observer.queued(is_waiting)
 
-    def answer(self) -> Answer:
+    def answer(self) -> Response:
         """The answer to its only call, as code would get it."""
         self.passage.settle()
         assert self.tally.answer is not None

@@ -23,7 +23,7 @@ from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy import Guard
 from sealyard.store import Store
 from sealyard.store.rows import CALL_VALUE_BYTES
-from sealyard.values.access import Approval, Ask, Grant
+from sealyard.values.access import Approval, ApprovalRequest, Grant
 from sealyard.values.facts import (
     Executed,
     Fact,
@@ -165,7 +165,9 @@ class Observer:
 
     # Decisions
 
-    def security(self, event: Any, grant: Grant | Ask | None = None, *, seconds: float | None = None) -> None:
+    def security(
+        self, event: Any, grant: Grant | ApprovalRequest | None = None, *, seconds: float | None = None
+    ) -> None:
         """Something was refused, asked for, answered or shown."""
         principal = "local" if grant is None else grant.principal
         execution_id = "" if grant is None else grant.execution_id
@@ -177,7 +179,7 @@ class Observer:
         """An operator was shown a private value."""
         self.record(SecurityEvent(at=time.time(), principal=principal, event="revealed"))
 
-    def asked(self, ask: Ask) -> None:
+    def asked(self, ask: ApprovalRequest) -> None:
         """Note that a call is put to people."""
         self.security("asked", ask)
         watched = self.live.find(ask.execution_id)
@@ -185,7 +187,7 @@ class Observer:
             watched.run.asks += 1
             watched.tell("asked", {"id": ask.id, "tool": ask.tool, "number": ask.number})
 
-    def answered(self, ask: Ask, approval: Approval) -> None:
+    def answered(self, ask: ApprovalRequest, approval: Approval) -> None:
         """Note what came of it."""
         event = "approved"
         if approval.decision == "refuse":
@@ -474,7 +476,7 @@ class JournalSink(RunObserver):
                 version=call.spec.version,
                 upstream=call.spec.upstream,
                 arguments=call.arguments,
-                answer=admitted.told if admitted is not None and is_kept else None,
+                answer=admitted.concealed if admitted is not None and is_kept else None,
                 error=call.failure,
                 started_at=call.started_at,
                 seconds=call.seconds,

@@ -6,7 +6,7 @@ and a deadline ends the work by killing the helper.
 """
 
 from sealyard.offload.documents import check_values, decode
-from sealyard.offload.pool import Answered, Memory, Offload
+from sealyard.offload.pool import HelperResult, Memory, Offload
 from sealyard.offload.turns import turn
 
-__all__ = ("Answered", "Memory", "Offload", "check_values", "decode", "turn")
+__all__ = ("HelperResult", "Memory", "Offload", "check_values", "decode", "turn")

@@ -22,9 +22,9 @@ import msgspec
 from sealyard.errors import SealyardError
 from sealyard.offload.frames import LENGTHS, Order, Report, pack, unpack_lengths
 
-Ask = Callable[[Any], Any]
+Query = Callable[[Any], Any]
 """Asks the gateway for something in the middle of a task."""
-Task = Callable[[Any, bytes, Any, Ask], tuple[Any, bytes]]
+Task = Callable[[Any, bytes, Any, Query], tuple[Any, bytes]]
 """Gets the parameters, the document, its memory and a way to ask; returns a small result and a document."""
 
 TASKS = {
@@ -49,7 +49,7 @@ _GRACE_SECONDS = 2
 """After the deadline of an order, for a gateway that was killed itself."""
 
 
-def warm(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:
+def warm(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
     """Import what every task needs, ahead of the first."""
     for place in TASKS.values():
         importlib.import_module(place.partition(":")[0])

@@ -13,7 +13,7 @@ import msgspec
 from sealyard.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from sealyard.offload.child import Ask
+    from sealyard.offload.child import Query
     from sealyard.offload.pool import Offload
 
 MOST_DEPTH = 200
@@ -105,7 +105,7 @@ def is_too_deep(value: Any) -> bool:
     return _measure(value)[1] > MOST_DEPTH
 
 
-def judge(params: Any, body: bytes, memory: Any, ask: "Ask") -> tuple[Any, bytes]:
+def judge(params: Any, body: bytes, memory: Any, ask: "Query") -> tuple[Any, bytes]:
     """The number of values in a document, as far as that matters, and of its levels."""
     try:
         value = msgspec.json.decode(body)

@@ -46,14 +46,14 @@ class Memory(Protocol):
         ...
 
 
-class Answered(msgspec.Struct, frozen=True):
+class HelperResult(msgspec.Struct, frozen=True):
     """The answer of a helper to a request."""
 
     result: Any
     document: bytes | bytearray
 
 
-OnAsk = Callable[[Any], Awaitable[Any]]
+OnQuery = Callable[[Any], Awaitable[Any]]
 
 
 class Offload:
@@ -82,8 +82,8 @@ class Offload:
         *,
         who: str,
         memory: Memory | None = None,
-        on_ask: OnAsk | None = None,
-    ) -> Answered:
+        on_query: OnQuery | None = None,
+    ) -> HelperResult:
         """Run a task on a document for the principal `who`. Cancelling ends the helper with its work.
 
         Raises:
@@ -96,7 +96,7 @@ class Offload:
         try:
             helper = self._idle.pop() if self._idle else await _Helper.open(self._generation)
             async with asyncio.timeout(self._seconds):
-                answered = await helper.run(task, params, document, self._seconds, memory, on_ask)
+                answered = await helper.run(task, params, document, self._seconds, memory, on_query)
             is_kept = True
             return answered
         except TimeoutError:
@@ -234,8 +234,8 @@ class _Helper:
         document: bytes | bytearray,
         seconds: float,
         memory: Memory | None,
-        on_ask: OnAsk | None,
-    ) -> Answered:
+        on_query: OnQuery | None,
+    ) -> HelperResult:
         """Carry out a task. Raises `_TaskFailed`, and `OSError`, `EOFError` or `ValueError` if the helper broke."""
         if self._idle is not None:
             self._idle.cancel()
@@ -248,12 +248,12 @@ class _Helper:
             report, body = await self._receive()
             if report.is_done:
                 self._resident_bytes = report.resident_bytes
-                return Answered(report.result, body)
+                return HelperResult(report.result, body)
             if report.error:
                 raise _TaskFailed(_error(report))
-            if on_ask is None:
+            if on_query is None:
                 raise ValueError("a question that nobody answers")
-            await self._send(Order(do="tell", params=await on_ask(report.result)), b"")
+            await self._send(Order(do="tell", params=await on_query(report.result)), b"")
 
     async def end(self) -> None:
         """Kill it and leave nothing behind."""

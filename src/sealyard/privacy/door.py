@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, UpstreamError
-from sealyard.offload import Answered, Offload, turn
+from sealyard.offload import HelperResult, Offload, turn
 from sealyard.offload.documents import is_large, signs_of
 from sealyard.offload.turns import spend
 from sealyard.privacy.echo import Sent
@@ -132,11 +132,11 @@ class Door:
         answered = await self.run("find", None, text.encode("utf-8", "surrogatepass"))
         return msgspec.json.decode(answered.document, type=list[Span])
 
-    async def run(self, task: str, params: Any, document: bytes | bytearray) -> Answered:
+    async def run(self, task: str, params: Any, document: bytes | bytearray) -> HelperResult:
         """Run a task that works with this guard, and add its counts. Raises `HelperFailed` too."""
         assert self._offload is not None
         answered = await self._offload.run(
-            task, params, document, who=self._who, memory=self, on_ask=self._answer_helper
+            task, params, document, who=self._who, memory=self, on_query=self._answer_helper
         )
         self._guard.count(answered.result["hidden"], answered.result["failures"])
         return answered

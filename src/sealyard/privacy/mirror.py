@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.offload.child import Ask
+from sealyard.offload.child import Query
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
 from sealyard.privacy.known import Seen
@@ -25,18 +25,18 @@ _CHARACTERS = 1 << 16
 """Of all values in one message. A longer one is asked about alone."""
 
 
-def conceal(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, bytes]:
+def conceal(params: Any, body: bytes, mirror: "Mirror", ask: Query) -> tuple[Any, bytes]:
     """`Guard.conceal` for each value of a list."""
     return mirror.replace(msgspec.json.decode(body), mirror.guard.conceal, ask)
 
 
-def words(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, bytes]:
+def words(params: Any, body: bytes, mirror: "Mirror", ask: Query) -> tuple[Any, bytes]:
     """`Guard.admit_text` for each text of a list."""
     sent = Sent.from_data(params["sent"])
     return mirror.replace(msgspec.json.decode(body), lambda text: mirror.guard.admit_text(text, sent=sent), ask)
 
 
-def find(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, bytes]:
+def find(params: Any, body: bytes, mirror: "Mirror", ask: Query) -> tuple[Any, bytes]:
     """`Guard.find` in one text."""
     spans = mirror.guard.find(body.decode("utf-8", "surrogatepass"))
     return {"hidden": {}, "failures": 0}, msgspec.json.encode(spans)
@@ -59,7 +59,7 @@ class Mirror:
             mirror.guard.take_news()  # the gateway has it from there
         return mirror
 
-    def replace(self, values: list[Any], show: Callable[[Any], Any], ask: Ask) -> tuple[Any, bytes]:
+    def replace(self, values: list[Any], show: Callable[[Any], Any], ask: Query) -> tuple[Any, bytes]:
         """The numbers of the values that `show` changes, the counts, and those values with tokens."""
         self.begin()
         changed: list[int] = []
@@ -78,7 +78,7 @@ class Mirror:
         self.guard.take_news()
         self.guard.take_counts()
 
-    def settle(self, documents: list[bytes], ask: Ask) -> tuple[dict[str, Any], list[bytes]]:
+    def settle(self, documents: list[bytes], ask: Query) -> tuple[dict[str, Any], list[bytes]]:
         """Report the seen values to the gateway; return the counts, and the documents with their tokens."""
         news = self.guard.take_news()
         for part in _batches(news.known, lambda each: len(each[1])):

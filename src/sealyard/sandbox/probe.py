@@ -22,7 +22,7 @@ from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel, Isol
 from sealyard.sandbox.pool import PoolOptions
 from sealyard.sandbox.report import Attack, Layer, LevelReport, LimitReport, Report, TierReport, shortfall
 from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.turns import Turns
+from sealyard.sandbox.slots import Slots
 from sealyard.values.runs import Limits
 
 _OWN_FILE = os.path.abspath(__file__)
@@ -43,7 +43,7 @@ async def open_sandbox(
     library: Library | None = None,
     own: Mapping[str, Path] | None = None,
     folder: Path | None = None,
-    turns: Turns | None = None,
+    slots: Slots | None = None,
 ) -> AsyncIterator[Sandbox]:
     """A sandbox of the strongest tier that this machine has proven to offer.
 
@@ -51,7 +51,7 @@ async def open_sandbox(
     only the packages that the policy names are shown to the code. `library` holds the tools that code can import.
     `own` are folders of the gateway's Python files by the name under which code imports them at every level; they are
     shown read-only and imported before any run. `folder` is where the landlock tier keeps files, by default the
-    system's temporary directory. `turns` says who runs when, by default as the options of the pool do.
+    system's temporary directory. `slots` says who runs when, by default as the options of the pool do.
 
     Raises:
         LevelUnavailable: The machine cannot honour the policy's level and `allow_weaker` is not set.
@@ -60,7 +60,7 @@ async def open_sandbox(
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
     packages = add_own(find_packages(policy.packages, environment=environment), own or {})
-    parts = {"library": library, "folder": folder, "turns": turns, "allow_weaker": allow_weaker}
+    parts = {"library": library, "folder": folder, "slots": slots, "allow_weaker": allow_weaker}
     sandbox, report = await _open_best(policy, tier, packages=packages, options=pool or PoolOptions(), **parts)
     try:
         sandbox.report = report
@@ -185,8 +185,8 @@ async def _holds_memory(sandbox: Sandbox) -> bool:
     mib = min(_PROBED_MIB, sandbox.policy.memory_mib)
     code = f"kept = b'x' * ({mib // 4} << 20)\nprint('held')\nkept = b'x' * ({mib * 2} << 20)"
     clock = RunClock()
-    async with Turns(1).one(clock) as place:  # the gateway's own run: it makes nobody share turns with it
-        outcome = await sandbox.run(code, limits=Limits(memory_mib=mib), clock=clock, place=place)
+    async with Slots(1).one(clock) as slot:  # the gateway's own run: it takes no slot from anybody
+        outcome = await sandbox.run(code, limits=Limits(memory_mib=mib), clock=clock, slot=slot)
     if outcome.output != "held\n":
         raise SandboxUnavailable(f"Code that may use {mib} MiB of memory could not use {mib // 4}: {outcome.failure}.")
     return outcome.failure is not None and outcome.failure.kind == "memory"

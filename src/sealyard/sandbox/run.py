@@ -25,7 +25,7 @@ from sealyard.sandbox.pool import Lease, Pool, PoolOptions
 from sealyard.sandbox.report import TierReport, shortfall
 from sealyard.sandbox.sessions import Sessions, owner_of
 from sealyard.sandbox.shelf import Shelf
-from sealyard.sandbox.turns import Place, Turns
+from sealyard.sandbox.slots import Slot, Slots
 from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
@@ -71,7 +71,7 @@ class Sandbox:
         options: PoolOptions,
         library: Library | None = None,
         folder: Path | None = None,
-        turns: Turns | None = None,
+        slots: Slots | None = None,
         allow_weaker: bool = False,
     ) -> None:
         self.policy = policy
@@ -95,8 +95,8 @@ class Sandbox:
             hand_over=self._sessions.hand_over,
         )
         self._sessions.pool = self.pool
-        self.turns = turns or Turns.of(options)
-        """Decides the order of runs. Everything that takes a worker for agent code has a place here."""
+        self.slots = slots or Slots.of(options)
+        """Decides the order of runs. Everything that takes a worker for agent code has a slot."""
 
     async def start(self) -> None:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
@@ -136,7 +136,7 @@ class Sandbox:
         policy: IsolationPolicy | None = None,
         clock: RunClock | None = None,
         replay: ReplayClock | None = None,
-        place: Place | None = None,
+        slot: Slot | None = None,
         offload: Offload | None = None,
     ) -> Outcome:
         """Run `code` in a sealed worker that is used for nothing else.
@@ -145,7 +145,7 @@ class Sandbox:
         `session`, files in the workspace stay for the next run of the same name. The code can import the tools of
         `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
         While `clock` is paused the wall limit stands still, and another run may take this one's turn. With `replay`
-        the code finds a clock that stands and randomness from a seed. A caller that holds the turn of a `place` gives
+        the code finds a clock that stands and randomness from a seed. A caller that holds a `slot` gives
         that; else the run waits for one of its session's owner. `offload` looks at large arguments of calls. What the
         code does wrong is in the outcome.
 
@@ -166,16 +166,16 @@ class Sandbox:
         # The stubs first, and without waiting: then their publisher need not hold them.
         with self._stubs(library_version) as stubs:
             async with (
-                self._turn(place, session, clock) as place,
+                self._take_slot(slot, session, clock) as slot,
                 self._workspace(session, policy) as workspace,
             ):
                 seen, imports = self._place_of(stubs), self._imports(policy)
                 job = _job(code, context or {}, policy, workspace, execution_id, seen, imports, replay)
-                lease = await self.pool.take(leave=0 if place.is_first else 1)
+                lease = await self.pool.take(leave=0 if slot.is_first else 1)
                 worker, started, end = lease.worker, time.perf_counter(), None
                 try:
                     backstop_mib = max(policy.memory_mib, usual.memory_mib)
-                    order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=place.nice)
+                    order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=slot.nice)
                     mounts = await self._mounts(workspace, lease.zygote)
                     with _closing(mounts), self._watching(lease, policy, workspace):
                         worker.begin(
@@ -185,11 +185,11 @@ class Sandbox:
                             policy=policy,
                             on_call=on_call,
                             on_output=on_output,
-                            step=self.turns.step,
+                            step=self.slots.step,
                             clock=clock,
                             inline_bytes=None if workspace is None else policy.inline_bytes,
                             offload=offload,
-                            who=place.owner,
+                            who=slot.owner,
                         )
                         await worker.ended
                         end = await self._conclude(worker, policy, workspace)
@@ -201,8 +201,8 @@ class Sandbox:
                     seconds = time.perf_counter() - started - clock.still_seconds
                     # Processes that it may have started are not done, whatever it says.
                     is_done = end is not None and end.done is not None and policy.processes == 1
-                    gone = self.pool.discard(lease, is_done=is_done, can_wait=place.is_light)
-                    self.pool.refill(can_wait=place.is_light)
+                    gone = self.pool.discard(lease, is_done=is_done, can_wait=slot.is_light)
+                    self.pool.refill(can_wait=slot.is_light)
                     if workspace is not None:
                         workspace.note_leaving(gone)
                 if workspace is not None and workspace.directory is None:
@@ -319,13 +319,13 @@ class Sandbox:
         with contextlib.suppress(SandboxBroken):  # that run asks for itself then, and hears what is wrong
             workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
 
-    def _turn(
-        self, place: Place | None, session: str | None, clock: RunClock
-    ) -> contextlib.AbstractAsyncContextManager[Place]:
-        """The place that a run has, or one that is made for it, with its turn."""
-        if place is not None:
-            return contextlib.nullcontext(place)
-        return self.turns.one(clock, owner_of(session or ""))
+    def _take_slot(
+        self, slot: Slot | None, session: str | None, clock: RunClock
+    ) -> contextlib.AbstractAsyncContextManager[Slot]:
+        """The slot that a run holds, or one that is taken for it."""
+        if slot is not None:
+            return contextlib.nullcontext(slot)
+        return self.slots.one(clock, owner_of(session or ""))
 
     def _workspace(
         self, session: str | None, policy: IsolationPolicy

@@ -22,7 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import ValidationError
 
 from sealyard.broker.approvals import Approvals, ask_lines, heading, options, waiting_line
-from sealyard.values.access import Answered, Approval, Ask
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
 
 Context = ServerRequestContext[Any, Any]
 
@@ -60,7 +60,7 @@ class Call:
         self._approvals = approvals
         self._ctx = ctx
         self.stream = Stream()
-        self.asks: dict[str, Ask] = {}
+        self.asks: dict[str, ApprovalRequest] = {}
         """Open questions to the client's user."""
         self.changed = asyncio.Event()
         """Set when there is something to ask, or nothing more to wait for."""
@@ -70,7 +70,7 @@ class Call:
         """While open, the questions of an execution go to this client's user."""
         return self._approvals.channel(execution_id, self._ask)
 
-    async def _ask(self, ask: Ask) -> Approval | None:
+    async def _ask(self, ask: ApprovalRequest) -> Approval | None:
         """Return the user's answer; None if the question is for another principal, or if the client cannot ask."""
         if ask.principal != self.principal:
             return None
@@ -79,7 +79,7 @@ class Call:
             return await self._wait_for_answer(ask)
         return await _elicit(self._ctx, self, ask) if _can_ask(self._ctx) else None
 
-    async def _wait_for_answer(self, ask: Ask) -> Approval:
+    async def _wait_for_answer(self, ask: ApprovalRequest) -> Approval:
         """Ask the user in the client's next round, and wait for the round that brings the answer."""
         answered: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
         self._answers[ask.id] = answered
@@ -224,7 +224,7 @@ class _HeldCall:
             task.exception()  # marks it as retrieved: the client may never come back for it
 
 
-async def _elicit(ctx: Context, call: Call, ask: Ask) -> Approval | None:
+async def _elicit(ctx: Context, call: Call, ask: ApprovalRequest) -> Approval | None:
     """Return the user's answer to a request to the client; None if the client cannot ask."""
     form = _form(ask, ctx.protocol_version)
     call.asks[ask.id] = ask
@@ -244,7 +244,7 @@ def _can_ask(ctx: Context) -> bool:
     return declared is not None and (declared.form is not None or declared.url is None)
 
 
-def _form(ask: Ask, version: str) -> types.ElicitRequestFormParams:
+def _form(ask: ApprovalRequest, version: str) -> types.ElicitRequestFormParams:
     # Indented, so that a client which renders Markdown takes it for a block of code and obeys nothing in it.
     told = "\n".join(f"    {line}" for line in ask_lines(ask))
     left = max(0.0, ask.expires_at - time.time())
@@ -262,7 +262,7 @@ def _form(ask: Ask, version: str) -> types.ElicitRequestFormParams:
 
 def _approval(answer: object, principal: str) -> Approval:
     """Return the decision of the client's user. Anything but a clear yes is a no."""
-    decision: Answered = "refuse"
+    decision: ApprovalDecision = "refuse"
     content: Mapping[str, Any] = {}
     if not isinstance(answer, types.ElicitResult):
         reason = "the client's answer could not be read"
@@ -272,7 +272,7 @@ def _approval(answer: object, principal: str) -> Approval:
         content = answer.content or {}
         reason = str(content.get("reason") or "")[:_REASON_CHARACTERS]
         try:
-            decision = msgspec.convert(content.get("decision"), Answered)
+            decision = msgspec.convert(content.get("decision"), ApprovalDecision)
         except msgspec.ValidationError:
             reason = "the client's answer could not be read"
     return Approval(decision=decision, by=principal, channel="elicitation", reason=reason, answered_at=time.time())

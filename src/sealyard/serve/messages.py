@@ -25,9 +25,9 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.answers import read_leniently, short
+from sealyard.broker.responses import read_leniently, short
 from sealyard.errors import UpstreamError
-from sealyard.offload.child import Ask
+from sealyard.offload.child import Query
 from sealyard.privacy import TOKEN, Guard, Mirror, Sent
 from sealyard.values.tools import ToolSpec
 
@@ -467,7 +467,7 @@ class _Given(msgspec.Struct):
     """The list field of a result in a whole message whose items are returned one by one."""
 
 
-def relay(params: Any, body: bytes, mirror: Mirror | None, ask: Ask) -> tuple[Any, bytes]:
+def relay(params: Any, body: bytes, mirror: Mirror | None, ask: Query) -> tuple[Any, bytes]:
     """Return a document as a client may see it. Without a mirror nothing is private."""
     given = msgspec.convert(params, _Given)
     value = _read(given, body)

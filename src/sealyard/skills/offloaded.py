@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 
 from sealyard.code import ToolRef
-from sealyard.offload.child import Ask
+from sealyard.offload.child import Query
 from sealyard.skills.reading import read_skill
 from sealyard.values.tools import ToolSpec
 
 
-def read(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:
+def read(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
     """Run `read_skill`, and ask the gateway for the tool that a name means."""
 
     def find(ref: ToolRef) -> ToolSpec | None:

@@ -295,7 +295,7 @@ class Skills:
             return msgspec.to_builtins(find(msgspec.convert(asked, ToolRef)))
 
         try:
-            found = await offload.run("read_skill", given, code.encode(), who=author, on_ask=answer)
+            found = await offload.run("read_skill", given, code.encode(), who=author, on_query=answer)
         except HelperFailed as error:
             raise InvalidSkill(f"The code could not be read: {error}") from None
         return msgspec.convert(found.result, Reading)

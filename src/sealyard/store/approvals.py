@@ -17,7 +17,7 @@ from sealyard.store.database import path_of
 from sealyard.store.gateways import is_alive
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES
-from sealyard.values.access import Approval, Ask
+from sealyard.values.access import Approval, ApprovalRequest
 
 _ASK_BYTES = 64 << 10
 """The bytes of an ask in a list: a hundred of them fit into a page of the dashboard."""
@@ -29,21 +29,21 @@ _VALUES = 50
 _KEPT_SECONDS = 86_400.0
 """The time for which a finished ask differs from an unknown one. The audit log keeps all of them."""
 
-_ASKS = msgspec.json.Decoder(Ask)
+_ASKS = msgspec.json.Decoder(ApprovalRequest)
 _APPROVALS = msgspec.json.Decoder(Approval)
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """A call that is always approved: its ask and its approval."""
 
-    ask: Ask
+    ask: ApprovalRequest
     approval: Approval
 
 
 # In the store's threads
 
 
-def _write_ask(connection: sqlite3.Connection, ask: Ask, text: str, whole: str | None, owner: str) -> None:
+def _write_ask(connection: sqlite3.Connection, ask: ApprovalRequest, text: str, whole: str | None, owner: str) -> None:
     # Answered or not: a killed gateway leaves asks that nobody can answer.
     connection.execute("DELETE FROM approvals WHERE expires_at < ?", (ask.asked_at - _KEPT_SECONDS,))
     connection.execute(
@@ -78,7 +78,7 @@ def _settle(connection: sqlite3.Connection, ask_id: str, approval: Approval, own
     return approval
 
 
-def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
+def _read_waiting(connection: sqlite3.Connection) -> list[ApprovalRequest]:
     """The open asks of all live gateways, the oldest first."""
     query = "SELECT owner, ask FROM approvals WHERE approval IS NULL AND expires_at > ?"
     rows = connection.execute(query, (time.time(),)).fetchall()
@@ -88,7 +88,7 @@ def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
     return sorted(asks, key=lambda ask: (ask.asked_at, ask.id))
 
 
-def _read_whole(connection: sqlite3.Connection, ask_id: str) -> Ask | None:
+def _read_whole(connection: sqlite3.Connection, ask_id: str) -> ApprovalRequest | None:
     """An open or always-approved ask, with all of its arguments."""
     row = connection.execute(
         "SELECT coalesce(whole, ask) FROM approvals WHERE id = :id AND approval IS NULL"
@@ -105,7 +105,7 @@ def _read_answers(connection: sqlite3.Connection, ask_ids: Collection[str]) -> d
     return {row[0]: _APPROVALS.decode(row[1]) for row in rows if row is not None}
 
 
-def _read_always(connection: sqlite3.Connection, ask: Ask) -> Approval | None:
+def _read_always(connection: sqlite3.Connection, ask: ApprovalRequest) -> Approval | None:
     """The approval that was given forever to the same principal, tool and arguments."""
     query = "SELECT approval FROM approvals_remembered WHERE principal = ? AND tool = ? AND arguments_sha256 = ?"
     row = connection.execute(query, (ask.principal, ask.tool, ask.arguments_sha256)).fetchone()
@@ -128,7 +128,7 @@ def _nobody(channel: str, reason: str) -> Approval:
     return Approval(decision="refuse", by="nobody", channel=channel, reason=reason, answered_at=time.time())
 
 
-def _encode(ask: Ask) -> str:
+def _encode(ask: ApprovalRequest) -> str:
     """The ask as JSON that can be read again.
 
     Raises:
@@ -146,7 +146,7 @@ def _encode(ask: Ask) -> str:
     return text
 
 
-def _cut(ask: Ask) -> Ask:
+def _cut(ask: ApprovalRequest) -> ApprovalRequest:
     """The ask for a list: the beginning of each argument, so that a long one cannot hide another."""
     arguments = ask.arguments if isinstance(ask.arguments, dict) else {"arguments": ask.arguments}
     kept: dict[str, Any] = {}
@@ -171,7 +171,7 @@ def _text(value: Any) -> str:
 class ApprovalTable(Table):
     """The asks of one store."""
 
-    async def add(self, ask: Ask) -> None:
+    async def add(self, ask: ApprovalRequest) -> None:
         """Keep an ask of this gateway, durably.
 
         Raises:

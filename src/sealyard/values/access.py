@@ -39,11 +39,11 @@ class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
     """Its share of run slots relative to others."""
 
 
-Answered = Literal["once", "run", "session", "always", "refuse"]
+ApprovalDecision = Literal["once", "run", "session", "always", "refuse"]
 """`run` and `session` cover further calls of the same tool. `always` covers these arguments in any session."""
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A call that waits for approval."""
 
     id: str
@@ -70,7 +70,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to an ask."""
 
-    decision: Answered
+    decision: ApprovalDecision
     by: str
     """The person's name as the channel knows it; `nobody` if it expired or nobody could be asked."""
     channel: str

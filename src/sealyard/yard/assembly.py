@@ -48,7 +48,7 @@ from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.packages import find_packages
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.turns import Turns
+from sealyard.sandbox.slots import Slots
 from sealyard.skills import Skills
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values.access import AuditEntry
@@ -115,11 +115,11 @@ async def open_yard(
         stack.push_async_callback(_close_all, servers)
         stack.push_async_callback(finder.close)
         options = _pool_options(config, home)
-        turns = Turns.of(options)
+        slots = Slots.of(options)
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
-            sandbox = asyncio.create_task(_open(walls, config, options, turns, policy, library, home / "run"))
+            sandbox = asyncio.create_task(_open(walls, config, options, slots, policy, library, home / "run"))
             stack.push_async_callback(walls.aclose)
             stack.push_async_callback(_abandon, sandbox)
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
@@ -140,7 +140,7 @@ async def open_yard(
             levels=levels,
             scopes=scopes,
             opening=sandbox,
-            turns=turns,
+            slots=slots,
             offload=guards.offload,
             result_tokens=config.surface.result_tokens,
         )
@@ -446,7 +446,7 @@ async def _open(
     stack: contextlib.AsyncExitStack,
     config: Config,
     options: PoolOptions,
-    turns: Turns,
+    slots: Slots,
     policy: IsolationPolicy,
     library: Library,
     folder: Path,
@@ -459,7 +459,7 @@ async def _open(
         library=library,
         own=GUESTS,
         folder=folder,
-        turns=turns,  # which calls without code take too, before there is a sandbox
+        slots=slots,  # which calls without code take too, before there is a sandbox
     )
     return await stack.enter_async_context(opening)
 

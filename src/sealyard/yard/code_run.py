@@ -25,7 +25,7 @@ from sealyard.privacy import Guard
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.turns import Place
+from sealyard.sandbox.slots import Slot
 from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
 from sealyard.skills import Skills, SkillSession
@@ -71,7 +71,7 @@ async def open_code(
     yard: Parts,
     execution: Execution,
     sandbox: Sandbox,
-    place: Place,
+    slot: Slot,
     limits: Limits,
     on_output: OnOutput | None,
     on_progress: OnProgress | None,
@@ -110,7 +110,7 @@ async def open_code(
         if execution.background:
             await yard.store.flush()
             execution.recorded.set()
-        code = CodeRun(yard, run, execution, snapshot, sandbox, place, skills, policy)
+        code = CodeRun(yard, run, execution, snapshot, sandbox, slot, skills, policy)
         code.left_seconds = seconds - (asyncio.get_running_loop().time() - began_at)  # its turn is waited for without
         try:
             yield code
@@ -132,7 +132,7 @@ class CodeRun:
         execution: Execution,
         snapshot: Snapshot,
         sandbox: Sandbox,
-        place: Place,
+        slot: Slot,
         skills: SkillSession,
         policy: IsolationPolicy,
     ) -> None:
@@ -143,7 +143,7 @@ class CodeRun:
         self._execution = execution
         self._snapshot = snapshot
         self._sandbox = sandbox
-        self._place = place
+        self._slot = slot
         self._skills = skills
         self._policy = policy
         self._is_code = execution.request.form == "code"
@@ -153,8 +153,8 @@ class CodeRun:
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """The turn of its principal, once it is due. Its clock starts then."""
-        self._place.on_wait = self._note_wait
-        async with self._place.turn(self.run.clock):
+        self._slot.on_wait = self._note_wait
+        async with self._slot.hold(self.run.clock):
             self.run.clock.end_by = asyncio.get_running_loop().time() + self.left_seconds
             yield
 
@@ -198,7 +198,7 @@ class CodeRun:
             "execution_id": run.id,
             "library_version": self._snapshot.stubs_version,
             "clock": run.clock,
-            "place": self._place,
+            "slot": self._slot,
             "offload": self._yard.guards.offload,
         }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker import Answer
+from sealyard.broker import Response
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
@@ -72,8 +72,8 @@ class Yard(Parts):
         sandbox = await self.sandbox()
         execution = handle or Execution(request, principal, execution_id=execution_id)
         # A run that cannot be queued is not begun. Its leftovers are scanned before they may go to disk.
-        with sandbox.turns.enter(principal) as place, sandbox.keep(session_of(principal, request.session)):
-            async with open_code(self, execution, sandbox, place, limits, on_output, on_progress) as code:
+        with sandbox.slots.enter(principal) as slot, sandbox.keep(session_of(principal, request.session)):
+            async with open_code(self, execution, sandbox, slot, limits, on_output, on_progress) as code:
                 async with code.turn():
                     refusal = await code.prepare(limits)
                     if refusal is None:
@@ -137,7 +137,7 @@ class Yard(Parts):
         principal: str = "local",
         execution_id: str | None = None,
         on_progress: OnProgress | None = None,
-    ) -> Answer:
+    ) -> Response:
         """Call one tool without code: an execution of a single call, recorded as such, that waits for its turn.
 
         Raises:
@@ -149,7 +149,7 @@ class Yard(Parts):
         """
         session = session_of(principal, None)
         wrote = as_json({"name": name, "arguments": arguments}, "arguments")
-        with self.runner.turns.enter(principal) as place:
+        with self.runner.slots.enter(principal) as slot:
             snapshot = await self.snapshot(principal)
             guard = await self.guards.of(session)
             grant = Grant(
@@ -169,8 +169,8 @@ class Yard(Parts):
                 on_progress=on_progress,
             )
             async with opening as run:
-                place.on_wait = run.queued
-                async with place.turn(run.clock):
+                slot.on_wait = run.queued
+                async with slot.hold(run.clock):
                     await self.recorder.broker.call(run.passage, name, arguments)
                 answer = run.answer()
                 answer = msgspec.structs.replace(answer, value=await self._told(answer.value, guard))

@@ -14,13 +14,13 @@ from sealyard.broker.approvals import Approvals, AskChannel, ask_lines
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, UnknownApproval
 from sealyard.store import Store, open_store
-from sealyard.values.access import Answered, Approval, Ask
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
 
 SETTINGS = PolicySettings()
 NOW = time.time()
 
 
-def an_ask(number: int = 1, **fields: Any) -> Ask:
+def an_ask(number: int = 1, **fields: Any) -> ApprovalRequest:
     """An ask of the run `run1`, which waits a minute."""
     now = time.time()
     told: dict[str, Any] = {
@@ -37,19 +37,21 @@ def an_ask(number: int = 1, **fields: Any) -> Ask:
         "asked_at": now,
         "expires_at": now + 60,
     }
-    return Ask(**told | fields)
+    return ApprovalRequest(**told | fields)
 
 
-def an_answer(decision: Answered = "once", by: str = "alice", reason: str = "", channel: str = "cli") -> Approval:
+def an_answer(
+    decision: ApprovalDecision = "once", by: str = "alice", reason: str = "", channel: str = "cli"
+) -> Approval:
     """What a person said."""
     return Approval(decision=decision, by=by, channel=channel, reason=reason, answered_at=time.time())
 
 
-def channel_of(answer: Callable[[Ask], Awaitable[Approval | None]]) -> tuple[AskChannel, list[str]]:
+def channel_of(answer: Callable[[ApprovalRequest], Awaitable[Approval | None]]) -> tuple[AskChannel, list[str]]:
     """A channel that notes the ids it is asked about."""
     seen: list[str] = []
 
-    async def channel(ask: Ask) -> Approval | None:
+    async def channel(ask: ApprovalRequest) -> Approval | None:
         seen.append(ask.id)
         return await answer(ask)
 
@@ -240,14 +242,14 @@ async def test_the_channels_of_the_execution_are_asked_and_no_others(tmp_path: P
     async with gateway(tmp_path) as (approvals, _):
         stopped = asyncio.Event()
 
-        async def hold(ask: Ask) -> Approval | None:
+        async def hold(ask: ApprovalRequest) -> Approval | None:
             try:
                 await asyncio.Event().wait()
             finally:
                 stopped.set()
             return None
 
-        async def agree(ask: Ask) -> Approval:
+        async def agree(ask: ApprovalRequest) -> Approval:
             return an_answer(by="ann", channel="elicitation")
 
         held, seen_first = channel_of(hold)
@@ -284,7 +286,7 @@ async def test_without_a_way_to_a_person_the_fallback_applies_and_says_so(
     """No channel, or one that turns out to have no answer, and no operators: nobody is waited for."""
     settings = PolicySettings(operators=False, unanswerable=unanswerable)
 
-    async def gone(ask: Ask) -> Approval | None:
+    async def gone(ask: ApprovalRequest) -> Approval | None:
         return None
 
     async with gateway(tmp_path, settings) as (approvals, store):
@@ -308,7 +310,7 @@ async def test_with_operators_an_ask_waits_though_no_channel_answers(tmp_path: P
     """The person at `sealyard approvals` may still come."""
     async with gateway(tmp_path) as (approvals, _):
 
-        async def gone(ask: Ask) -> Approval | None:
+        async def gone(ask: ApprovalRequest) -> Approval | None:
             return None
 
         with approvals.channel("run1", gone):
@@ -322,7 +324,7 @@ async def test_with_operators_an_ask_waits_though_no_channel_answers(tmp_path: P
 async def test_a_fault_of_a_channel_is_the_calls_own(tmp_path: Path) -> None:
     """It neither hangs nor passes for an answer."""
 
-    async def broken(ask: Ask) -> Approval | None:
+    async def broken(ask: ApprovalRequest) -> Approval | None:
         raise RuntimeError("no such client")
 
     async with gateway(tmp_path) as (approvals, store):

@@ -11,10 +11,10 @@ from sealyard.broker.approvals import Approvals, ask_lines, options
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest
 from sealyard.serve.dialogue import _form
-from sealyard.values.access import Answered, Approval, Ask, Grant
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, Grant
 
 REASON = "This very code failed 3 times in the last hour."
-BROAD: tuple[Answered, ...] = ("run", "session", "always")
+BROAD: tuple[ApprovalDecision, ...] = ("run", "session", "always")
 
 
 def a_grant(execution_id: str = "run1") -> Grant:
@@ -27,7 +27,7 @@ def begin(approvals: Approvals, execution_id: str = "run1") -> "asyncio.Task[App
     return asyncio.create_task(approvals.ask_for_run(a_grant(execution_id), REASON, {"code": "1 / 0"}))
 
 
-async def the_ask(approvals: Approvals) -> Ask:
+async def the_ask(approvals: Approvals) -> ApprovalRequest:
     """The one that waits, once it does."""
     while not (asks := await approvals.waiting()):
         pass
@@ -73,7 +73,7 @@ async def test_without_a_way_to_a_person_the_code_is_not_run(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("decision", BROAD)
-async def test_an_operator_cannot_allow_more_than_one_run(tmp_path: Path, decision: Answered) -> None:
+async def test_an_operator_cannot_allow_more_than_one_run(tmp_path: Path, decision: ApprovalDecision) -> None:
     """The answer is an error that says which ones there are, and the ask goes on waiting."""
     async with gateway(tmp_path) as (approvals, store), gateway(tmp_path) as (elsewhere, _):
         asking = begin(approvals)
@@ -90,12 +90,12 @@ async def test_an_operator_cannot_allow_more_than_one_run(tmp_path: Path, decisi
 
 @pytest.mark.parametrize("decision", BROAD)
 async def test_a_client_that_answers_more_than_it_was_offered_allows_one_run(
-    tmp_path: Path, decision: Answered
+    tmp_path: Path, decision: ApprovalDecision
 ) -> None:
     """What it sends is its own business; the next run asks again, in the same session and in the same run."""
     seen: list[str] = []
 
-    async def channel(ask: Ask) -> Approval | None:
+    async def channel(ask: ApprovalRequest) -> Approval | None:
         seen.append(ask.id)
         return an_answer(decision, channel="elicitation") if len(seen) == 1 else an_answer("refuse")
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sealyard.broker.admission import admit, admit_answer
-from sealyard.broker.answers import Answer, AnswerFile
+from sealyard.broker.responses import Response, ResponseFile
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill
 from sealyard.offload import Offload, check_values, decode
 from sealyard.offload.documents import MOST_DEPTH, MOST_NODES, is_large
@@ -140,7 +140,7 @@ async def test_what_one_principal_waits_for_holds_up_no_other(offload: Offload) 
     code = b"from servers.a import b\nb()\n"
     params = {"name": "c", "inputs": None, "output": None}
     slow = [
-        asyncio.create_task(offload.run("read_skill", params, code, who="mallory", on_ask=answer)) for _ in range(20)
+        asyncio.create_task(offload.run("read_skill", params, code, who="mallory", on_query=answer)) for _ in range(20)
     ]
     await asked.wait()
 
@@ -249,15 +249,15 @@ def test_keys_count_as_well_as_values() -> None:
 async def test_a_helper_admits_an_answer_as_it_is_admitted_here(offload: Offload, mode: Mode) -> None:
     """The value, its files in whatever encoding, what the journal is told, and the sample of a large one."""
     files = tuple(
-        AnswerFile(
+        ResponseFile(
             name=f"{encoding}.txt", mime="text/plain", content="Écrit par ottoline@quillhaven.org".encode(encoding)
         )
         for encoding in ("utf-8", "utf-16", "cp1252")
     )
-    files += (AnswerFile(name="ottoline@quillhaven.org.bin", mime="image/png", content=bytes(range(256)) * 10),)
+    files += (ResponseFile(name="ottoline@quillhaven.org.bin", mime="image/png", content=bytes(range(256)) * 10),)
     for rows in (30, 2_000):
         value = {"rows": ROWS[:1] * rows, "file": {"file": files[-1].name}}
-        answer = Answer(value=value, files=files)
+        answer = Response(value=value, files=files)
         there, here = guard_of(mode, offload), guard_of(mode, None)
         found = await admit_answer(there, SPEC, answer, Sent(), offload=offload, who="anna")
         expected = admit(here, SPEC, answer, Sent())
@@ -324,7 +324,7 @@ async def test_a_helper_finds_what_was_handed_over_whatever_stands_beside_it(off
     sent = Sent()
     sent.add([(card, "credit_card")])
     guard.learn(Seen(handed=[[(card, "credit_card")]]))
-    answer = Answer(value=f"{padding}q{card}q")
+    answer = Response(value=f"{padding}q{card}q")
     told = [
         (await admit_answer(guard, SPEC, answer, sent, offload=offload, who="anna")).encoded,
         await guard.door.admit_text(f"{padding}q{card}q", sent=sent),
@@ -374,7 +374,7 @@ async def test_a_helper_conceals_as_the_guard_itself_does(offload: Offload, mode
     text = "x " * 1_000 + "Ottoline wrote to ottoline7@quillhaven.org from 4111 1111 1111 1111."
 
     for value in (ROWS, text, {"rows": ROWS, "text": text}, "plain " * 1_000):
-        answer, sent = Answer(value=value), sent_of("ottoline3@quillhaven.org")
+        answer, sent = Response(value=value), sent_of("ottoline3@quillhaven.org")
         admitted = await admit_answer(there, SPEC, answer, sent, offload=offload, who="anna")
         expected = admit(here, SPEC, answer, sent_of("ottoline3@quillhaven.org"))
         assert (admitted.encoded, admitted.told) == (expected.encoded, expected.told)
@@ -404,10 +404,10 @@ def test_any_text_is_concealed_by_a_helper_as_here(text: str) -> None:
 async def test_a_fresh_helper_is_told_what_the_session_has_seen(offload: Offload) -> None:
     """What was learned with one helper is known to the next."""
     guard = guard_of("strict", offload)
-    await admit_answer(guard, SPEC, Answer(value=ROWS), Sent(), offload=offload, who="anna")
+    await admit_answer(guard, SPEC, Response(value=ROWS), Sent(), offload=offload, who="anna")
     offload.retire()
 
-    answer = Answer(value="x " * 1_000 + "Ottoline")
+    answer = Response(value="x " * 1_000 + "Ottoline")
     admitted = await admit_answer(guard, SPEC, answer, Sent(), offload=offload, who="anna")
 
     assert admitted.answer.value.rpartition("x ")[2] == Tokens().token("person", "Ottoline")
@@ -418,7 +418,7 @@ async def test_nobody_can_write_a_stand_in(offload: Offload) -> None:
     """What an upstream sends in the form of a stand-in is not exchanged for anybody's token."""
     guard = guard_of("strict", offload)
     forged = [f"__PII_z{secrets.token_hex(15)}_{number:012x}__" for number in range(300)]
-    answer = Answer(value=[*forged, "ottoline@quillhaven.org"])
+    answer = Response(value=[*forged, "ottoline@quillhaven.org"])
     admitted = await admit_answer(guard, SPEC, answer, Sent(), offload=offload, who="anna")
 
     assert admitted.answer.value == [

@@ -11,7 +11,7 @@ import msgspec
 from sealyard.code import Source, read
 from sealyard.errors import HelperFailed
 from sealyard.offload import Offload, turn
-from sealyard.offload.child import Ask
+from sealyard.offload.child import Query
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Finding, Review, ToolNames, review
@@ -72,7 +72,7 @@ async def _review_there(
         return names.is_known(asked)
 
     params = {"policy": policy, "packages": sorted(packages)}
-    answered = await offload.run("review", params, document, who=who, memory=memory, on_ask=answer)
+    answered = await offload.run("review", params, document, who=who, memory=memory, on_query=answer)
     return msgspec.convert(answered.result, Review)
 
 
@@ -131,7 +131,7 @@ class _Given(msgspec.Struct):
     packages: list[str]
 
 
-def review_code(params: Any, body: bytes, memory: ToolNames, ask: Ask) -> tuple[Any, bytes]:
+def review_code(params: Any, body: bytes, memory: ToolNames, ask: Query) -> tuple[Any, bytes]:
     """`review` in the helper. It asks the gateway about other spellings of names."""
     given = msgspec.convert(params, _Given)
     memory.is_known = ask

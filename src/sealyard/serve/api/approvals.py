@@ -10,19 +10,19 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.serve.api.declare import Call, endpoint
-from sealyard.values.access import Answered, Approval, Ask
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting calls, the oldest first. Arguments are concealed; `cut` names those that are shown in part."""
 
-    approvals: list[Ask]
+    approvals: list[ApprovalRequest]
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A person's answer to a call."""
 
-    decision: Answered
+    decision: ApprovalDecision
     reason: Annotated[str, Meta(max_length=1_000)] = ""
     """Shown to the agent."""
 
@@ -31,7 +31,7 @@ class ApprovalAnswered(msgspec.Struct, frozen=True, kw_only=True):
     """The decision that holds now."""
 
     id: str
-    decision: Answered
+    decision: ApprovalDecision
 
 
 @endpoint("GET", "approvals", needs="approve")
@@ -41,7 +41,7 @@ async def list_approvals(call: Call[None, None]) -> Waiting:
 
 
 @endpoint("GET", "approvals/{id}", needs="approve", errors=("not_found",))
-async def get_approval(call: Call[None, None]) -> Ask:
+async def get_approval(call: Call[None, None]) -> ApprovalRequest:
     """One of them with all of its arguments, which the list cuts when they are long. Arguments are concealed."""
     return await call.yard.approvals.get(call.path["id"])
 

@@ -17,7 +17,7 @@ import msgspec
 from sealyard.code import Names, parse
 from sealyard.errors import InvalidSkill
 from sealyard.offload import Offload
-from sealyard.offload.child import Ask
+from sealyard.offload.child import Query
 from sealyard.values.skills import SkillForm
 from sealyard.versioning.migrate.arguments import rewrite_arguments
 from sealyard.versioning.migrate.interpreter import Interpreter
@@ -101,7 +101,7 @@ class _Task(msgspec.Struct):
     name: str
 
 
-def rewrite(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:
+def rewrite(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
     """The helper's side of `rewrite_beside`."""
     predicted, migration = _rewrite_for(body.decode("utf-8", "surrogatepass"), msgspec.convert(params, _Task))
     return {"predicted": predicted, "migration": msgspec.to_builtins(migration)}, b""

@@ -19,7 +19,7 @@ from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from sealyard.broker.answers import short
+from sealyard.broker.responses import short
 from sealyard.broker.upstreams.mcp.http import Exchange, open_events, open_http
 from sealyard.broker.upstreams.mcp.oauth import CONSENT_SECONDS, build_auth, open_in_browser
 from sealyard.broker.upstreams.mcp.session import (

@@ -46,7 +46,7 @@ from opentelemetry.trace import INVALID_SPAN, get_current_span
 from pydantic import TypeAdapter, ValidationError
 
 from sealyard import __version__
-from sealyard.broker.answers import short
+from sealyard.broker.responses import short
 from sealyard.broker.upstreams.mcp.transport import Child, Inbound, whole_message
 from sealyard.offload import turn
 from sealyard.offload.turns import spend

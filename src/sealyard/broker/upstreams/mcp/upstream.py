@@ -21,7 +21,7 @@ from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, Declared, short, to_answer
+from sealyard.broker.responses import COMPLAINT_CHARACTERS, Declared, Response, short, to_answer
 from sealyard.broker.upstreams.mcp.http import DELIVERY, Delivery
 from sealyard.broker.upstreams.mcp.life import Connection, Life, reason
 from sealyard.broker.upstreams.mcp.oauth import open_in_browser
@@ -113,7 +113,7 @@ class Upstream:
         timeout_seconds: float | None = None,
         on_progress: _OnProgress | None = None,
         unwrap: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """Call a tool and return its answer. Starts the server if it does not run.
 
         Cancelling the call, or letting it time out, notifies the server; the connection stays usable.
@@ -141,7 +141,7 @@ class Upstream:
             raise
         self._life.thrive()
         if (message := whole_message(result)) is not None:
-            return Answer(value=None, message=message)
+            return Response(value=None, message=message)
         if (declared := self._declared.get(tool)) is not None and tool not in self._misfits:
             self._compare(tool, declared, result)
         return to_answer(result, unwrap=unwrap)

@@ -68,7 +68,7 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 _NOT_JSON = object()
 
 
-class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
+class ResponseFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that came with an answer. `name` is a plain file name, unique in the answer."""
 
     name: str
@@ -78,7 +78,7 @@ class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
     """The server's own title, letter by letter."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Response(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's answer.
 
     In `value`, a file stands as `{"file": name, "mime_type": …, "bytes": …}`.
@@ -86,7 +86,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     value: Any
     """`msgspec.Raw` where it is too large to be decoded on the event loop."""
-    files: tuple[AnswerFile, ...] = ()
+    files: tuple[ResponseFile, ...] = ()
     text: str = ""
     """The text blocks; empty beside structured content, which repeats them."""
     message: bytes | bytearray = b""
@@ -95,7 +95,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Of a value that was not decoded: what it is made of, as JSON; see `samples`."""
 
 
-def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Answer:
+def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Response:
     """The answer in a `tools/call` result, as it came over the wire.
 
     The value is `structuredContent` if there is any; else the one content block, or a list of them; else `None`.
@@ -120,17 +120,17 @@ def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Answer:
             f"The answer has {len(blocks):,} content blocks; at most {_MOST_BLOCKS:,} are read. "
             "Ask the tool for fewer, or for structured content."
         )
-    files: list[AnswerFile] = []
+    files: list[ResponseFile] = []
     parts = [_read(block, files) for block in blocks]
     if structured is not None:
         if unwrap and isinstance(structured, dict) and structured.keys() == {"result"}:
             structured = structured["result"]
-        return Answer(value=structured, files=tuple(files))
+        return Response(value=structured, files=tuple(files))
     texts = [part for part in parts if isinstance(part, str)]
-    return Answer(value=_value(parts, texts), files=tuple(files), text="\n".join(texts))
+    return Response(value=_value(parts, texts), files=tuple(files), text="\n".join(texts))
 
 
-def read_answer(answer: Answer, *, unwrap: bool = False) -> Answer:
+def read_answer(answer: Response, *, unwrap: bool = False) -> Response:
     """The answer, read here and now if it is a message that was too large for the event loop. Raises as both do."""
     return to_answer(read_message(answer.message), unwrap=unwrap) if answer.message else answer
 
@@ -272,7 +272,7 @@ def _parse(text: str) -> Any:
     return _NOT_JSON
 
 
-def _read(block: Any, files: list[AnswerFile]) -> Any:
+def _read(block: Any, files: list[ResponseFile]) -> Any:
     """A content block as part of the value: a text, a file's path, a link, or itself if its type is unknown."""
     if not isinstance(block, dict):
         return block
@@ -292,7 +292,7 @@ def _read(block: Any, files: list[AnswerFile]) -> Any:
     return block
 
 
-def _keep(data: Any, mime: Any, name: str, kind: str, files: list[AnswerFile]) -> Any:
+def _keep(data: Any, mime: Any, name: str, kind: str, files: list[ResponseFile]) -> Any:
     """Take a file out of a block; returns its path, or the reason why the file is missing."""
     mime = mime if isinstance(mime, str) and len(mime) <= 120 else "application/octet-stream"
     try:
@@ -304,7 +304,7 @@ def _keep(data: Any, mime: Any, name: str, kind: str, files: list[AnswerFile]) -
         raise UpstreamError(f"The answer has more than {_MOST_FILES} files.")
     title = name
     name = _file_name(title, mime, kind, {file.name for file in files})
-    files.append(AnswerFile(name=name, mime=mime, content=content, title=title))
+    files.append(ResponseFile(name=name, mime=mime, content=content, title=title))
     return {"file": name, "mime_type": mime, "bytes": len(content)}
 
 

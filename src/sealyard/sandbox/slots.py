@@ -1,8 +1,8 @@
-"""Turns: how many runs there are at once, and whose is next when more are asked for than that.
+"""Slots: the number of runs at once, and the order of those that wait.
 
-Every run belongs to an owner, which is the principal that asked for it. Owners share the turns by their weights: the
-next turn goes to the owner that has the fewest for its weight. A few turns stay free for owners that have less than
-their share, so that one which comes to a busy gateway need not wait for the end of another owner's run.
+Every run belongs to an owner, the principal that requested it. Owners share the slots by their weights: the next slot
+goes to the owner that has the fewest for its weight. A few slots stay free for owners that have less than their share,
+so that one which comes to a busy gateway need not wait for the end of another owner's run.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from sealyard.errors import OwnQueueFull, QueueFull
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.pool import PoolOptions
 
-_RESERVED_SHARE = 8  # one turn in eight stays free: 4 of 32, and of fewer than 16 one
+_RESERVED_SHARE = 8  # one slot in eight stays free: 4 of 32, and of fewer than 16 one
 _NICE_STEP = 1.25  # what one step of niceness means to the kernel: a share of the processor smaller by this factor
 _LONGEST_RETRY_SECONDS = 60.0  # of the advice to a refused caller
 _FIRST_GUESS_SECONDS = 1.0  # of how long a run takes, before one has ended
@@ -34,19 +34,19 @@ class _Owner:
 
     def __init__(self, weight: float) -> None:
         self.weight = weight
-        self.places = 0
-        """Its runs, whether they have a turn, wait for one or have lent theirs."""
+        self.runs = 0
+        """Its runs, whether they hold a slot, wait for one or have lent theirs."""
         self.active = 0
-        """Its runs that have a turn."""
+        """Its runs that hold a slot."""
         self.served = 0
-        """The number of its last turn, in the count of all turns."""
+        """The number of its last slot, in the count of all slots given out."""
         self.waiting: deque[asyncio.Future[None]] = deque()
         self.calls = _Lane(_CALL_SECONDS)
         self.starts = _Lane(_START_SECONDS)
 
 
 class _Lane:
-    """The next steps of one owner's runs on the event loop: see `Turns.step`."""
+    """The next steps of one owner's runs on the event loop: see `Slots.step`."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -57,30 +57,30 @@ class _Lane:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Place:
-    """One run, from the moment that it is asked for until it is over."""
+class Slot:
+    """The slot of one run, from the request until the run is over: waited for, held, or lent."""
 
-    def __init__(self, turns: "Turns", owner: str) -> None:
-        self._turns = turns
+    def __init__(self, slots: "Slots", owner: str) -> None:
+        self._slots = slots
         self.owner = owner
         self.nice = 0
-        """The nice value of its worker beside those of other owners, set when it gets its turn."""
+        """The nice value of its worker beside those of other owners, set when it gets its slot."""
         self.is_first = True
-        """True if its owner had no other run under way when it got its turn."""
+        """True if its owner had no other run under way when it got its slot."""
         self.is_light = False
         """True if this is the only run of its owner while several owners are known."""
         self.on_wait: Callable[[bool], None] = lambda is_waiting: None
-        """Called with True when it has to wait for its turn, and with False when that has come."""
+        """Called with True when it has to wait, and with False when it no longer does."""
 
-    def turn(self, clock: RunClock) -> contextlib.AbstractAsyncContextManager[None]:
-        """Wait for the turn and have it. While `clock` stands still, another run may have it."""
-        return self._turns.hold(self, clock)
+    def hold(self, clock: RunClock) -> contextlib.AbstractAsyncContextManager[None]:
+        """Wait for the slot and hold it. While `clock` stands still, another run may have it."""
+        return self._slots.hold(self, clock)
 
 
-class Turns:
-    """Gives out `count` turns. A run whose clock stands still lends its turn, and takes it back at once.
+class Slots:
+    """Gives out `count` slots. A run whose clock stands still lends its slot, and takes it back at once.
 
-    At most as many as there are turns are lent at a time: what waits for people must not fill the memory.
+    At most as many as there are slots are lent at a time: what waits for people must not fill the memory.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Turns:
         self._queue_each = queue_each
         self._lent = 0
         self._served = 0
-        self._places = 0
+        self._runs = 0
         self._mean_seconds = _FIRST_GUESS_SECONDS
         self._weights = dict(weights or {})
         self._owners: dict[str, _Owner] = {}
@@ -106,18 +106,18 @@ class Turns:
         """Of those that have or may have runs, as many as it takes to know that there are several."""
 
     @classmethod
-    def of(cls, options: PoolOptions) -> "Turns":
+    def of(cls, options: PoolOptions) -> "Slots":
         """Those of a pool with these options."""
         return cls(options.running, queue=options.queue, queue_each=options.queue_each, weights=options.weights)
 
     @property
     def queued(self) -> int:
-        """The number of runs that wait for their turn."""
+        """The number of runs that wait for a slot."""
         return sum(len(owner.waiting) for owner in self._owners.values())
 
     @contextlib.contextmanager
-    def enter(self, name: str) -> Iterator[Place]:
-        """A place for a run of an owner. It has to wait for its turn by `Place.turn`.
+    def enter(self, name: str) -> Iterator[Slot]:
+        """A slot for a run of an owner, which waits for it by `Slot.hold`.
 
         Raises:
             OwnQueueFull: This owner has too many runs already.
@@ -126,44 +126,44 @@ class Turns:
         if len(self._known) < 2:
             self._known.add(name)
         owner = self._owners.get(name)
-        if owner is not None and owner.places >= self._most_of_one + self._queue_each:
+        if owner is not None and owner.runs >= self._most_of_one + self._queue_each:
             raise OwnQueueFull(
-                f"{owner.places:,} of your runs are under way or wait for their turn, the most that one client may "
+                f"{owner.runs:,} of your runs are under way or wait for their turn, the most that one client may "
                 "have. Wait for some of them to end, or cancel some, and try again.",
-                retry_seconds=self._retry_seconds(owner.places),
+                retry_seconds=self._retry_seconds(owner.runs),
             )
-        if self._places >= self._count + self._queue:
+        if self._runs >= self._count + self._queue:
             raise QueueFull(
-                f"The gateway is full: it has {self._places:,} runs, with those that wait for their turn. Try again "
+                f"The gateway is full: it has {self._runs:,} runs, with those that wait for their turn. Try again "
                 "later.",
-                retry_seconds=self._retry_seconds(self._places),
+                retry_seconds=self._retry_seconds(self._runs),
             )
         if owner is None:
             owner = self._owners[name] = _Owner(self._weights.get(name, 1.0))
-        owner.places += 1
+        owner.runs += 1
         self._note(name)
-        self._places += 1
+        self._runs += 1
         try:
-            yield Place(self, name)
+            yield Slot(self, name)
         finally:
-            owner.places -= 1
-            self._places -= 1
-            if not owner.places:
+            owner.runs -= 1
+            self._runs -= 1
+            if not owner.runs:
                 del self._owners[name]
                 self._hand_out()  # the shares of the others have grown
 
     @contextlib.asynccontextmanager
-    async def one(self, clock: RunClock, name: str = "") -> AsyncIterator[Place]:
-        """A place of an owner and its turn. It raises what `enter` does."""
-        with self.enter(name) as place:
-            async with place.turn(clock):
-                yield place
+    async def one(self, clock: RunClock, name: str = "") -> AsyncIterator[Slot]:
+        """A slot of an owner, held. It raises what `enter` does."""
+        with self.enter(name) as slot:
+            async with slot.hold(clock):
+                yield slot
 
     @contextlib.asynccontextmanager
-    async def hold(self, place: Place, clock: RunClock) -> AsyncIterator[None]:
-        """The turn of a place, once it is due."""
-        owner = self._owners[place.owner]
-        await self._take(owner, place)
+    async def hold(self, slot: Slot, clock: RunClock) -> AsyncIterator[None]:
+        """Hold a slot once it is free."""
+        owner = self._owners[slot.owner]
+        await self._take(owner, slot)
         started = time.monotonic()
         is_lent = False
 
@@ -176,17 +176,17 @@ class Turns:
             elif is_lent:
                 is_lent = False
                 self._lent -= 1
-                owner.active += 1  # more than there are, if another run has the turn by now
+                owner.active += 1  # more than there are, if another run has the slot by now
 
         clock.on_change = on_change
         start: object = None
         try:
-            start = await self._pass(place.owner, owner.starts)
+            start = await self._pass(slot.owner, owner.starts)
             yield
         finally:
             clock.on_change = None
             if start is not None and owner.starts.last is start:
-                self._free(place.owner, owner, owner.starts)  # it is over: the next need not wait for longer
+                self._free(slot.owner, owner, owner.starts)  # it is over: the next need not wait for longer
             self._mean_seconds += _MEMORY * (time.monotonic() - started - self._mean_seconds)
             if is_lent:
                 self._lent -= 1
@@ -231,13 +231,13 @@ class Turns:
 
     def _gives_way(self, name: str, owner: _Owner) -> bool:
         """True if an owner with fewer runs was active lately; one with none now would come with one."""
-        size, lately = owner.places / owner.weight, asyncio.get_running_loop().time() - _LATELY_SECONDS
+        size, lately = owner.runs / owner.weight, asyncio.get_running_loop().time() - _LATELY_SECONDS
         for each, seen_at in reversed(self._seen.items()):
             if seen_at < lately:
                 break
             other = self._owners.get(each)
-            places, weight = (1, self._weights.get(each, 1.0)) if other is None else (other.places, other.weight)
-            if each != name and places / weight < size:
+            runs, weight = (1, self._weights.get(each, 1.0)) if other is None else (other.runs, other.weight)
+            if each != name and runs / weight < size:
                 return True
         return False
 
@@ -265,31 +265,31 @@ class Turns:
         if lane.waiting:
             self._plan(name, owner, lane)
 
-    async def _take(self, owner: _Owner, place: Place) -> None:
+    async def _take(self, owner: _Owner, slot: Slot) -> None:
         if owner.waiting or not self._room()(owner):
-            await self._wait(owner, place)
+            await self._wait(owner, slot)
         else:
             self._start(owner)
-        others = owner.active - 1  # which have a turn beside this run
-        place.is_first = not others
+        others = owner.active - 1  # which hold a slot beside this run
+        slot.is_first = not others
         if self._reserved:
-            place.is_light = place.is_first
+            slot.is_light = slot.is_first
             # All runs of one owner together then weigh about half as much as the only run of another one.
-            place.nice = min(19, round(math.log(1 + 2 * others / owner.weight, _NICE_STEP)))
+            slot.nice = min(19, round(math.log(1 + 2 * others / owner.weight, _NICE_STEP)))
 
-    async def _wait(self, owner: _Owner, place: Place) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        owner.waiting.append(turn)
-        place.on_wait(True)
+    async def _wait(self, owner: _Owner, slot: Slot) -> None:
+        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        owner.waiting.append(given)
+        slot.on_wait(True)
         try:
-            await turn
+            await given
         except asyncio.CancelledError:
-            if not turn.cancelled():
+            if not given.cancelled():
                 self._give_back(owner)  # it came too late
-            elif turn in owner.waiting:
-                owner.waiting.remove(turn)
+            elif given in owner.waiting:
+                owner.waiting.remove(given)
             raise
-        place.on_wait(False)
+        slot.on_wait(False)
 
     def _start(self, owner: _Owner) -> None:
         owner.active += 1
@@ -302,13 +302,13 @@ class Turns:
 
     def _hand_out(self) -> None:
         while (following := self._next()) is not None:
-            turn = following.waiting.popleft()
-            if not turn.done():  # such as cancelled
-                turn.set_result(None)
+            given = following.waiting.popleft()
+            if not given.done():  # such as cancelled
+                given.set_result(None)
                 self._start(following)
 
     def _next(self) -> _Owner | None:
-        """The owner of the next turn: with room, the fewest for its weight, and of these the longest ago."""
+        """The owner of the next slot: with room, the fewest for its weight, and of these the longest ago."""
         waiting = [owner for owner in self._owners.values() if owner.waiting]
         if not waiting:
             return None
@@ -317,7 +317,7 @@ class Turns:
 
     @property
     def _reserved(self) -> int:
-        """Turns that stay free for owners with less than their share; none where only one owner is known."""
+        """Slots that stay free for owners with less than their share; none where only one owner is known."""
         several = len(self._known) > 1 and self._count > 1
         return max(1, self._count // _RESERVED_SHARE) if several else 0
 
@@ -326,9 +326,9 @@ class Turns:
         return self._count - self._reserved
 
     def _room(self) -> Callable[[_Owner], bool]:
-        """A test for whether an owner may have one more turn now."""
+        """A test for whether an owner may have one more slot now."""
         reserved, most = self._reserved, self._most_of_one
-        # Turns that were lent and taken back may be more than an owner can have; the others do not pay for those.
+        # Slots that were lent and taken back may be more than an owner can have; the others do not pay for those.
         free = self._count - sum(min(each.active, most) for each in self._owners.values())
         weights = sum(each.weight for each in self._owners.values()) + (1.0 if reserved else 0.0)  # one more may come
 
@@ -338,6 +338,6 @@ class Turns:
 
         return has_room
 
-    def _retry_seconds(self, places: int) -> float:
+    def _retry_seconds(self, runs: int) -> float:
         """The time until about a tenth of these runs are over."""
-        return min(_LONGEST_RETRY_SECONDS, max(1.0, self._mean_seconds * places / self._count / 10))
+        return min(_LONGEST_RETRY_SECONDS, max(1.0, self._mean_seconds * runs / self._count / 10))
