@@ -140,10 +140,9 @@ class Approvals:
         """The asks of one execution of this gateway that wait."""
         return [waiting.ask for waiting in self._of_run(execution_id)]
 
-    async def waiting(self, *, principal: str | None = None) -> list[ApprovalRequest]:
-        """The asks that wait in all gateways of the store, or those of one principal; the oldest first."""
-        asks = await self._store.approvals.waiting()
-        return [ask for ask in asks if principal is None or ask.principal == principal]
+    async def waiting(self) -> list[ApprovalRequest]:
+        """The asks that wait in all gateways of the store, the oldest first."""
+        return await self._store.approvals.waiting()
 
     async def get(self, ask_id: str) -> ApprovalRequest:
         """An ask that waits or is approved always, with all of its arguments.

@@ -11,7 +11,7 @@ import msgspec
 
 from sealyard import errors
 from sealyard.errors import HelperFailed, SealyardError
-from sealyard.offload.frames import LENGTHS, Order, Report, pack, unpack_lengths
+from sealyard.offload.child import LENGTHS, Order, Report, pack, unpack_lengths
 from sealyard.offload.process import Process, start
 
 _HELPERS = max(4, min(8, os.cpu_count() or 1))

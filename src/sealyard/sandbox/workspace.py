@@ -126,20 +126,17 @@ class Workspace:
     def write_bytes(self, path: str, content: bytes) -> None:
         """Put a file into the workspace, making its folders. Raises `InvalidRequest` if a link is in the way."""
         with acting_as(self.user):
-            self._write(path, content)
-
-    def _write(self, path: str, content: bytes) -> None:
-        folder, name = self._open_folder(path, make=True)
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            fd = os.open(name, flags, 0o666, dir_fd=folder)
-            with open(fd, "wb") as file:
-                os.fchmod(fd, 0o666)
-                file.write(content)
-        except OSError as error:
-            raise InvalidRequest(f"{path!r} cannot be written: {error.strerror}.") from error
-        finally:
-            os.close(folder)
+            folder, name = self._open_folder(path, make=True)
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                fd = os.open(name, flags, 0o666, dir_fd=folder)
+                with open(fd, "wb") as file:
+                    os.fchmod(fd, 0o666)
+                    file.write(content)
+            except OSError as error:
+                raise InvalidRequest(f"{path!r} cannot be written: {error.strerror}.") from error
+            finally:
+                os.close(folder)
 
     def close(self) -> None:
         """Let go of it; in the `landlock` tier the files are deleted too."""

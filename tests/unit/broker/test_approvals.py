@@ -376,22 +376,6 @@ async def test_an_answer_to_what_nobody_asked_is_an_error(tmp_path: Path) -> Non
     assert str(caught.value) == "No approval 'nothing' waits. List those that do with `sealyard approvals`."
 
 
-async def test_the_asks_of_one_principal_can_be_listed(tmp_path: Path) -> None:
-    """The others are left out."""
-    async with gateway(tmp_path) as (approvals, _):
-        tasks = [
-            asyncio.create_task(approvals.ask(an_ask(number, principal=name)))
-            for number, name in ((1, "ann"), (2, "ben"))
-        ]
-        await until_waiting(approvals, "ask1", "ask2")
-        found = await approvals.waiting(principal="ben")
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-    assert [ask.id for ask in found] == ["ask2"]
-
-
 async def test_long_arguments_are_cut_in_the_list_and_whole_for_whoever_asks(tmp_path: Path) -> None:
     """A long argument cannot push another out of sight, and nothing that is approved is out of reach."""
     arguments = {"padding": "x" * 400_000, "rows": list(range(20_000)), "target": "production"}

@@ -21,8 +21,8 @@ from sealyard.broker.admission import admit, admit_answer
 from sealyard.broker.responses import Response, ResponseFile
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill
 from sealyard.offload import Offload, check_values, decode
+from sealyard.offload.child import LENGTHS
 from sealyard.offload.documents import MOST_DEPTH, MOST_NODES, is_large
-from sealyard.offload.frames import LENGTHS
 from sealyard.offload.pool import _Helper
 from sealyard.offload.process import Process
 from sealyard.privacy import TOKEN, Guard, Handling, Privacy, Sent
@@ -263,7 +263,7 @@ async def test_a_helper_admits_an_answer_as_it_is_admitted_here(offload: Offload
         expected = admit(here, SPEC, answer, Sent())
 
         assert found.encoded == expected.encoded
-        assert (found.told, found.answer.sample) == (expected.told, expected.answer.sample)
+        assert (found.concealed, found.answer.sample) == (expected.concealed, expected.answer.sample)
         assert found.answer.files == expected.answer.files
         assert msgspec.json.encode(found.answer.value) == expected.encoded
 
@@ -377,7 +377,7 @@ async def test_a_helper_conceals_as_the_guard_itself_does(offload: Offload, mode
         answer, sent = Response(value=value), sent_of("ottoline3@quillhaven.org")
         admitted = await admit_answer(there, SPEC, answer, sent, offload=offload, who="anna")
         expected = admit(here, SPEC, answer, sent_of("ottoline3@quillhaven.org"))
-        assert (admitted.encoded, admitted.told) == (expected.encoded, expected.told)
+        assert (admitted.encoded, admitted.concealed) == (expected.encoded, expected.concealed)
         assert await there.door.conceal(value) == here.conceal(value)
         assert await there.door.admit_text(text) == here.admit_text(text)
     assert there.seen_since(NOTHING_SEEN, 10_000) == here.seen_since(NOTHING_SEEN, 10_000)

@@ -153,7 +153,7 @@ class Life:
     @property
     def last_words(self) -> str:
         """The end of its standard error as a sentence to be appended, or nothing."""
-        said = self.stderr.last_lines(3)
+        said = self.stderr.last_lines()
         return f" It last said: {said}" if said else ""
 
     async def connected(self) -> Connection:

@@ -81,24 +81,22 @@ _T = TypeVar("_T")
 class Tail:
     """The end of what a child writes to standard error, and no more than that."""
 
-    def __init__(self, kept_bytes: int = _STDERR_BYTES) -> None:
-        self._kept_bytes = kept_bytes
+    def __init__(self) -> None:
         self._data = bytearray()
 
     def write(self, data: bytes) -> None:
         """Take in more; what no longer fits is forgotten from the front."""
-        self._data += data[-self._kept_bytes :]
-        if len(self._data) > self._kept_bytes:
-            del self._data[: -self._kept_bytes]
+        self._data += data[-_STDERR_BYTES:]
+        del self._data[:-_STDERR_BYTES]
 
     def text(self) -> str:
         """All that is kept. Without control characters: it is shown on terminals, and its writer is not trusted."""
         return _CONTROL.sub("", self._data.decode("utf-8", "replace"))
 
-    def last_lines(self, count: int, characters: int = 400) -> str:
-        """The last lines that say anything, as one short line."""
+    def last_lines(self) -> str:
+        """The last three lines that say anything, as one short line."""
         lines = [line.strip() for line in self.text().splitlines() if line.strip()]
-        return " | ".join(lines[-count:])[-characters:]
+        return " | ".join(lines[-3:])[-400:]
 
 
 class _Streamed:

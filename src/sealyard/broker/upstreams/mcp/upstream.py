@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import msgspec
@@ -67,15 +67,10 @@ class Upstream:
         clock: Callable[[], float] = time.monotonic,
         server: Server[Any] | None = None,
     ) -> None:
-        """Starts nothing.
+        """Starts nothing. `on_tools` is called whenever its tools are not what they were.
 
-        Args:
-            config: How to reach it.
-            on_tools: Called whenever its tools are not what they were.
-            token_folder: Where OAuth tokens are kept; without one they are forgotten with the process.
-            open_url: Opens an address in a person's browser, for OAuth consent.
-            clock: Seconds that only go forward; the pauses between starts are counted in them.
-            server: A server object in this process, used instead of what the config says about the transport.
+        OAuth tokens are kept in `token_folder`; without one they are forgotten with the process. `server` is an object
+        in this process, used instead of the transport in the config.
         """
         self.config = config
         self.on_tools = on_tools
@@ -99,11 +94,6 @@ class Upstream:
         self._idle: tuple[str, ...] = ()
         self._misfits: dict[str, str] = {}
         self._calls = self._failures = 0
-
-    @classmethod
-    def from_server(cls, config: UpstreamConfig, server: Server[Any], *, on_tools: OnTools | None = None) -> Self:
-        """An upstream in this process, without a transport."""
-        return cls(config, on_tools=on_tools, server=server)
 
     async def call(
         self,
