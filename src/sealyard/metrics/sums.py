@@ -1,8 +1,7 @@
 """Facts and calls added up. Whole numbers only, so that adding in another order gives the same sums."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -122,10 +121,79 @@ class Sums(Mapping[Key, Sum]):
 
     def add_fact(self, fact: Fact) -> None:
         """Count a fact. Raises `TypeError` for one of no known kind."""
-        add = _ADDITIONS.get(type(fact))
-        if add is None:
-            raise TypeError(f"{type(fact).__name__!r} is no kind of fact. Use one of `AnyFact`.")
-        add(self, fact)
+        match fact:
+            case Executed():
+                self._add_executed(fact)
+            case Tokens():
+                for part in ("definitions", "data"):
+                    tokens = getattr(fact, part)
+                    self.count("sealyard_tokens_baseline_total", part, fact.use_case, amount=tokens)
+                for part in ("surface", "searches", "code", "results"):
+                    tokens = getattr(fact, part)
+                    self.count("sealyard_tokens_actual_total", part, fact.use_case, amount=tokens)
+                self.count("sealyard_tokens_uncounted_bytes_total", amount=fact.uncounted_bytes)
+            case Searched():
+                self.count("sealyard_discovery_queries_total", fact.place, fact.detail_level)
+                self.count("sealyard_discovery_cache_total", "hit" if fact.is_cached else "miss")
+                self.observe("sealyard_discovery_duration_seconds", fact.seconds, fact.place)
+                self.count("sealyard_discovery_continued_total", amount=fact.is_continued)
+                self.count("sealyard_learning_searches_total", amount=bool(fact.text_ranks))
+            case Used():
+                self.count("sealyard_discovery_hits_total")
+            case Hidden():
+                for kind, count in fact.values.items():
+                    self.count("sealyard_privacy_hidden_total", kind, amount=count)
+                self.count("sealyard_privacy_failures_total", amount=fact.failures)
+            case Saw():
+                self.count("sealyard_sessions_total", fact.event)
+            case Hinted():
+                self.count("sealyard_learning_hints_total", fact.hint)
+            case SecurityEvent():
+                self.count("sealyard_security_events_total", fact.event)
+                if fact.seconds is not None:
+                    self.observe("sealyard_approval_wait_seconds", fact.seconds)
+            case SkillEvent():
+                self.count("sealyard_skill_events_total", fact.event)
+            case Published():
+                self.observe("sealyard_sdk_generation_seconds", fact.seconds)
+                self.count("sealyard_sdk_tools_generated_total", amount=fact.tools)
+            case UpstreamEvent():
+                self.count("sealyard_upstream_events_total", fact.upstream, fact.event)
+            case _:
+                raise TypeError(f"{type(fact).__name__!r} is no kind of fact. Use one of `AnyFact`.")
+
+    def _add_executed(self, fact: Executed) -> None:
+        level = fact.level or "none"
+        self.count("sealyard_execution_total", fact.form, fact.status, level, fact.tier or "none")
+        self.observe("sealyard_execution_duration_seconds", fact.seconds, fact.form, level)
+        if fact.queued_seconds is not None:
+            self.observe("sealyard_execution_queue_seconds", fact.queued_seconds)
+        self.observe("sealyard_execution_calls", fact.calls)
+        self.count("sealyard_execution_use_cases_total", fact.use_case)
+        self.count("sealyard_filtering_bytes_in_total", fact.form, amount=fact.bytes_in)
+        self.count("sealyard_filtering_bytes_out_total", fact.form, amount=fact.bytes_out)
+        if fact.error_type:
+            self.count("sealyard_execution_errors_total", fact.error_type)
+        if fact.failure:
+            self.count("sealyard_execution_failures_total", fact.failure)
+        if fact.cpu_seconds is not None:
+            self.observe("sealyard_execution_cpu_seconds", fact.cpu_seconds, fact.form)
+        if fact.memory_bytes is not None:
+            self.observe("sealyard_execution_memory_bytes", fact.memory_bytes, level)
+        if fact.code_characters:
+            self.observe("sealyard_execution_code_characters", fact.code_characters)
+        self.count("sealyard_execution_background_total", amount=fact.is_background)
+        self.count("sealyard_skill_runs_total", amount=bool(fact.skills))
+        if fact.assessed is not None:
+            self._add_assessed(fact.assessed)
+
+    def _add_assessed(self, fact: Assessed) -> None:
+        self.count("sealyard_learning_assessments_total", fact.risk, fact.decision)
+        if fact.wall_seconds != fact.usual_seconds:
+            is_more = fact.wall_seconds > fact.usual_seconds
+            self.count("sealyard_learning_fitted_total", "more_time" if is_more else "less_time")
+        if fact.memory_mib < fact.usual_mib:
+            self.count("sealyard_learning_fitted_total", "less_memory")
 
     def add_call(self, call: CallRow) -> None:
         """Count a call."""
@@ -253,113 +321,3 @@ def percentile(metric: Metric, amount: Sum, q: float) -> float | None:
 def _places(name: str, labels: dict[str, str]) -> list[tuple[int, str]]:
     order = list(METRICS[name].labels)
     return [(order.index(label), value) for label, value in labels.items()]
-
-
-# The additions of each kind of fact
-
-
-def _add_saw(sums: Sums, fact: Saw) -> None:
-    sums.count("sealyard_sessions_total", fact.event)
-
-
-def _add_searched(sums: Sums, fact: Searched) -> None:
-    sums.count("sealyard_discovery_queries_total", fact.place, fact.detail_level)
-    sums.count("sealyard_discovery_cache_total", "hit" if fact.is_cached else "miss")
-    sums.observe("sealyard_discovery_duration_seconds", fact.seconds, fact.place)
-    if fact.is_continued:
-        sums.count("sealyard_discovery_continued_total")
-    if fact.text_ranks:
-        sums.count("sealyard_learning_searches_total")
-
-
-def _add_used(sums: Sums, fact: Used) -> None:
-    sums.count("sealyard_discovery_hits_total")
-
-
-def _add_executed(sums: Sums, fact: Executed) -> None:
-    level = fact.level or "none"
-    sums.count("sealyard_execution_total", fact.form, fact.status, level, fact.tier or "none")
-    sums.observe("sealyard_execution_duration_seconds", fact.seconds, fact.form, level)
-    if fact.queued_seconds is not None:
-        sums.observe("sealyard_execution_queue_seconds", fact.queued_seconds)
-    sums.observe("sealyard_execution_calls", fact.calls)
-    sums.count("sealyard_execution_use_cases_total", fact.use_case)
-    sums.count("sealyard_filtering_bytes_in_total", fact.form, amount=fact.bytes_in)
-    sums.count("sealyard_filtering_bytes_out_total", fact.form, amount=fact.bytes_out)
-    if fact.error_type:
-        sums.count("sealyard_execution_errors_total", fact.error_type)
-    if fact.failure:
-        sums.count("sealyard_execution_failures_total", fact.failure)
-    if fact.cpu_seconds is not None:
-        sums.observe("sealyard_execution_cpu_seconds", fact.cpu_seconds, fact.form)
-    if fact.memory_bytes is not None:
-        sums.observe("sealyard_execution_memory_bytes", fact.memory_bytes, level)
-    if fact.code_characters:
-        sums.observe("sealyard_execution_code_characters", fact.code_characters)
-    if fact.is_background:
-        sums.count("sealyard_execution_background_total")
-    if fact.skills:
-        sums.count("sealyard_skill_runs_total")
-    if fact.assessed is not None:
-        _add_assessed(sums, fact.assessed)
-
-
-def _add_assessed(sums: Sums, fact: Assessed) -> None:
-    sums.count("sealyard_learning_assessments_total", fact.risk, fact.decision)
-    if fact.wall_seconds != fact.usual_seconds:
-        is_more = fact.wall_seconds > fact.usual_seconds
-        sums.count("sealyard_learning_fitted_total", "more_time" if is_more else "less_time")
-    if fact.memory_mib < fact.usual_mib:
-        sums.count("sealyard_learning_fitted_total", "less_memory")
-
-
-def _add_hinted(sums: Sums, fact: Hinted) -> None:
-    sums.count("sealyard_learning_hints_total", fact.hint)
-
-
-def _add_tokens(sums: Sums, fact: Tokens) -> None:
-    for part in ("definitions", "data"):
-        sums.count("sealyard_tokens_baseline_total", part, fact.use_case, amount=getattr(fact, part))
-    for part in ("surface", "searches", "code", "results"):
-        sums.count("sealyard_tokens_actual_total", part, fact.use_case, amount=getattr(fact, part))
-    sums.count("sealyard_tokens_uncounted_bytes_total", amount=fact.uncounted_bytes)
-
-
-def _add_hidden(sums: Sums, fact: Hidden) -> None:
-    for kind, count in fact.values.items():
-        sums.count("sealyard_privacy_hidden_total", kind, amount=count)
-    sums.count("sealyard_privacy_failures_total", amount=fact.failures)
-
-
-def _add_security(sums: Sums, fact: SecurityEvent) -> None:
-    sums.count("sealyard_security_events_total", fact.event)
-    if fact.seconds is not None:
-        sums.observe("sealyard_approval_wait_seconds", fact.seconds)
-
-
-def _add_skill(sums: Sums, fact: SkillEvent) -> None:
-    sums.count("sealyard_skill_events_total", fact.event)
-
-
-def _add_published(sums: Sums, fact: Published) -> None:
-    sums.observe("sealyard_sdk_generation_seconds", fact.seconds)
-    sums.count("sealyard_sdk_tools_generated_total", amount=fact.tools)
-
-
-def _add_upstream(sums: Sums, fact: UpstreamEvent) -> None:
-    sums.count("sealyard_upstream_events_total", fact.upstream, fact.event)
-
-
-_ADDITIONS: dict[type[Fact], Callable[[Sums, Any], None]] = {
-    Saw: _add_saw,
-    Searched: _add_searched,
-    Used: _add_used,
-    Executed: _add_executed,
-    Hinted: _add_hinted,
-    Tokens: _add_tokens,
-    Hidden: _add_hidden,
-    SecurityEvent: _add_security,
-    SkillEvent: _add_skill,
-    Published: _add_published,
-    UpstreamEvent: _add_upstream,
-}
