@@ -59,7 +59,8 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
         else:
             yard = await stack.enter_async_context(open_yard(config, preset=preset))
             server, guards = build_server(yard, config.surface, mode=mode), yard.guards
-            yard.observer.tracing.make_global()  # then the SDK's own spans are sent too, and link ours to the client's
+            if yard.observer.tracing is not None:
+                yard.observer.tracing.make_global()  # the SDK's own spans are sent too, and link ours to the client's
             readiness, routes = yard.operations.readiness, api.routes(yard)
             if config.http.dashboard:
                 key, routes = secrets.token_urlsafe(24), [*routes, *dashboard.routes()]

@@ -89,22 +89,7 @@ class SpanHandle:
         self._span.end()
 
 
-class NoTracing:
-    """Tracing that is switched off."""
-
-    def make_global(self) -> None:
-        """Sends the spans of all libraries of this process too. Only for a process that is nothing but a gateway."""
-
-    def begin_run(self, form: str, **said: Any) -> SpanHandle | None:
-        """Begins the span of a run."""
-        return None
-
-    def begin_call(self, run: SpanHandle | None, tool: str, **said: Any) -> SpanHandle | None:
-        """Begins the span of a call."""
-        return None
-
-
-class Tracing(NoTracing):
+class Tracing:
     """Makes spans and sends them; `open_tracing` makes it."""
 
     def __init__(self, provider: Any) -> None:
@@ -115,17 +100,16 @@ class Tracing(NoTracing):
         """Sends the spans of all libraries of this process too. Only for a process that is nothing but a gateway."""
         trace.set_tracer_provider(self.provider)
 
-    def begin_run(self, form: str, **said: Any) -> SpanHandle | None:
+    def begin_run(self, form: str, **said: Any) -> SpanHandle:
         """Begins the span of a run, the parent of every span until it ends."""
         tool = _TOOLS[form]
         span = self._tracer.start_span(f"execute_tool {tool}", kind=SpanKind.INTERNAL)
         _set(span, EXECUTION, {"operation": "execute_tool", "tool": tool, "tool_type": "function", **said})
         return SpanHandle(span, EXECUTION)
 
-    def begin_call(self, run: SpanHandle | None, tool: str, **said: Any) -> SpanHandle | None:
+    def begin_call(self, run: SpanHandle, tool: str, **said: Any) -> SpanHandle:
         """Begins the span of a call, below its run even in another task."""
-        within = None if run is None else run.context
-        span = self._tracer.start_span(f"tools/call {tool}", context=within, kind=SpanKind.INTERNAL)
+        span = self._tracer.start_span(f"tools/call {tool}", context=run.context, kind=SpanKind.INTERNAL)
         _set(span, CALL, {"operation": "execute_tool", "method": "tools/call", "tool": tool, **said})
         return SpanHandle(span, CALL)
 

@@ -15,7 +15,7 @@ from sealyard.broker.call import Call, audit_entry
 from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
-from sealyard.metrics.otel import NoTracing, SpanHandle
+from sealyard.metrics.otel import SpanHandle, Tracing
 from sealyard.observe.accounting import Accounting, Bill, definition_text
 from sealyard.observe.live import Live, LiveRun
 from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
@@ -55,13 +55,13 @@ class Observer:
     """Reports every event in one gateway."""
 
     def __init__(
-        self, store: Store, *, tracing: NoTracing | None = None, domain_of: Callable[[str], str] = lambda principal: ""
+        self, store: Store, *, tracing: Tracing | None = None, domain_of: Callable[[str], str] = lambda principal: ""
     ) -> None:
         """`domain_of` returns the domain of a principal; empty if none is set."""
         self._store = store
         self.live = Live()
         self.accounting = Accounting(store.metrics.record)
-        self.tracing = tracing or NoTracing()
+        self.tracing = tracing
         self.domain_of = domain_of
         self._surface = ""
         self._is_direct: Callable[[ToolSpec], bool] = lambda spec: False
@@ -156,12 +156,8 @@ class Observer:
     @property
     def sinks(self) -> tuple[Sink, ...]:
         """The sinks of metrics and of live views."""
-        return (
-            partial(FactSink, self),
-            partial(TokenSink, self.accounting),
-            partial(SpanSink, self),
-            partial(LiveSink, self.live),
-        )
+        spans = () if self.tracing is None else (partial(SpanSink, self.tracing),)
+        return (partial(FactSink, self), partial(TokenSink, self.accounting), *spans, partial(LiveSink, self.live))
 
     # Decisions
 
@@ -335,24 +331,21 @@ class TokenSink(RunObserver):
 class SpanSink(RunObserver):
     """Makes a span of the run and one of each of its calls."""
 
-    def __init__(self, observer: Observer, run: Run) -> None:
-        self._tracing = observer.tracing
+    def __init__(self, tracing: Tracing, run: Run) -> None:
+        self._tracing = tracing
         self._run = run
-        self._span = self._tracing.begin_run(
-            run.form, visit=run.visit.id, principal=run.grant.principal, execution_id=run.id
-        )
-        self._spans: dict[int, SpanHandle | None] = {}
+        self._span = tracing.begin_run(run.form, visit=run.visit.id, principal=run.grant.principal, execution_id=run.id)
+        self._spans: dict[int, SpanHandle] = {}
 
     def call_started(self, call: Call) -> None:
         """Begin the span of a call."""
-        if self._span is not None:
-            self._spans[call.number] = self._tracing.begin_call(
-                self._span,
-                call.spec.full_name,
-                upstream=call.spec.upstream,
-                version=call.spec.version,
-                call_id=f"{self._run.id}:{call.number}",
-            )
+        self._spans[call.number] = self._tracing.begin_call(
+            self._span,
+            call.spec.full_name,
+            upstream=call.spec.upstream,
+            version=call.spec.version,
+            call_id=f"{self._run.id}:{call.number}",
+        )
 
     def call_finished(self, call: Call) -> None:
         """End it."""
@@ -364,8 +357,6 @@ class SpanSink(RunObserver):
 
     def ended(self, end: RunEnd) -> None:
         """End the span of the run."""
-        if self._span is None:
-            return
         outcome, tally = end.outcome, self._run.tally
         failure = None if outcome is None else outcome.failure
         self._span.end(
