@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from mcp import Client
 from tests.surfaces.conftest import serving
 
-from sealyard.access import tools as request_path
+from sealyard.access import finder
 from sealyard.cli.tools import tools
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig, SurfaceConfig
@@ -157,7 +157,7 @@ def test_a_server_that_never_answers_is_named_and_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`sealyard tools` gives up on it in time, and a script can tell."""
-    monkeypatch.setattr(request_path, "FIRST_LIST_SECONDS", 0.5)
+    monkeypatch.setattr(finder, "_FIRST_LIST_SECONDS", 0.5)
     config = tmp_path / "sealyard.toml"
     store = str(tmp_path / "sealyard.db")
     config.write_text(

@@ -1,3 +1,9 @@
-"""A principal's access: the tools it sees, the isolation its code gets, and the guards of its sessions."""
+"""Access of each principal: the tools that it sees, the guard of its session, and the sandbox that runs its code."""
 
-__all__ = ()
+from sealyard.access.finder import Finder
+from sealyard.access.guards import Guards
+from sealyard.access.runner import OPERATOR, Runner
+from sealyard.access.tools import Tools, Views
+from sealyard.access.unmatched import NameCheck, Unmatched
+
+__all__ = ("OPERATOR", "Finder", "Guards", "NameCheck", "Runner", "Tools", "Unmatched", "Views")

@@ -18,6 +18,8 @@ from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 _log = logging.getLogger(__name__)
 
+_FIRST_LIST_SECONDS = 15.0
+"""For upstreams whose tools nobody knows yet: as long as a slow server takes to start. A first run goes on without."""
 _SHORT_CHARACTERS = 110  # about one line of a result list
 _LONG_CHARACTERS = 2_000  # of a description: servers write any length
 _MOST_HITS = 50  # in one answer
@@ -85,12 +87,12 @@ class Finder:
         """Its tools are known now."""
         self._listed.add(upstream)
 
-    async def listed(self, seconds: float) -> None:
-        """Wait until every upstream has listed its tools once or failed to, but no longer than `seconds`."""
+    async def listed(self) -> None:
+        """Wait until every upstream has listed its tools once or failed to, for a bounded time."""
         if len(self._listed) < len(self._upstreams):
             self.start_listing()
             if self._listing:
-                await asyncio.wait(self._listing.values(), timeout=seconds)
+                await asyncio.wait(self._listing.values(), timeout=_FIRST_LIST_SECONDS)
 
     async def ready(self, view: Snapshot | None = None) -> Snapshot:
         """`view`, or the current catalog, once its stubs can be imported.

@@ -15,7 +15,6 @@ from sealyard.values.access import PrincipalScope
 from sealyard.values.naming import glob
 from sealyard.values.tools import UpstreamStatus
 
-FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
 _VIEWS_KEPT = 8  # whose names are kept: as many as have an index
 
 
@@ -51,7 +50,7 @@ class Tools:
 
     async def view(self, principal: str | None = None) -> Snapshot:
         """The same, or the whole catalog, once every upstream has had its chance to list its tools."""
-        await self.finder.listed(FIRST_LIST_SECONDS)
+        await self.finder.listed()
         return self.catalog.snapshot if principal is None else self.seen_by(principal)
 
     async def publish(self, view: Snapshot) -> None:

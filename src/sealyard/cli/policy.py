@@ -7,7 +7,7 @@ import click
 import msgspec
 from rich.text import Text
 
-from sealyard.access.unmatched import Unmatched
+from sealyard.access import Unmatched
 from sealyard.broker import Policy, PolicySettings, Preset, Rule, ToolLimits
 from sealyard.broker.policy import UNLIMITED, Step, default_preset
 from sealyard.cli.command import CONFIG, JSON, LOCAL, answer, load, read_object, wants_json

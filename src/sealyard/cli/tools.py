@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.text import Text
 
-from sealyard.access.unmatched import Unmatched
+from sealyard.access import Unmatched
 from sealyard.catalog.text import one_line
 from sealyard.cli.command import CONFIG, JSON, load, wants_json
 from sealyard.cli.gateway import with_yard

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sealyard.access.runner import Runner
-from sealyard.access.tools import Tools
+from sealyard.access import Runner, Tools
 from sealyard.broker.approvals import Approvals
 from sealyard.catalog import LearnedShape, Recent, Snapshot
 from sealyard.catalog.stubs import returns_text, signature

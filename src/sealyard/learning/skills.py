@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from sealyard.access.tools import Tools
+from sealyard.access import Tools
 from sealyard.catalog import Recent, Snapshot
 from sealyard.code import Names, Source, find_uses, read
 from sealyard.discovery.words import WEAK, words

@@ -22,7 +22,7 @@ from mcp.server.auth.provider import AccessToken
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sealyard.access.runner import OPERATOR
+from sealyard.access import OPERATOR
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload

@@ -17,9 +17,7 @@ from typing import Any
 import msgspec
 
 from sealyard import errors
-from sealyard.access.guards import Guards
-from sealyard.access.runner import Runner
-from sealyard.access.tools import Tools
+from sealyard.access import Guards, Runner, Tools
 from sealyard.broker import Policy
 from sealyard.broker.call import Call, without_empty
 from sealyard.catalog import Snapshot

@@ -11,9 +11,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.access.guards import Guards
-from sealyard.access.runner import Runner
-from sealyard.access.tools import Tools
+from sealyard.access import Guards, Runner, Tools
 from sealyard.catalog import Recent, Snapshot
 from sealyard.code import ToolRef
 from sealyard.config.settings import SkillsConfig

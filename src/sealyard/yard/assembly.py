@@ -13,11 +13,7 @@ from typing import Any
 import msgspec
 
 from sealyard import __version__
-from sealyard.access.finder import Finder
-from sealyard.access.guards import Guards
-from sealyard.access.runner import Runner
-from sealyard.access.tools import FIRST_LIST_SECONDS, Tools, Views
-from sealyard.access.unmatched import NameCheck
+from sealyard.access import Finder, Guards, NameCheck, Runner, Tools, Views
 from sealyard.analysis import GUESTS
 from sealyard.broker import Policy, Preset
 from sealyard.broker.approvals import Approvals
@@ -287,7 +283,7 @@ async def _check_names(names: NameCheck, listing: _Listing, catalog: Catalog, fi
     async def log() -> None:
         await names.log(catalog.snapshot, finder.unlisted(), finder.idle_patterns())
 
-    await finder.listed(FIRST_LIST_SECONDS)
+    await finder.listed()
     await log()
     listing.on_listed = log
 

@@ -10,9 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.access.guards import Guards
-from sealyard.access.runner import Runner
-from sealyard.access.tools import Tools
+from sealyard.access import Guards, Runner, Tools
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool

@@ -5,8 +5,7 @@ import time
 from dataclasses import dataclass
 
 from sealyard import __version__
-from sealyard.access.runner import Runner
-from sealyard.access.tools import Tools
+from sealyard.access import Runner, Tools
 from sealyard.broker.approvals import Approvals
 from sealyard.learning import Guidance
 from sealyard.learning.overview import census_of

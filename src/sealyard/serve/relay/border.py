@@ -16,7 +16,7 @@ import msgspec
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-from sealyard.access.guards import Guards
+from sealyard.access import Guards
 from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
 from sealyard.offload import turn
 from sealyard.offload.documents import is_large, signs_of

@@ -25,7 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 
 from sealyard import __version__
-from sealyard.access.unmatched import NameCheck
+from sealyard.access import NameCheck
 from sealyard.broker.upstreams import Transport
 from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import turn
