@@ -344,11 +344,12 @@ def build_schema(places: Mapping[str, Place], audience: Audience, *, is_exact: b
     return _Building(places, audience, is_exact=is_exact).of("", 0) if "" in places else {}
 
 
-def is_mapping(holder: Place, fields: list[Place]) -> bool:
+def is_mapping(holder: Place, fields: list[Place], *, is_exact: bool = False) -> bool:
     """True if keys are data although they look like names: each in few of the objects, and many of them, or alike."""
     objects = holder.weight("object")
-    if _is_varied(objects, fields):
-        return True
+    is_varied = len(fields) >= _VARIED and all(field.all_weight() < objects * _SELDOM for field in fields)
+    if is_varied or is_exact:
+        return is_varied
     kinds = {frozenset(field.kinds) for field in fields}
     return (
         len(fields) > 2
@@ -356,10 +357,6 @@ def is_mapping(holder: Place, fields: list[Place]) -> bool:
         and objects >= _RECURRING
         and all(field.all_weight() < objects / 2 for field in fields)
     )
-
-
-def _is_varied(objects: float, fields: list[Place]) -> bool:
-    return len(fields) >= _VARIED and all(field.all_weight() < objects * _SELDOM for field in fields)
 
 
 class _Building:
@@ -395,7 +392,7 @@ class _Building:
             # Where some keys are data, another one is a field's name only if it is nearly always there.
             share = _ALWAYS if self._is_exact else _NEARLY_ALWAYS
             shown = [child for child in named if self._places[child].is_always_in(place, share)]
-        elif self._is_mapping(place, [self._places[child] for child in named]):
+        elif is_mapping(place, [self._places[child] for child in named], is_exact=self._is_exact):
             return {"additionalProperties": self._common(named, depth)}
         schema: dict[str, Any] = {}
         if shown:
@@ -407,9 +404,6 @@ class _Building:
             is_told = not self._is_exact or shown == named
             schema["additionalProperties"] = self.of(others, depth + 1) if is_told else {}
         return schema
-
-    def _is_mapping(self, place: Place, fields: list[Place]) -> bool:
-        return _is_varied(place.weight("object"), fields) if self._is_exact else is_mapping(place, fields)
 
     def _common(self, fields: list[str], depth: int) -> dict[str, Any]:
         """The schema of all fields of a mapping; empty if they differ."""

@@ -18,6 +18,7 @@ from sealyard.catalog.names import assign, full_name, function_name, identifier,
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.text import one_line
 from sealyard.errors import StoreError
+from sealyard.offload import depth_exceeds, signs_of
 from sealyard.store import Release, Store
 from sealyard.store.tools import LastRelease
 from sealyard.values.tools import Definition, ToolSpec
@@ -275,6 +276,7 @@ def _read(definitions: Sequence[Definition]) -> tuple[dict[str, str], dict[str, 
     for definition in definitions:
         if definition.name in digests:
             continue
+        schemas = [definition.input_schema, definition.output_schema]
         try:
             canonical = msgspec.json.encode(definition, order="sorted")
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -282,7 +284,7 @@ def _read(definitions: Sequence[Definition]) -> tuple[dict[str, str], dict[str, 
         else:
             if len(canonical) > _DEFINITION_BYTES:
                 reason = f"its definition has {len(canonical)} bytes, more than {_DEFINITION_BYTES}"
-            elif canonical.count(b"{") + canonical.count(b"[") > _DEFINITION_LEVELS and _is_deep(definition):
+            elif signs_of(canonical) > _DEFINITION_LEVELS and depth_exceeds(schemas, _DEFINITION_LEVELS):
                 reason = f"its schema has more than {_DEFINITION_LEVELS} levels"
             else:
                 digests[definition.name] = hashlib.sha256(canonical).hexdigest()
@@ -308,18 +310,6 @@ def _suspicions(
             marks = _marks(was.digest, spec.digest)
             found.append(f"{spec.full_name} was taken away and came back with another definition ({marks}).")
     return found
-
-
-def _is_deep(definition: Definition) -> bool:
-    level: list[object] = [definition.input_schema, definition.output_schema]
-    for _ in range(_DEFINITION_LEVELS):
-        level = [
-            part
-            for item in level
-            if isinstance(item, dict | list)
-            for part in (item.values() if isinstance(item, dict) else item)
-        ]
-    return bool(level)
 
 
 def _compare(upstream: str, before: Iterable[ToolSpec], after: Iterable[ToolSpec]) -> Change:

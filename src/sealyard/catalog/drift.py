@@ -199,17 +199,13 @@ def _key(spec: ToolSpec) -> _Key:
 
 def _count(record: "AnswerRecord", answers: list[_Noted], clock: Callable[[], float]) -> "Drift | None":
     for answer, execution_id in answers:
-        record.add(_places_of(answer), execution_id)
+        reading = Reading()
+        reading.read(answer, answer)
+        record.add(reading.places, execution_id)
         drift = record.drift(clock())
         if drift is not None:
             return drift
     return None
-
-
-def _places_of(answer: Any) -> _Places:
-    reading = Reading()
-    reading.read(answer, answer)
-    return reading.places
 
 
 def _compare(spec: ToolSpec, drift: "Drift") -> Comparison:

@@ -36,7 +36,11 @@ class Snapshot:
         )
         """By full name."""
         self.shapes: Mapping[str, LearnedShape] = MappingProxyType(
-            {name: shape for name, shape in shapes.items() if _is_of(shape, self.tools.get(name))}
+            {
+                name: shape
+                for name, shape in shapes.items()
+                if name in self.tools and major_of(self.tools[name].version) == shape.major
+            }
         )
         """The learned shapes of its tools' answers, at their present versions."""
 
@@ -94,10 +98,6 @@ class Snapshot:
         """The other spellings. Those with a server come first, so that no tool can take one by its own name."""
         own = _unambiguous((alias, spec) for spec in self._specs for alias in {spec.name, spec.function})
         return own | _unambiguous((alias, spec) for spec in self._specs for alias in _qualified(spec))
-
-
-def _is_of(shape: LearnedShape, spec: ToolSpec | None) -> bool:
-    return spec is not None and major_of(spec.version) == shape.major
 
 
 def _qualified(spec: ToolSpec) -> set[str]:

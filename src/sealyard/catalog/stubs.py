@@ -168,7 +168,7 @@ def _summary(spec: ToolSpec) -> str:
 def _stub(spec: ToolSpec, summary: str, learned: LearnedShape | None) -> str:
     taken = parameters(spec)
     renamed = {parameter.name: parameter.key for parameter in taken if parameter.name != parameter.key}
-    mapping = ", ".join(f"{literal(name)}: {_key_literal(key)}" for name, key in renamed.items())
+    mapping = ", ".join(f"{literal(name)}: {literal(key) or repr(key)}" for name, key in renamed.items())
     source = f"(server `{plain(spec.upstream, limit=60)}`, tool `{one_line(spec.name, limit=80)}`)"
     return (
         f'"""{docstring_text(f"{summary}  {source}".lstrip())}"""\n'
@@ -203,17 +203,16 @@ def _documentation(spec: ToolSpec, taken: tuple[Parameter, ...], learned: Learne
         text += f'\n\nThe rest: search_tools("{spec.full_name}", detail_level="full")'
     lines = wrap(text or "The server says nothing about this tool.", width=_WIDTH, indent="    ")
     lines[0] = lines[0].lstrip()
-    noted = [line for parameter in taken if (said := note(parameter, spec)) for line in _entry(parameter.name, said)]
+    noted: list[str] = []
+    for parameter in taken:
+        if said := note(parameter, spec):
+            noted += wrap(f"{parameter.name}: {said}", width=_WIDTH, indent="        ", hanging="    ")
     if noted:
         lines += ["", "    Args:", *_within(noted, spec)]
     answer = returns(spec) if learned is None else f"{learned_text(learned.schema)}\n{_SEEN}"
     if answer != "Any":
         lines += ["", "    Returns:", *wrap(answer, width=_WIDTH, indent="        ")]
     return "\n".join(lines)
-
-
-def _entry(name: str, said: str) -> list[str]:
-    return wrap(f"{name}: {said}", width=_WIDTH, indent="        ", hanging="    ")
 
 
 def _within(lines: list[str], spec: ToolSpec) -> list[str]:
@@ -231,11 +230,6 @@ def _package(title: str, lines: list[str], names: list[str]) -> str:
     return (
         f'"""{listed}\n"""\n\n__all__ = ({", ".join(f"{literal(name)}" for name in names)}{"," * (len(names) == 1)})\n'
     )
-
-
-def _key_literal(key: str) -> str:
-    """A parameter's own name at full length: it is sent unchanged."""
-    return literal(key) or repr(key)
 
 
 # Parameters

@@ -32,6 +32,7 @@ from sealyard.versioning.compare.texts import (
     folded,
     is_telling,
     likeness,
+    plurals,
     share,
     stems,
     units,
@@ -208,7 +209,7 @@ def _have_same_words(one: str, other: str) -> bool:
     first, second = stems(one), stems(other)
     return (
         bool(first)
-        and _plurals(one) == _plurals(other)
+        and plurals(one) == plurals(other)
         and ("".join(first) == "".join(second) or sorted(first) == sorted(second))
     )
 
@@ -251,7 +252,7 @@ def _tool_score(old: ToolSpec, new: ToolSpec, texts: Mapping[str, int]) -> tuple
     ):
         clear = _parameters(old) > 0 or shared >= 0.5 or is_telling(text, least=6)
         score, why = 0.9 if clear else _UNSURE, "the same description"
-    elif first and "".join(first) == "".join(second) and _plurals(old.name) == _plurals(new.name):
+    elif first and "".join(first) == "".join(second) and plurals(old.name) == plurals(new.name):
         silent = not (old.description and new.description)
         score, why = 0.9 if silent or near >= 0.2 else 0.82, "the same words in the name"
     elif first and meant[0] == meant[1]:
@@ -273,7 +274,7 @@ def _tool_doubts(old: ToolSpec, new: ToolSpec) -> list[tuple[float, str]]:
     reading = are_same_text(old.description, new.description) and verbs[0] | verbs[1] <= _READING
     if verbs[0] and verbs[1] and verbs[0] != verbs[1] and not reading:
         doubts.append((_GUESS, "another verb"))
-    if stems(old.name) == stems(new.name) and _plurals(old.name) != _plurals(new.name):
+    if stems(old.name) == stems(new.name) and plurals(old.name) != plurals(new.name):
         doubts.append((_UNSURE, "one may be many"))
     effects = [(spec.annotations.read_only, spec.annotations.destructive) for spec in (old, new)]
     if effects[0] != effects[1]:
@@ -285,11 +286,6 @@ def _tool_doubts(old: ToolSpec, new: ToolSpec) -> list[tuple[float, str]]:
 
 def _sentence(agreed: str, doubts: list[str]) -> str:
     return f"It has {agreed}" + (f"; but {', '.join(doubts)}." if doubts else ".")
-
-
-def _plurals(name: str) -> int:
-    """The number of words of a name that may be plurals: `get_items` is not `get_item`."""
-    return sum(word.endswith("s") for word in words(name))
 
 
 def _parameters(spec: ToolSpec) -> int:

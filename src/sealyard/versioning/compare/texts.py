@@ -63,11 +63,11 @@ def are_spelled_alike(one: str, other: str) -> bool:
     if joined[0] != joined[1] or len(joined[0]) < 2 or signs[0] != signs[1]:
         return False
     has_digits = any(letter.isdigit() for letter in joined[0])
-    return _ends(one) == _ends(other) and (not has_digits or words(one) == words(other))
+    return plurals(one) == plurals(other) and (not has_digits or words(one) == words(other))
 
 
-def _ends(name: str) -> int:
-    """The number of words of a name that may be plurals: `users_id` is not `user_sid`."""
+def plurals(name: str) -> int:
+    """The number of words of a name that may be plurals: `get_items` is not `get_item`, nor `users_id` `user_sid`."""
     return sum(word.endswith("s") for word in words(name))
 
 
