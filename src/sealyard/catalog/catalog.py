@@ -18,14 +18,13 @@ from sealyard.catalog.names import assign, full_name, function_name, identifier,
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.text import one_line
 from sealyard.errors import StoreError
-from sealyard.offload import depth_exceeds, signs_of
+from sealyard.offload.documents import MOST_DEPTH, is_too_deep, signs_of
 from sealyard.store import Release, Store
 from sealyard.store.tools import LastRelease
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 
 _DEFINITION_BYTES = 256 << 10
-_DEFINITION_LEVELS = 200  # the depth that JSON writers accept differs; this is safe for all
 _WARNINGS = 100
 _RECALLED_SECONDS = 30 * 86_400
 _ATTEMPTS = 20
@@ -284,8 +283,8 @@ def _read(definitions: Sequence[Definition]) -> tuple[dict[str, str], dict[str, 
         else:
             if len(canonical) > _DEFINITION_BYTES:
                 reason = f"its definition has {len(canonical)} bytes, more than {_DEFINITION_BYTES}"
-            elif signs_of(canonical) > _DEFINITION_LEVELS and depth_exceeds(schemas, _DEFINITION_LEVELS):
-                reason = f"its schema has more than {_DEFINITION_LEVELS} levels"
+            elif signs_of(canonical) > MOST_DEPTH and is_too_deep(schemas):
+                reason = f"its schema has more than {MOST_DEPTH} levels"
             else:
                 digests[definition.name] = hashlib.sha256(canonical).hexdigest()
                 listed[definition.name] = definition

@@ -7,14 +7,17 @@ embedded. Until that is done, and wherever the extra is missing, tools are ranke
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sealyard.discovery.index import Index, Learned, Ranking, Request
 from sealyard.discovery.words import parts, spelled
 from sealyard.store import Store
 from sealyard.values.tools import ToolSpec
+
+if TYPE_CHECKING:  # it needs the extra
+    from sealyard.discovery.vectors import WordVectors
 
 _MEANING = 0.5
 """The share of nearness in a fused score; the rest is the share of words."""
@@ -22,20 +25,6 @@ _BATCH = 64  # texts between two reports of progress
 _DESCRIPTION_CHARACTERS = 500  # what a tool does is said first; notes on parameters follow
 
 _log = logging.getLogger(__name__)
-
-
-class Encoder(Protocol):
-    """Turns texts into vectors of one length. The real one is `vectors.WordVectors`; `Semantic` uses it."""
-
-    model: str
-    """Changes whenever the vectors would."""
-    vector_bytes: int
-
-    def encode(self, texts: Sequence[str]) -> list[bytes]:
-        """One vector for each text."""
-
-    def stacked(self, vectors: Sequence[bytes]) -> Callable[[bytes], list[float]]:
-        """A function from a vector to how near it is to each of these; larger is nearer."""
 
 
 class _Stack(NamedTuple):
@@ -46,11 +35,11 @@ class _Stack(NamedTuple):
     nearness: Callable[[bytes], list[float]]
 
 
-def load_encoder(folder: Path | None = None) -> Encoder | None:
+def load_encoder(folder: Path | None = None) -> "WordVectors | None":
     """The encoder of the `semantic` extra, or with the vectors in `folder`; `None`, with a warning, if it fails."""
     try:
         module: Any = importlib.import_module("sealyard.discovery.vectors")
-        encoder: Encoder = module.WordVectors(folder)
+        encoder: WordVectors = module.WordVectors(folder)
     except (ImportError, OSError, ValueError) as error:
         ours = folder is None or isinstance(error, ImportError)
         advice = "Install `sealyard[semantic]` to rank by meaning too" if ours else "Correct `discovery.vectors`"
@@ -62,7 +51,7 @@ def load_encoder(folder: Path | None = None) -> Encoder | None:
 class Semantic:
     """Searches any index by words and, as far as its tools have been embedded, by meaning."""
 
-    def __init__(self, encoder: Encoder, store: Store | None = None) -> None:
+    def __init__(self, encoder: "WordVectors", store: Store | None = None) -> None:
         self._encoder = encoder
         self._store = store
         self._vectors: Mapping[str, bytes] = {}

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from sealyard.discovery import Index
-from sealyard.discovery.semantic import Encoder, Semantic, load_encoder
+from sealyard.discovery.semantic import Semantic, load_encoder
 from sealyard.store import open_store
 from sealyard.values.tools import ToolSpec
 
@@ -297,7 +297,7 @@ with_the_extra = pytest.mark.skipif(
 @with_the_extra
 async def test_real_encoder_knows_what_is_alike() -> None:
     """With the extra: vectors of the promised size, equal for equal texts, and near for the same meaning."""
-    encoder: Encoder | None = load_encoder()
+    encoder = load_encoder()
     assert encoder is not None
     texts = ["send an email", "post a message", "weather in Rome", "send an email"]
     vectors = encoder.encode(texts)
