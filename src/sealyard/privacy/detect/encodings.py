@@ -251,8 +251,8 @@ def _decoded(parts: Sequence[str]) -> Iterator[tuple[int, bytes | str]]:
     """The decoded parts of letters, digits and `+/_-`, as far as they may be text, with the number of each."""
     found = find_candidates(parts, _may_be_text)
     for number, run in found.hex:
-        spelt = _spelt_in_hex(run) if _HEX_WORD.fullmatch(parts[number]) else _hex(run)
-        yield from ((number, data) for data in spelt if _may_be_text(data))
+        backwards = _hex(run[::-1]) if _HEX_WORD.fullmatch(parts[number]) else ()
+        yield from ((number, data) for data in (*_hex(run), *backwards) if _may_be_text(data))
     for number in found.codes:
         for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
             for match in pattern.finditer(parts[number]):
@@ -279,68 +279,10 @@ def _decoded_base64(part: str) -> Iterator[bytes]:
 
 _PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]{3,}|[A-Z0-9]{3,})(?![A-Za-z0-9])")
 """A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
-_BASE64_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_FIRST_BYTES = str.maketrans(
-    {
-        sign: " " if place < 2 or 4 <= place < 8 else "a" if place < 32 else "b"
-        for place, sign in enumerate(_BASE64_ORDER)
-    }
-    | {"-": "b", "_": "b"}
-)
-"""The kind of byte that the first of four signs of base64 begins: a control character, ASCII, or another."""
-_FIRST_BYTES_ROTATED = {code: _FIRST_BYTES[new] for code, new in _ROTATED.items()} | {
-    ord(sign): "b" for sign in "0123456789+/-_"
-}
-_ASCII_RUN = 6
-"""Groups of four signs in a row that a text in base64 has with a letter, digit or sign of ASCII in front of each."""
-_PACKED_START = re.compile(r".{0,3}(?:H4s|e[JNAF])")
-_ZEROS_SHARE = 4
-"""Of the signs of base64, at least one in this many is an `A` if the text is in UTF-16."""
-
-
 def _spelt(run: str) -> list[bytes]:
-    """A run decoded from base64 at each place where a group may begin, also backwards and rotated.
-
-    The signs show the class of every third byte, so that most runs are ruled out as text without decoding.
-    """
-    first = run.translate(_FIRST_BYTES)
-    ways = (
-        (run, first),
-        (run[::-1], first[::-1]),
-        (run.translate(_ROTATED), run.translate(_FIRST_BYTES_ROTATED)),
-    )
-    needed = "a" * min(_ASCII_RUN, max(2, len(run) // 4 - 1))
-    found = []
-    for way, bytes_said in ways:
-        is_packed = way.count("A") * _ZEROS_SHARE >= len(way) or _PACKED_START.match(way) is not None
-        for offset in range(4):
-            said = bytes_said[offset::4]
-            if is_packed or needed in said or " " not in said:
-                part = way[offset:].translate(_URL_ALPHABET)
-                if len(part) >= _LEAST_BASE64:
-                    found.append(binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "=="))
-    return found
-
-
-_FIRST_DIGITS = str.maketrans("0123456789abcdefABCDEF", "  aaaaaabbbbbbbbbbbbbb")
-
-
-def _spelt_in_hex(run: str) -> list[bytes]:
-    """The same for hex, forwards and backwards: every first digit shows the class of its byte."""
-    said = run.translate(_FIRST_DIGITS)
-    needed = "a" * _ASCII_RUN
-    found = []
-    for way, digits_said in ((run, said), (run[::-1], said[::-1])):
-        for offset in (0, 1):
-            firsts = digits_said[offset::2]
-            if len(run) < 2 * _SHORT_TEXT:
-                is_text = not firsts.strip("a")
-            else:
-                is_text = needed in firsts or " " not in firsts or way.startswith(("1f8b", "78"), offset)
-            if is_text:
-                part = way[offset:]
-                found.append(bytes.fromhex(part[: len(part) - len(part) % 2]))
-    return found
+    """A run decoded from base64 at each place where a group may begin, also backwards and rotated."""
+    ways = (run, run[::-1], run.translate(_ROTATED))
+    return [data for way in ways for data in _groups(way.translate(_URL_ALPHABET))]
 
 
 def _may_be_text(data: bytes) -> bool:
@@ -506,15 +448,18 @@ def _base64(run: str) -> Iterator[bytes]:
     # Of a hundred runs ninety are words, and a text of two words or more does not encode to such.
     if len(run) < _WORDS_CHARACTERS and _WORDS.fullmatch(run):
         return
-    characters = run.translate(_URL_ALPHABET)
-    # Junk in front shifts where groups of four begin.
+    yield from _groups(run.translate(_URL_ALPHABET))
+    if "\n" in run:
+        # A word at the end of the line before does not belong to it.
+        yield from _base64("".join(run.split("\n")[1:]))
+
+
+def _groups(characters: str) -> Iterator[bytes]:
+    """The bytes in base64. Junk in front shifts where groups of four begin."""
     for offset in range(4):
         part = characters[offset:]
         if len(part) >= _LEAST_BASE64:
             yield binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "==")
-    if "\n" in run:
-        # A word at the end of the line before does not belong to it.
-        yield from _base64("".join(run.split("\n")[1:]))
 
 
 def _base32(run: str) -> Iterator[bytes]:
