@@ -279,6 +279,8 @@ def _decoded_base64(part: str) -> Iterator[bytes]:
 
 _PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]{3,}|[A-Z0-9]{3,})(?![A-Za-z0-9])")
 """A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
+
+
 def _spelt(run: str) -> list[bytes]:
     """A run decoded from base64 at each place where a group may begin, also backwards and rotated."""
     ways = (run, run[::-1], run.translate(_ROTATED))

@@ -277,71 +277,31 @@ def _shifted(words: _Words, groups: int) -> Iterator[tuple[int, int]]:
 # Hex
 
 _HEX_RUNS = Runs(f"{_NUMERALS}abcdefABCDEF", least=_LEAST_HEX)
-_FIRST_DIGITS = _table(
-    dict.fromkeys("234567", 1) | dict.fromkeys("01", 2) | dict.fromkeys("89abAB", 4) | dict.fromkeys("cdefCDEF", 8)
-)
-"""The first digit of two says what the byte is: one of ASCII, a control character, or in UTF-8 one that goes on or one
-that begins a letter."""
-_HEX_ROW = 6
+_FIRST_DIGITS = _table(dict.fromkeys("234567", 1) | dict.fromkeys("01", 2))
+"""The first digit of two says whether the byte is one of ASCII or a control character."""
+_HEX_ROW = b"\1" * 6
 """Characters of ASCII in a row that a text has in which there is something: as short as an address can be."""
-
-
-_UNBROKEN = re.compile(rb"\x02\x00{8,}+")
-"""From the end of a run on nine characters, three fewer than the shortest has: the last one may be cut off."""
 _HEX_PACKED = (b"1f8b", b"78")
 _HEX_PACKED_BACKWARDS = (b"b8f1", b"87")
 
 
 def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
-    """Runs of digits that have a row of ASCII, begin as UTF-8, or are packed; short ones that are ASCII throughout."""
-    data = words.data
-    runs = _HEX_RUNS.find(words.text)
-    if not runs:
-        return
-    marks = words.marks(_FIRST_DIGITS)
-    ascii_marks = words.marked(marks)
-    found = {
-        number
-        for number, (start, end) in enumerate(runs)
+    """Runs of digits that have a row of ASCII, no control character, or are packed; short ones of ASCII throughout."""
+    data, marks = words.data, words.data.translate(_FIRST_DIGITS)
+    for start, end in _HEX_RUNS.find(words.text):
+        firsts = marks[start:end:2], marks[start + 1 : end : 2]  # forwards or backwards, from either digit on
+        if end - start < _LONG_HEX:
+            is_text = any(not each.strip(b"\1") for each in firsts)
+        else:
+            is_text = any(_HEX_ROW in each or 2 not in each for each in firsts)
         if (
-            (end - start < _LONG_HEX and not all(0 in ascii_marks[begin:end:2] for begin in (start, start + 1)))
+            is_text
             or data.startswith(_HEX_PACKED, start)
             or data.startswith(_HEX_PACKED, start + 1)
             or data.endswith(_HEX_PACKED_BACKWARDS, start, end)
             or data.endswith(_HEX_PACKED_BACKWARDS, start, end - 1)
-        )
-    }
-    starts = [start for start, _ in runs]
-    has_long = any(end - start >= _LONG_HEX for start, end in runs)
-    for place in _hex_places(words, marks) if has_long else ():
-        number = bisect_right(starts, place) - 1
-        if number >= 0 and place < runs[number][1] and runs[number][1] - starts[number] >= _LONG_HEX:
-            found.add(number)
-    for number in sorted(found):
-        start, end = runs[number]
-        yield words.numbers[words.place(start)], words.text[start:end]
-
-
-def _hex_places(words: _Words, marks: int) -> Iterator[int]:
-    """The place of a row of ASCII, and the end of a run at which UTF-8 may begin."""
-    row = marks
-    for number in range(1, _HEX_ROW):
-        row &= marks >> (16 * number)
-    yield from _places(words.marked(row))
-    digits = marks | (marks >> 1) | (marks >> 2) | (marks >> 3)
-    for is_backwards in (False, True):
-        after, before = (marks << 16, digits >> 8) if is_backwards else (marks >> 16, digits << 8)
-        # A control character; one that goes on behind one of ASCII; one that begins a letter before one that does not.
-        broken = (marks >> 1) | (marks & (after >> 2)) | ((marks >> 3) & (after | (after >> 1) | (after >> 3)))
-        # Both digits at the end of a run may be the first of a pair.
-        end = words.ones & digits & ~before
-        end |= end >> 8 if is_backwards else end << 8
-        ended = (broken & words.ones | end << 1).to_bytes(len(words.data), "little")
-        for shift in (0, 1):
-            column = ended[shift::2]
-            for match in _UNBROKEN.finditer(column[::-1] if is_backwards else column):
-                place = len(column) - 1 - match.start() if is_backwards else match.start()
-                yield 2 * place + shift
+        ):
+            yield words.numbers[words.place(start)], words.text[start:end]
 
 
 # Base32
