@@ -324,17 +324,10 @@ def _spelt_in_base32(words: _Words) -> Iterator[tuple[int, str]]:
 
 # Character codes, and letters set apart
 
-_CODE_MARKS = _table(dict.fromkeys("+/_-", 1) | dict.fromkeys(f"{_NUMERALS}abcdefABCDEF", 2))
-
 
 def _codes(words: _Words) -> Iterator[int]:
-    marks = words.marks(_CODE_MARKS)
-    digits = marks >> 1
-    apart = marks & (marks >> 16)
-    codes = digits & (digits >> 8) & (marks >> 16) & ((digits | marks) >> 24)
-    for offset in _places(words.marked(apart | codes)):
-        if _MAY_BE_CODES.match(words.text, offset):
-            yield words.numbers[words.place(offset)]
+    for match in _MAY_BE_CODES.finditer(words.text):
+        yield words.numbers[words.place(match.start())]
 
 
 _ENCODED_WORDS = Runs(WORD + "+/=%&#;\\", least=16)
