@@ -87,7 +87,7 @@ def test_vault_and_tokens_are_imported_without_the_detectors() -> None:
 
 def test_helper_that_reads_a_skill_imports_no_service() -> None:
     """The door of skills imports its names on first use: a helper process does not wait for the gateway's parts."""
-    code = "import sys; import sealyard.skills.offloaded; print(*sys.modules)"
+    code = "import sys; import sealyard.skills.reading; print(*sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
 

@@ -20,7 +20,7 @@ from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.privacy import TOKEN
 from sealyard.serve.relay import build_relay
-from sealyard.serve.relay.border import Screen, Screens
+from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.routes import Routes
 from sealyard.yard.assembly import open_border
 
@@ -196,7 +196,7 @@ async def screened(folder: Path) -> AsyncIterator[Screen]:
     settings = Config(store=StoreConfig(path=folder / "sealyard.db"))
     upstreams = {"crm": config("crm")}
     async with open_border(settings) as border:
-        screen = Screens(border.guards, Routes(upstreams)).of("local")
+        screen = Screen(border.guards, Routes(upstreams), "local")
         await screen.refresh()
         shown = await screen.result("crm", "tools/call", {"name": "n"}, {"structuredContent": {"email": SECRET}})
         token = shown["structuredContent"]["email"]

@@ -93,7 +93,7 @@ def _take_over(arguments: list[str]) -> None:
 
 
 def _cut_frames(record: logging.LogRecord) -> bool:
-    from sealyard.serve.logs import ConcealingFilter  # noqa: PLC0415
+    from sealyard.serve import ConcealingFilter  # noqa: PLC0415
 
     return ConcealingFilter(str).filter(record)
 

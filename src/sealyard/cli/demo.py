@@ -35,7 +35,7 @@ from sealyard.metrics import tokens
 from sealyard.sandbox import IsolationLevel, open_sandbox
 from sealyard.sandbox.policy.levels import LEVELS
 from sealyard.serve.mcp import build_server, text_of
-from sealyard.skills.migration import migrate_skills
+from sealyard.skills import migrate_skills
 from sealyard.values.runs import Outcome
 from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import Yard, open_yard

@@ -12,13 +12,19 @@ from sealyard.broker.upstreams import transports
 from sealyard.cli.command import CONFIG_ARGUMENT, load, run_to_end
 from sealyard.cli.terminal import remark
 from sealyard.config import Config
-from sealyard.serve import api, dashboard
+from sealyard.serve import (
+    ConcealingFilter,
+    RepeatFilter,
+    api,
+    build_relay,
+    build_server,
+    dashboard,
+    default_preset,
+    open_http,
+    parse_address,
+    serve_stdio,
+)
 from sealyard.serve.connections import raise_open_files
-from sealyard.serve.http import default_preset, open_http, parse_address
-from sealyard.serve.logs import ConcealingFilter, RepeatFilter
-from sealyard.serve.mcp import build_server
-from sealyard.serve.relay import build_relay
-from sealyard.serve.stdio import serve_stdio
 from sealyard.yard import open_yard
 from sealyard.yard.assembly import open_border
 

@@ -10,8 +10,9 @@ that a tool or an agent wrote.
 Exported names are imported on first use: a command that shows the learned facts needs no sandbox.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
     from sealyard.learning.guidance import Guidance, Look, SearchGuide
@@ -22,20 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ("Assessment", "Guidance", "Insight", "Insights", "KnownSkills", "Look", "PartInsights", "SearchGuide")
 
-_MODULES = {
-    "Assessment": "risk",
-    "Guidance": "guidance",
-    "Insight": "part",
-    "Insights": "overview",
-    "KnownSkills": "skills",
-    "Look": "guidance",
-    "PartInsights": "part",
-    "SearchGuide": "guidance",
-}
-
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    __getattr__ = lazy_door(
+        __name__,
+        guidance="Guidance Look SearchGuide",
+        overview="Insights",
+        part="Insight PartInsights",
+        risk="Assessment",
+        skills="KnownSkills",
+    )

@@ -26,7 +26,7 @@ from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
 from sealyard.learning.code import CodePrint, names_of, similarity
 from sealyard.learning.disclosure import IDENTIFIER, is_nameable
 from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last
-from sealyard.skills.loader import SkillLoader
+from sealyard.skills import SkillLoader
 from sealyard.skills.record import combined, counted, effectiveness, judge
 from sealyard.store import Store
 from sealyard.store.skills import SkillRecord

@@ -36,7 +36,7 @@ TASKS = {
     "answer": "sealyard.broker.admission:admit_in_helper",
     "relay": "sealyard.serve.messages:relay",
     "review": "sealyard.sandbox.review.beside:review_code",
-    "read_skill": "sealyard.skills.offloaded:read",
+    "read_skill": "sealyard.skills.reading:read_in_helper",
     "rewrite": "sealyard.versioning.migrate.migration:rewrite",
 }
 """The function of each task. The `remember` of its module, if any, takes the gateway's additions to a memory."""

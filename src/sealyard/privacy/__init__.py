@@ -8,9 +8,9 @@ the store and the catalog, which need only sealed rows and the form of a token, 
 the detectors compile their patterns.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sealyard.doors import lazy_door
 from sealyard.privacy.span import TOKEN, TYPES
 
 if TYPE_CHECKING:
@@ -21,18 +21,5 @@ if TYPE_CHECKING:
 
 __all__ = ("TOKEN", "TYPES", "Guard", "Handling", "Mirror", "Privacy", "Reveal", "Sent")
 
-_MODULES = {
-    "Guard": "guard",
-    "Handling": "rules",
-    "Mirror": "mirror",
-    "Privacy": "rules",
-    "Reveal": "rules",
-    "Sent": "echo",
-}
-
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    __getattr__ = lazy_door(__name__, echo="Sent", guard="Guard", mirror="Mirror", rules="Handling Privacy Reveal")

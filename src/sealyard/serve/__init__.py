@@ -1,3 +1,36 @@
-"""The surfaces: MCP over stdio and streamable HTTP. Wire in, wire out; decisions are made below."""
+"""The surfaces: MCP over stdio and streamable HTTP. Wire in, wire out; decisions are made below.
 
-__all__ = ()
+Names are imported on first use: helper processes import `serve.messages` and do without the MCP SDK.
+"""
+
+from typing import TYPE_CHECKING
+
+from sealyard.doors import lazy_door
+
+if TYPE_CHECKING:
+    from sealyard.serve.http import default_preset, open_http, parse_address
+    from sealyard.serve.logs import ConcealingFilter, RepeatFilter
+    from sealyard.serve.mcp import build_server
+    from sealyard.serve.relay import build_relay
+    from sealyard.serve.stdio import serve_stdio
+
+__all__ = (
+    "ConcealingFilter",
+    "RepeatFilter",
+    "build_relay",
+    "build_server",
+    "default_preset",
+    "open_http",
+    "parse_address",
+    "serve_stdio",
+)
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
+    __getattr__ = lazy_door(
+        __name__,
+        http="default_preset open_http parse_address",
+        logs="ConcealingFilter RepeatFilter",
+        mcp="build_server",
+        relay="build_relay",
+        stdio="serve_stdio",
+    )

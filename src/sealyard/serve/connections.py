@@ -76,7 +76,7 @@ class HttpConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start, with writes joined into as few packets as possible."""
-        super().connection_made(_Joined(transport, self.loop))
+        super().connection_made(cast("asyncio.Transport", _Joined(transport, self.loop)))
 
     def data_received(self, data: bytes) -> None:
         """Read a part of a request."""
@@ -157,15 +157,14 @@ class HttpConnection(H11Protocol):
         return now - self._unread_since > self._settings.answer_seconds + self._taken_bytes / _BYTES_PER_SECOND
 
 
-class _Joined(asyncio.Transport):
-    """Sends the head of an answer together with what follows it: uvicorn writes them one by one.
+class _Joined:
+    """A transport that sends the head of an answer together with what follows it: uvicorn writes them one by one.
 
     A packet less is a system call less, and wakes the client once. A head that nothing follows in the same turn of the
     loop, as that of a stream, goes out in the next.
     """
 
     def __init__(self, below: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
         self._below = below
         self._loop = loop
         self._head = b""
@@ -196,29 +195,11 @@ class _Joined(asyncio.Transport):
         self._below.close()
 
     def abort(self) -> None:
-        """End at once."""
         self._head = b""
         self._below.abort()
 
-    def is_closing(self) -> bool:
-        """True if it has ended or is about to."""
-        return self._below.is_closing()
-
-    def get_write_buffer_size(self) -> int:
-        """The bytes that wait for the client."""
-        return self._below.get_write_buffer_size()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Addresses and the socket."""
-        return self._below.get_extra_info(name, default)
-
-    def pause_reading(self) -> None:
-        """Let the client wait."""
-        self._below.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Let the client go on."""
-        self._below.resume_reading()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
 
 
 class Entrance:
@@ -227,7 +208,7 @@ class Entrance:
     def __init__(self, listener: socket.socket, settings: HttpConfig, state: ServerState) -> None:
         self._listener = listener
         self._settings = settings
-        self._connections = state.connections
+        self._connections = cast("set[HttpConnection]", state.connections)
         self._most = most_connections(settings)
         self._arriving: set[asyncio.Task[None]] = set()
         self._paused: asyncio.TimerHandle | None = None
@@ -308,7 +289,7 @@ class Entrance:
 
     def _drop_oldest(self) -> bool:
         """End connections on which nothing is answered, unidentified ones first. True if there were any."""
-        can_go = [each for each in self._own() if each.can_go and not each.transport.is_closing()]
+        can_go = [each for each in self._connections if each.can_go and not each.transport.is_closing()]
         count = max(1, self._most // _DROPPED_SHARE)
         for each in heapq.nsmallest(count, can_go, key=lambda one: (one.is_known, one.since)):
             each.transport.abort()
@@ -319,7 +300,7 @@ class Entrance:
         """End late connections, and schedule the next sweep."""
         self._sweeping = self._loop.call_later(self._sweep_seconds, self._sweep)
         now = self._loop.time()
-        for each in self._own():
+        for each in tuple(self._connections):
             each.end_if_late(now)
         if (self._dropped or self._failure) and now - self._logged_at > _LOG_SECONDS:
             self._log_shortage()
@@ -337,6 +318,3 @@ class Entrance:
                 self._dropped,
             )
         self._dropped, self._failure = 0, ""
-
-    def _own(self) -> list[HttpConnection]:
-        return [each for each in self._connections if isinstance(each, HttpConnection)]

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self
 
 import mcp_types as types
 import msgspec
@@ -77,7 +77,21 @@ class Call:
         self.stream.add(f"[{waiting_line(ask)}]\n")
         if self._ctx is None:
             return await self._wait_for_answer(ask)
-        return await _elicit(self._ctx, self, ask) if _can_ask(self._ctx) else None
+        return await self._elicit(self._ctx, ask) if _can_ask(self._ctx) else None
+
+    async def _elicit(self, ctx: Context, ask: ApprovalRequest) -> Approval | None:
+        """Return the user's answer to a request to the client; None if the client cannot ask."""
+        form = _form(ask, ctx.protocol_version)
+        self.asks[ask.id] = ask
+        try:
+            answer = await ctx.session.elicit_form(
+                form.message, form.requested_schema, related_request_id=ctx.request_id
+            )
+        except (MCPError, ValidationError):
+            return None
+        finally:
+            del self.asks[ask.id]
+        return _approval(answer, self.principal)
 
     async def _wait_for_answer(self, ask: ApprovalRequest) -> Approval:
         """Ask the user in the client's next round, and wait for the round that brings the answer."""
@@ -102,18 +116,11 @@ Work = Callable[[Call], Awaitable[types.CallToolResult]]
 """Carries out a call that outlives the request it came with."""
 
 
-@contextlib.asynccontextmanager
-async def open_asking(approvals: Approvals) -> AsyncIterator["Asking"]:
-    """For as long as a server runs; calls that go on without their clients end with it."""
-    asking = Asking(approvals)
-    try:
-        yield asking
-    finally:
-        await asking.close()
-
-
 class Asking:
-    """Carries out calls of clients, and asks their users meanwhile."""
+    """Carries out calls of clients, and asks their users meanwhile.
+
+    Open it for as long as a server runs: calls that go on without their clients end with it.
+    """
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals
@@ -135,8 +142,10 @@ class Asking:
         finally:
             call.stream.abandon()
 
-    async def close(self) -> None:
-        """End what goes on without its client."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
         self._held.clear()
         for task in self._tasks:
             task.cancel()
@@ -224,19 +233,6 @@ class _HeldCall:
             task.exception()  # marks it as retrieved: the client may never come back for it
 
 
-async def _elicit(ctx: Context, call: Call, ask: ApprovalRequest) -> Approval | None:
-    """Return the user's answer to a request to the client; None if the client cannot ask."""
-    form = _form(ask, ctx.protocol_version)
-    call.asks[ask.id] = ask
-    try:
-        answer = await ctx.session.elicit_form(form.message, form.requested_schema, related_request_id=ctx.request_id)
-    except (MCPError, ValidationError):
-        return None
-    finally:
-        del call.asks[ask.id]
-    return _approval(answer, call.principal)
-
-
 def _can_ask(ctx: Context) -> bool:
     """True if the client shows forms to its user. One that names no mode means forms."""
     capabilities = ctx.session.client_capabilities
@@ -246,9 +242,9 @@ def _can_ask(ctx: Context) -> bool:
 
 def _form(ask: ApprovalRequest, version: str) -> types.ElicitRequestFormParams:
     # Indented, so that a client which renders Markdown takes it for a block of code and obeys nothing in it.
-    told = "\n".join(f"    {line}" for line in ask_lines(ask))
+    lines = "\n".join(f"    {line}" for line in ask_lines(ask))
     left = max(0.0, ask.expires_at - time.time())
-    message = f"{heading(ask)}\n\n{told}\n\nWithout an answer it is refused in {left:.0f} s."
+    message = f"{heading(ask)}\n\n{lines}\n\nWithout an answer it is refused in {left:.0f} s."
     decision: dict[str, Any] = {"type": "string", "title": "Decision", "default": "refuse"}
     choices = options(ask)
     if is_version_at_least(version, "2025-11-25"):

@@ -58,25 +58,15 @@ CODES: dict[Code, tuple[int, str]] = {
 }
 """The usual status of each code, and its meaning."""
 
-_KINDS: tuple[tuple[type[SealyardError], Code], ...] = (
-    (UnknownApproval, "not_found"),
-    (UnknownExecution, "not_found"),
-    (UnknownSession, "not_found"),
-    (UnknownSkill, "not_found"),
-    (UnknownTool, "not_found"),
-    (InvalidRequest, "invalid_request"),
-    (HelperFailed, "unavailable"),
-    (CallRefused, "conflict"),
-    (OwnQueueFull, "rate_limited"),
-    (QueueFull, "unavailable"),
-    (StoreError, "unavailable"),
-    (VaultError, "unavailable"),
-    (UpstreamError, "unavailable"),
-    (LevelUnavailable, "unavailable"),
-    (SandboxUnavailable, "unavailable"),
-    (SandboxClosed, "unavailable"),
-    (SandboxBroken, "unavailable"),
-)
+_KINDS: dict[type[SealyardError], Code] = {
+    **dict.fromkeys((UnknownApproval, UnknownExecution, UnknownSession, UnknownSkill, UnknownTool), "not_found"),
+    InvalidRequest: "invalid_request",
+    CallRefused: "conflict",
+    OwnQueueFull: "rate_limited",
+    **dict.fromkeys((HelperFailed, QueueFull, StoreError, VaultError, UpstreamError), "unavailable"),
+    **dict.fromkeys((LevelUnavailable, SandboxUnavailable, SandboxClosed, SandboxBroken), "unavailable"),
+}
+"""By the nearest class."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -117,10 +107,7 @@ def envelope(refusal: Refusal, request_id: str) -> Response:
 
 def code_of(error: SealyardError) -> Code:
     """Return the code of one of our own exceptions."""
-    for kind, code in _KINDS:
-        if isinstance(error, kind):
-            return code
-    return "internal"
+    return next((_KINDS[kind] for kind in type(error).__mro__ if kind in _KINDS), "internal")
 
 
 assert tuple(CODES) == get_args(Code)

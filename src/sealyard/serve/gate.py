@@ -9,12 +9,12 @@ import asyncio
 import hashlib
 import hmac
 import math
+import re
 import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Literal
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -288,12 +288,9 @@ class _Names:
         self._any_port = tuple(name[:-1] for name in names if name.endswith(":*"))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._names or any(map(partial(_has_port, name), self._any_port))
-
-
-def _has_port(name: str, host: str) -> bool:
-    port = name[len(host) :]
-    return name.startswith(host) and port.isascii() and port.isdigit()
+        return name in self._names or any(
+            name.startswith(host) and re.fullmatch("[0-9]+", name[len(host) :]) for host in self._any_port
+        )
 
 
 async def check_body(body: bytes, offload: Offload | None, *, who: str) -> None:

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 _LINES = 20  # from one place in one interval: more than an operator reads, and than different events need
 _SECONDS = 60.0  # the interval: a minute without repeats is soon enough for an operator
-_MOST_CHARACTERS = 2_000
-"""Of a message: foreign text may be long and slow to search."""
-_RAGGED_CHARACTERS = 200
-"""Cut off the end of a longer one, where half of something private may stand."""
+_MOST_CHARACTERS = 2_000  # of a message: foreign text may be long and slow to search
+_RAGGED_CHARACTERS = 200  # cut off the end of a longer one, where half of something private may stand
 
 
 class RepeatFilter(logging.Filter):

@@ -16,7 +16,7 @@ from sealyard import __version__
 from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.observe.results import answer_text
-from sealyard.serve.dialogue import Asking, Call, Context, open_asking, principal_of, seal_states
+from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_states
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
@@ -84,7 +84,7 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
         # Over HTTP the SDK lists all tools before each call to find the one, unless this returns None:
         # no tool of ours has an argument that is repeated in a header. One of an upstream may.
         get_tool_input_schema=None if mode == "hybrid" else lambda name: None,
-        lifespan=lambda _: open_asking(yard.approvals),
+        lifespan=lambda _: Asking(yard.approvals),
     )
     server.middleware.append(seal_states(surface.name, yard.approvals.settings.ask_seconds))
     extend(server, yard.skills)
@@ -150,32 +150,32 @@ class _Surface:
         self._yard.note_exchange(principal, "polling", wrote=_written(params), read=text)
 
     async def _search(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
-        asked = _convert(params, _SearchArguments)
+        arguments = _convert(params, _SearchArguments)
         text = await search(
             self._yard,
-            asked.query or asked.keyword,
-            detail_level=asked.detail_level,
-            server=asked.server,
-            limit=asked.limit,
+            arguments.query or arguments.keyword,
+            detail_level=arguments.detail_level,
+            server=arguments.server,
+            limit=arguments.limit,
             principal=call.principal,
         )
         self._yard.note_exchange(call.principal, "discovery", wrote=_written(params), read=text, part="searches")
         return _text(text)
 
     async def _execute(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
-        asked = _convert(params, _ExecuteArguments)
-        if asked.execution_id is not None:
-            answer = await self._look(call, asked.execution_id, cancel=asked.cancel)
+        arguments = _convert(params, _ExecuteArguments)
+        if arguments.execution_id is not None:
+            answer = await self._look(call, arguments.execution_id, cancel=arguments.cancel)
             self._note(call.principal, params, text_of(answer))
             return answer
         request = ExecuteRequest(
-            code=asked.code,
-            language=asked.language,
-            context=asked.context,
-            session=asked.session,
-            timeout_seconds=asked.timeout_seconds,
+            code=arguments.code,
+            language=arguments.language,
+            context=arguments.context,
+            session=arguments.session,
+            timeout_seconds=arguments.timeout_seconds,
         )
-        if asked.background:
+        if arguments.background:
             state = self._state(await self._yard.executions.start(request, principal=call.principal))
             # The code is on the run's bill.
             self._yard.note_exchange(call.principal, "polling", wrote="", read=text_of(state))
@@ -213,21 +213,21 @@ class _Surface:
         return _result(result)
 
     async def _save_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
-        asked = _convert(params, SaveSkill)
+        arguments = _convert(params, SaveSkill)
         async with self._concealing(call.principal):
-            saved = await self._yard.skills.save(asked, principal=call.principal)
+            saved = await self._yard.skills.save(arguments, principal=call.principal)
         return self._skill_answer(params, call, saved_text(saved))
 
     async def _find_skills(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
-        asked = _convert(params, _FindArguments)
+        arguments = _convert(params, _FindArguments)
         async with self._concealing(call.principal):
-            found = await self._yard.skills.find(asked.query, limit=asked.limit, principal=call.principal)
+            found = await self._yard.skills.find(arguments.query, limit=arguments.limit, principal=call.principal)
         return self._skill_answer(params, call, found_text(found, self._yard.runner.result_tokens))
 
     async def _load_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
-        asked = _convert(params, _LoadArguments)
+        arguments = _convert(params, _LoadArguments)
         async with self._concealing(call.principal):
-            loaded = await self._yard.skills.load(asked.name, asked.version, principal=call.principal)
+            loaded = await self._yard.skills.load(arguments.name, arguments.version, principal=call.principal)
             kept = await self._yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
         text = loaded_text(loaded, [version for _, version, _ in kept], self._yard.runner.result_tokens)
         return self._skill_answer(params, call, text)
@@ -246,8 +246,8 @@ class _Surface:
         return _text(text)
 
     async def _call(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
-        asked = _convert(params, _CallArguments)
-        return await self._call_one(call, asked.name, asked.arguments)
+        arguments = _convert(params, _CallArguments)
+        return await self._call_one(call, arguments.name, arguments.arguments)
 
     async def _call_direct(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         return await self._call_one(call, params.name, params.arguments or {})
@@ -267,14 +267,14 @@ class _Surface:
     def _state(self, state: ExecutionState) -> types.CallToolResult:
         if state.result is not None:
             return _result(state.result)
-        told: dict[str, Any] = {"execution_id": state.execution_id, "state": state.state}
+        state_fields: dict[str, Any] = {"execution_id": state.execution_id, "state": state.state}
         if state.output:
-            told["output_so_far"] = state.output
+            state_fields["output_so_far"] = state.output
         if asks := self._yard.approvals.open_asks(state.execution_id):
-            told["waiting_for_approval"] = [{"id": ask.id, "tool": ask.tool} for ask in asks]
+            state_fields["waiting_for_approval"] = [{"id": ask.id, "tool": ask.tool} for ask in asks]
         if state.error is not None:
-            told["error"] = state.error
-        return _text(msgspec.json.encode(told).decode(), is_error=state.state == "failed", meta=told)
+            state_fields["error"] = state.error
+        return _text(msgspec.json.encode(state_fields).decode(), is_error=state.state == "failed", meta=state_fields)
 
 
 def _written(params: types.CallToolRequestParams) -> str:

@@ -17,10 +17,8 @@ _HIT_TOKENS = 60
 """For each hit that is asked for, unless in full: five hits, the default, cost at most 300 tokens on any catalog."""
 _DESCRIPTIONS = (80, 60, 40, 20)
 """Lengths in characters to which descriptions are cut, one after the other, before any is left out."""
-_NAMES = 10
-"""Servers that are named beside hits. Searching for nothing names them all."""
-_MOST_VERSIONS = 10
-"""Of a skill that are named beside its source: the newest, since code uses those."""
+_NAMES = 10  # servers that are named beside hits. Searching for nothing names them all.
+_MOST_VERSIONS = 10  # of a skill that are named beside its source: the newest, since code uses those
 
 
 async def search(yard: Yard, query: str, *, detail_level: str, server: str | None, limit: int, principal: str) -> str:
@@ -32,17 +30,11 @@ async def search(yard: Yard, query: str, *, detail_level: str, server: str | Non
     answer = await yard.search(query, detail_level=detail_level, server=server, limit=limit, principal=principal)
     snapshot = yard.tools.catalog.snapshot
     unlisted = yard.tools.views.servers(yard.tools.finder.unlisted(), snapshot, principal)
+    budget = yard.runner.result_tokens
     if not query.strip() and server is None:
-        return search_text(
-            answer,
-            unlisted,
-            yard.runner.result_tokens,
-            yard.tools.views.servers(yard.tools.upstreams, snapshot, principal),
-        )
-    is_full = detail_level == "full"
-    return search_text(
-        answer, unlisted, yard.runner.result_tokens if is_full else min(yard.runner.result_tokens, _HIT_TOKENS * limit)
-    )
+        servers = yard.tools.views.servers(yard.tools.upstreams, snapshot, principal)
+        return search_text(answer, unlisted, budget, servers)
+    return search_text(answer, unlisted, budget if detail_level == "full" else min(budget, _HIT_TOKENS * limit))
 
 
 def search_text(answer: SearchAnswer, unlisted: list[str], budget: int, servers: Collection[str] | None = None) -> str:
@@ -113,7 +105,7 @@ def _encoded(found: dict[str, Any]) -> str:
 def saved_text(saved: SavedSkill) -> str:
     """Return the answer to `save_skill`."""
     skill = saved.skill
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "skill": skill.name,
         "version": skill.version,
         "status": skill.status,
@@ -121,19 +113,19 @@ def saved_text(saved: SavedSkill) -> str:
         "signature": signature_of(skill),
     }
     if skill.note:
-        told["note"] = skill.note
+        answer["note"] = skill.note
     failed = [
         {"example": number, "problem": example.problem}
         for number, example in enumerate(skill.examples, 1)
         if not example.passed
     ]
     if failed:
-        told["failed"] = failed[:3]
+        answer["failed"] = failed[:3]
     if skill.tools:
-        told["tools"] = {need.tool: need.version for need in skill.tools}
+        answer["tools"] = {need.tool: need.version for need in skill.tools}
     if saved.warnings:
-        told["warnings"] = saved.warnings
-    return msgspec.json.encode(told).decode()
+        answer["warnings"] = saved.warnings
+    return msgspec.json.encode(answer).decode()
 
 
 def found_text(found: list[FoundSkill], budget: int) -> str:

@@ -1,11 +1,12 @@
 """Saved agent code: the shelf, loading, rehearsal against recorded answers, migration, and sharing.
 
-Names are imported on first use: a helper process that reads one skill imports `skills.offloaded`, which runs this file,
+Names are imported on first use: a helper process that reads one skill imports `skills.reading`, which runs this file,
 and would otherwise wait for the gateway's parts that `Skills` needs.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
     from sealyard.skills.loader import SkillLoader, SkillSession
@@ -25,20 +26,12 @@ __all__ = (
     "signature_of",
 )
 
-_MODULES = {
-    "SaveExample": "requests",
-    "SaveSkill": "requests",
-    "SkillLoader": "loader",
-    "SkillSession": "loader",
-    "SkillSource": "requests",
-    "Skills": "service",
-    "migrate_skills": "migration",
-    "signature_of": "reading",
-}
-
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    __getattr__ = lazy_door(
+        __name__,
+        loader="SkillLoader SkillSession",
+        migration="migrate_skills",
+        reading="signature_of",
+        requests="SaveExample SaveSkill SkillSource",
+        service="Skills",
+    )

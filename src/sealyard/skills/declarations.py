@@ -26,20 +26,15 @@ _PLAIN: dict[str, str] = {
 _LISTS = frozenset(("list", "List", "array", "Sequence", "Iterable", "Collection"))
 _DICTS = frozenset(("dict", "Dict", "Mapping", "MutableMapping"))
 _ENVELOPES = frozenset(("Awaitable", "Coroutine", "Final", "Required", "NotRequired"))
-_DEPTH = 12
-"""Of nested types and literals."""
-_LITERAL_NODES = 2_000
-"""Of a literal: a larger one takes long to evaluate."""
-_TYPE_CHARACTERS = 300
-"""Of a type as text."""
+_DEPTH = 12  # of nested types and literals
+_LITERAL_NODES = 2_000  # of a literal: a larger one takes long to evaluate
+_TYPE_CHARACTERS = 300  # of a type as text
 _SCALARS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
-_SCHEMA_BYTES = 32 << 10
-"""Of declared inputs or output as JSON."""
+_SCHEMA_BYTES = 32 << 10  # of declared inputs or output as JSON
 _SCHEMA_KEYS = frozenset(
     "$defs $id $schema additionalProperties definitions description properties required title type".split()
 )
-_INPUTS = 50
-"""More inputs make no usable signature."""
+_INPUTS = 50  # more inputs make no usable signature
 _TAKEN = frozenset(("ToolError", "call_tool", "context", "result"))
 
 

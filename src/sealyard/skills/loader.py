@@ -32,22 +32,14 @@ State = Literal["fits", "newer", "translated", "broken", "missing"]
 """`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: a person
 has to migrate it. `missing`: the tool is gone, or hidden from this principal."""
 
-_PLANS = 1_000
-"""Plans and renames in memory: more than there are tools in use."""
-_REASON_CHARACTERS = 600
-"""Of a reason that quotes an upstream."""
-_FOLLOWED_SECONDS = 10.0
-"""Seconds for which a rename found in the store is reused."""
-_MOST_SKILLS = 100
-"""Skills that one execution may load."""
-_MOST_ASKED = 2 * _MOST_SKILLS
-"""Loads that one execution may ask for, including failed ones."""
-_MOST_REPORTS = 10_000
-"""Reports from one execution that are counted."""
-_ERROR_CHARACTERS = 500
-"""Of an error that the guest reports."""
-_MOST_SECONDS = 86_400.0
-"""Seconds of one call: the guest reports them."""
+_PLANS = 1_000  # plans and renames in memory: more than there are tools in use
+_REASON_CHARACTERS = 600  # of a reason that quotes an upstream
+_FOLLOWED_SECONDS = 10.0  # seconds for which a rename found in the store is reused
+_MOST_SKILLS = 100  # skills that one execution may load
+_MOST_ASKED = 2 * _MOST_SKILLS  # loads that one execution may ask for, including failed ones
+_MOST_REPORTS = 10_000  # reports from one execution that are counted
+_ERROR_CHARACTERS = 500  # of an error that the guest reports
+_MOST_SECONDS = 86_400.0  # seconds of one call: the guest reports them
 _Known = dict[str, Skill | str | None]
 """Skills by imported name, or the reason why one cannot be used; None while it is being looked up."""
 
@@ -145,7 +137,7 @@ class Compatibility:
             before,
             spec,
             renames=dict(renames or {}),
-            python_names=_python_names,
+            python_names=lambda spec: {parameter.key: parameter.name for parameter in parameters(spec)},
             output_before=await self._seen_shape(before, need.version),
             output_after=await self._seen_shape(spec, spec.version),
         )
@@ -173,10 +165,6 @@ class Compatibility:
 def _words(problems: Sequence[str]) -> str:
     """The first problems on one line. They quote an upstream, and models and terminals show them."""
     return " ".join(plain(" ".join(problems[:3]), limit=_REASON_CHARACTERS).split())
-
-
-def _python_names(spec: ToolSpec) -> dict[str, str]:
-    return {parameter.key: parameter.name for parameter in parameters(spec)}
 
 
 def worst(checks: Sequence[NeedCheck]) -> State:
@@ -250,8 +238,8 @@ class SkillSession:
     async def answer(self, name: str, arguments: dict[str, Any]) -> Any:
         """Answer a call of a reserved name. Raises an error for the guest."""
         if name == "load_skill":
-            asked = _convert(arguments, _LoadArguments)
-            return await self._give(asked.name, asked.version)
+            wanted = _convert(arguments, _LoadArguments)
+            return await self._give(wanted.name, wanted.version)
         if name == "load_stub":
             return self._stub(_convert(arguments, _StubArguments))
         report = _convert(arguments, _Report)
@@ -305,11 +293,11 @@ class SkillSession:
             )
         return found
 
-    def _stub(self, asked: "_StubArguments") -> str:
+    def _stub(self, wanted: "_StubArguments") -> str:
         """The text of a tool's stub, for code that imports it before its file is written. Raises `UnknownTool`."""
-        spec = self._snapshot.find(f"servers.{asked.server}.{asked.function}")
+        spec = self._snapshot.find(f"servers.{wanted.server}.{wanted.function}")
         if spec is None:
-            raise UnknownTool(f"No tool named {asked.function!r} on server {asked.server!r}.")
+            raise UnknownTool(f"No tool named {wanted.function!r} on server {wanted.server!r}.")
         return stub_file(spec, self._snapshot.shapes.get(spec.full_name))
 
     async def _give(self, name: str, version: str | None) -> dict[str, Any]:
@@ -414,16 +402,12 @@ class SkillLoader:
             spec = view.tools.get(need.tool)
             if spec is not None and spec.digest == need.digest:
                 continue
-            before = await self._definition(need)
-            plan = Plan(before=before, after=None)
+            release = await self._store.releases.get(need.tool, need.version)
+            if release is None:
+                raise SkillUnusable(f"The definition of {need.tool} {need.version} is not kept any more.")
+            plan = Plan(before=release.spec, after=None)
             checks.append(NeedCheck(tool=need.tool, need=need.version, state="translated", plan=plan))
         return tuple(checks)
-
-    async def _definition(self, need: ToolNeed) -> ToolSpec:
-        release = await self._store.releases.get(need.tool, need.version)
-        if release is None:
-            raise SkillUnusable(f"The definition of {need.tool} {need.version} is not kept any more.")
-        return release.spec
 
     async def resolve(
         self,

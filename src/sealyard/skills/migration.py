@@ -32,13 +32,6 @@ class MigratedSkill(MigrationRecord, frozen=True, kw_only=True):
     """Examples that passed with the new code."""
 
 
-class _Target(msgspec.Struct, frozen=True, kw_only=True):
-    tool: str
-    """The full name that skills use."""
-    spec: ToolSpec
-    """The tool as it is now."""
-
-
 async def migrate_skills(
     skills: Skills,
     tool: str,
@@ -60,16 +53,16 @@ async def migrate_skills(
         InvalidRequest: `to_version` is not the current version of the tool.
     """
     view = await skills.tools.view()
-    target = await _find_target(skills, view, tool)
-    if to_version is not None and not matches(to_version, target.spec.version):
+    tool, spec = await _find_target(skills, view, tool)
+    if to_version is not None and not matches(to_version, spec.version):
         raise InvalidRequest(
-            f"{target.spec.full_name} is at {target.spec.version}, not at {to_version}. Skills can be migrated to what"
+            f"{spec.full_name} is at {spec.version}, not at {to_version}. Skills can be migrated to what"
             " is there; leave --to out for that."
         )
     done = []
-    for skill, need in await _find_skills(skills, target, from_version, names):
+    for skill, need in await _find_skills(skills, tool, spec, from_version, names):
         started = time.perf_counter()
-        result = await _migrate(skills, skill, need, target, view, renames, is_dry=is_dry, principal=principal)
+        result = await _migrate(skills, skill, need, spec, view, renames, is_dry=is_dry, principal=principal)
         result = msgspec.structs.replace(result, seconds=time.perf_counter() - started)
         if not is_dry:
             result = msgspec.structs.replace(result, at=time.time())
@@ -80,13 +73,14 @@ async def migrate_skills(
     return done
 
 
-async def _find_target(skills: Skills, view: Snapshot, tool: str) -> _Target:
+async def _find_target(skills: Skills, view: Snapshot, tool: str) -> tuple[str, ToolSpec]:
+    """Find the full name by which skills call a tool, and the tool as it is now. Raises `UnknownTool`."""
     spec = view.find(tool)
     if spec is not None:
-        return _Target(tool=spec.full_name, spec=spec)
+        return spec.full_name, spec
     follower = await skills.compatibility.renamed(tool, view)
     if follower is not None:
-        return _Target(tool=tool, spec=follower)
+        return tool, follower
     if await skills.store.releases.find_tool(tool) is not None:
         raise UnknownTool(f"{tool} is not there any more, and no tool took its place. Its skills cannot be migrated.")
     nearest = ", ".join(view.nearest(tool)) or "none is like it"
@@ -94,7 +88,7 @@ async def _find_target(skills: Skills, view: Snapshot, tool: str) -> _Target:
 
 
 async def _find_skills(
-    skills: Skills, target: _Target, from_version: str | None, names: Sequence[str]
+    skills: Skills, tool: str, spec: ToolSpec, from_version: str | None, names: Sequence[str]
 ) -> list[tuple[Skill, ToolNeed]]:
     """The versions in use that need another version of the tool than the current one."""
     found = []
@@ -102,8 +96,8 @@ async def _find_skills(
         if names and skill.name not in names:
             continue
         for need in skill.tools:
-            is_old = need.digest != target.spec.digest or need.tool != target.spec.full_name
-            if need.tool == target.tool and is_old and (from_version is None or matches(from_version, need.version)):
+            is_old = need.digest != spec.digest or need.tool != spec.full_name
+            if need.tool == tool and is_old and (from_version is None or matches(from_version, need.version)):
                 found.append((await skills.get(skill.namespace, skill.name, skill.version), need))
     return found
 
@@ -112,7 +106,7 @@ async def _migrate(
     skills: Skills,
     skill: Skill,
     need: ToolNeed,
-    target: _Target,
+    spec: ToolSpec,
     view: Snapshot,
     renames: Mapping[str, str] | None,
     *,
@@ -125,11 +119,11 @@ async def _migrate(
         from_version=skill.version,
         tool=need.tool,
         tool_from=need.version,
-        tool_to=target.spec.version,
+        tool_to=spec.version,
         predicted="impossible",
         outcome="refused",
     )
-    plan = await skills.compatibility.make_plan(need, target.spec, renames)
+    plan = await skills.compatibility.make_plan(need, spec, renames)
     if plan is None:
         reason = f"The definition of {need.tool} {need.version} is not kept any more."
         return msgspec.structs.replace(result, reason=reason)
@@ -150,7 +144,7 @@ async def _migrate(
         diff=diff(skill.code, migration.code, skill.name),
         edits=tuple(f"line {edit.line}: {edit.reason}" for edit in migration.edits),
     )
-    fresh = _rewritten(skill, migration.code, need, target.spec, plan)
+    fresh = _rewritten(skill, migration.code, need, spec, plan)
     if isinstance(fresh, str):
         return msgspec.structs.replace(result, outcome="failed", reason=fresh)
     proven, reason = await _prove(skills, fresh, view, principal)

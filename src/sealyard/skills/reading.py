@@ -13,6 +13,7 @@ import msgspec
 from sealyard.catalog.text import annotation, literal
 from sealyard.code import Names, SkillRef, ToolRef, find_uses, parse
 from sealyard.errors import InvalidSkill
+from sealyard.offload.child import Query
 from sealyard.skills.declarations import (
     Declared,
     Inputs,
@@ -60,7 +61,6 @@ def read_skill(
     inputs: Any = None,
     output: Any = None,
     find: Callable[[ToolRef], ToolSpec | None],
-    most_bytes: int = ShelfLimits().code_bytes,
 ) -> Reading:
     """Read `code` as a skill called `name`, together with the inputs and output that its author declares.
 
@@ -68,11 +68,12 @@ def read_skill(
         InvalidSkill: The code is not Python, uses a tool that does not exist, or contradicts a declaration; the
             message names the line.
     """
-    names = parse(code, most_bytes=most_bytes)
+    names = parse(code, most_bytes=ShelfLimits().code_bytes)
     uses = find_uses(names)
     declared = read_inputs(inputs)
     said = read_output(output)
-    function = _find_function(names.tree, name)
+    same_name = [node for node in names.tree.body if isinstance(node, _Function) and node.name == name]
+    function = same_name[-1] if same_name else None  # the last one counts, as in Python
     warnings: list[str] = []
     if function is not None:
         reader = _Signature(function, declared, warnings)
@@ -94,6 +95,17 @@ def read_skill(
     )
 
 
+def read_in_helper(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
+    """Run `read_skill` in a helper process, and ask the gateway for the tool that a name means."""
+
+    def find(ref: ToolRef) -> ToolSpec | None:
+        found: ToolSpec | None = msgspec.convert(ask(msgspec.to_builtins(ref)), ToolSpec | None)
+        return found
+
+    found = read_skill(params["name"], body.decode(), inputs=params["inputs"], output=params["output"], find=find)
+    return msgspec.to_builtins(found), b""
+
+
 def signature_of(skill: Skill) -> str:
     """The signature of a skill on one line: `monthly_total(user_id: str, since: str = "2024-01-01") -> dict`."""
     root = skill.input_schema
@@ -110,12 +122,6 @@ def signature_of(skill: Skill) -> str:
     answer = "Any" if skill.output_schema is None else annotation(skill.output_schema, skill.output_schema)
     text = f"{skill.name}({', '.join(parts)})" + ("" if answer == "Any" else f" -> {answer}")
     return text.replace("dict[str, Any]", "dict").replace("list[Any]", "list")
-
-
-def _find_function(tree: ast.Module, name: str) -> _Function | None:
-    """The last function of that name at the top of the code, as Python takes it."""
-    found = [node for node in tree.body if isinstance(node, _Function) and node.name == name]
-    return found[-1] if found else None
 
 
 class _Signature:

@@ -24,10 +24,8 @@ EXEMPLARY = 0.8
 WEAK = 0.3
 """Effectiveness below which an unused skill could be removed."""
 
-_RECENT_SECONDS = 7 * 86_400.0
-"""A use within this time counts as recent."""
-_HALF_REUSED = 3
-"""With this many uses a skill gets half of the points for reuse."""
+_RECENT_SECONDS = 7 * 86_400.0  # a use within this time counts as recent
+_HALF_REUSED = 3  # with this many uses a skill gets half of the points for reuse
 _USES_OF_ONE = 3
 """Uses of a shared skill that count for one principal: with more, one alone could make a skill exemplary for all."""
 
@@ -43,14 +41,10 @@ _UNITS = {
 }
 
 Judgement = Literal["exemplary", "kept", "removable"]
-_MIGRATIONS_OF_ONE = 5
-"""Newest migrations that count for one namespace and one kind of change."""
-_MIGRATIONS_ENOUGH = 3
-"""Migrations of a kind before their outcome counts."""
-_REMOVABLE_SECONDS = 30 * 86_400.0
-"""As in the default of `sealyard skills --cleanup`."""
-_KINDS_SHOWN = 50
-"""Kinds in a report, the most frequent first."""
+_MIGRATIONS_OF_ONE = 5  # newest migrations that count for one namespace and one kind of change
+_MIGRATIONS_ENOUGH = 3  # migrations of a kind before their outcome counts
+_REMOVABLE_SECONDS = 30 * 86_400.0  # as in the default of `sealyard skills --cleanup`
+_KINDS_SHOWN = 50  # kinds in a report, the most frequent first
 
 
 def effectiveness(record: SkillRecord, *, now: float) -> float:
@@ -100,12 +94,8 @@ def combined(records: Iterable[SkillRecord]) -> dict[tuple[str, str], SkillRecor
             shares = _joined((*before.shares, *record.shares))
             record = msgspec.structs.replace(
                 record,
-                uses=before.uses + record.uses,
-                calls=before.calls + record.calls,
-                failures=before.failures + record.failures,
-                seconds=before.seconds + record.seconds,
+                **_sums(before, record, ("uses", "calls", "failures", "seconds", "translated")),
                 principals=len(shares) or max(before.principals, record.principals),
-                translated=before.translated + record.translated,
                 last_error=record.last_error or before.last_error,
                 shares=shares,
             )
@@ -117,17 +107,14 @@ def _joined(shares: Iterable[UseShare]) -> tuple[UseShare, ...]:
     found: dict[str, UseShare] = {}
     for share in shares:
         before = found.get(share.principal)
-        found[share.principal] = (
-            share
-            if before is None
-            else UseShare(
-                principal=share.principal,
-                uses=before.uses + share.uses,
-                calls=before.calls + share.calls,
-                failures=before.failures + share.failures,
-            )
-        )
+        if before is not None:
+            share = msgspec.structs.replace(share, **_sums(before, share, ("uses", "calls", "failures")))
+        found[share.principal] = share
     return tuple(found[principal] for principal in sorted(found))
+
+
+def _sums(one: object, other: object, names: tuple[str, ...]) -> dict[str, float]:
+    return {name: getattr(one, name) + getattr(other, name) for name in names}
 
 
 def parse_duration(text: str) -> float:

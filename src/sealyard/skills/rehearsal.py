@@ -24,7 +24,7 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
 from sealyard.former import FORMER_ERROR
-from sealyard.observe.recorder import Recorder, Run, RunObserver
+from sealyard.observe.recorder import Recorder, RunObserver
 from sealyard.observe.results import conceal_outcome
 from sealyard.observe.sinks import AuditSink, JournalSink, TraceSink
 from sealyard.offload import Offload, decode
@@ -39,10 +39,8 @@ from sealyard.values.skills import Skill, SkillExample, Trace, TraceCall
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
-_SHOWN_CHARACTERS = 300
-"""Of arguments and values in a message."""
-_TOLERANCE = 1e-9
-"""Relative difference of numbers that count as equal: their last digits depend on the machine."""
+_SHOWN_CHARACTERS = 300  # of arguments and values in a message
+_TOLERANCE = 1e-9  # relative difference of numbers that count as equal: their last digits depend on the machine
 _CUT = "its answer of {:,} bytes was too large to be recorded"
 _FILES = "its answer came with files, which are not recorded"
 _FAILURES = {
@@ -51,14 +49,10 @@ _FAILURES = {
     if isinstance(kind := getattr(errors, name), type) and issubclass(kind, SealyardError)
 }
 _FAILURES[FORMER_ERROR] = SealyardError
-_INLINE_BYTES = 1 << 20
-"""Of a result that the sandbox returns inline."""
-_TRACE_BYTES = 32 << 20
-"""All answers of one example: they are in memory until it has run."""
-_SEED = 1
-"""The same in each run: a replay has to repeat the recording."""
-_PROBLEM_CHARACTERS = 1_000
-"""Of the reason why an example failed."""
+_INLINE_BYTES = 1 << 20  # of a result that the sandbox returns inline
+_TRACE_BYTES = 32 << 20  # all answers of one example: they are in memory until it has run
+_SEED = 1  # the same in each run: a replay has to repeat the recording
+_PROBLEM_CHARACTERS = 1_000  # of the reason why an example failed
 
 
 # Recorded answers
@@ -217,7 +211,10 @@ class Rehearsals:
         trace = example.trace
         if trace is None:
             problem = "It has no recording. Save the skill again with this example after a run that makes its calls."
-            return _unrun(skill, msgspec.structs.replace(example, passed=False, problem=problem))
+            outcome = Outcome(
+                execution_id="", status="failed", usage=Usage(wall_seconds=0.0), tier="", level=skill.level
+            )
+            return Rehearsal(example=msgspec.structs.replace(example, passed=False, problem=problem), outcome=outcome)
         answers = Replay(trace)
         guard = await self._guards.of(f"{principal}:rehearsal")
         skills = SkillSession(load, view, guard)
@@ -268,6 +265,7 @@ class Rehearsals:
             inputs,
             view,
             guard,
+            principal,
         )
         sandbox = await self._runner.sandbox()
         await self._tools.finder.ready(view)
@@ -281,7 +279,12 @@ class Rehearsals:
             code=_code_of(skill),
             context={"inputs": inputs},
             catalog_version=view.version,
-            sinks=(partial(JournalSink, store), partial(AuditSink, store), partial(TraceSink, store), recording.watch),
+            sinks=(
+                partial(JournalSink, store),
+                partial(AuditSink, store),
+                partial(TraceSink, store),
+                lambda _: recording,
+            ),
             own=_own_calls(skills),
             find=recording.find,
             recorded=recording.recorded,
@@ -329,6 +332,7 @@ class Recording(RunObserver):
         inputs: dict[str, Any],
         view: Snapshot,
         guard: Guard,
+        principal: str,
     ) -> None:
         self.at = time.time()
         self._policy = policy
@@ -338,15 +342,10 @@ class Recording(RunObserver):
         self._inputs = inputs
         self._view = view
         self._guard = guard
-        self._principal = ""
+        self._principal = principal
         self._calls: list[TraceCall | Call] = []
         self._problems: list[str] = []
         self._answer_bytes = 0
-
-    def watch(self, run: Run) -> "Recording":
-        """Observe the execution of this example."""
-        self._principal = run.grant.principal
-        return self
 
     def find(self, name: str, *, is_used: bool = True) -> tuple[ToolSpec, Plan | None]:
         """Find the tool that the skill means by a name. Raises `UnknownTool`."""
@@ -471,11 +470,6 @@ def _problem(outcome: Outcome, problems: list[str]) -> str:
     if failure is None:
         return "Its value is too large for an example." if outcome.spill is not None else ""
     return f"{failure.type}: {failure.message}"[:_PROBLEM_CHARACTERS]
-
-
-def _unrun(skill: Skill, example: SkillExample) -> Rehearsal:
-    outcome = Outcome(execution_id="", status="failed", usage=Usage(wall_seconds=0.0), tier="", level=skill.level)
-    return Rehearsal(example=example, outcome=outcome)
 
 
 def _shown(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Requests about skills and their answers as values, and the concealment of private values in them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -105,6 +105,8 @@ class ServedFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 # Concealment
 
+_Tagged = TypeVar("_Tagged", SaveSkill, Skill)
+
 
 async def conceal_request(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, list[str]]:
     """Conceal private values in a request, and warn of each line of code that has one."""
@@ -116,14 +118,11 @@ async def conceal_request(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, 
         )
         for each in request.examples
     ]
-    texts = {key: getattr(request, key) for key in ("code", "description", "inputs", "output")}
-    texts["tags"] = list(request.tags)
     try:
-        texts = await conceal_texts(texts, guard)
+        concealed = await _conceal_fields(request, ("code", "description", "inputs", "output"), guard)
     except RecursionError:
         raise InvalidSkill("`inputs` or `output` is nested too deep. Use plain, shallow data.") from None
-    texts["tags"] = tuple(texts["tags"])
-    concealed = msgspec.structs.replace(request, examples=tuple(examples), **texts)
+    concealed = msgspec.structs.replace(concealed, examples=tuple(examples))
     lines = [number for number, line in enumerate(concealed.code.splitlines(), 1) if TOKEN.search(line)]
     warnings = [
         f"Line {number} holds a private value. It is kept as a token, which is good for this session only: make it an"
@@ -170,9 +169,14 @@ async def _conceal_object(value: dict[str, Any], guard: Guard) -> dict[str, Any]
 
 async def conceal_skill(skill: Skill, guard: Guard) -> Skill:
     """Conceal private values in the text of a skill: it may have been saved under weaker rules."""
-    texts = {key: getattr(skill, key) for key in ("code", "description", "input_schema", "output_schema")}
-    texts = await conceal_texts(texts | {"tags": list(skill.tags)}, guard)
-    return msgspec.structs.replace(skill, **texts | {"tags": tuple(texts["tags"])})
+    return await _conceal_fields(skill, ("code", "description", "input_schema", "output_schema"), guard)
+
+
+async def _conceal_fields(value: _Tagged, fields: Sequence[str], guard: Guard) -> _Tagged:
+    """Conceal private values in these fields of a request or a skill, and in its tags."""
+    texts = {name: getattr(value, name) for name in fields} | {"tags": list(value.tags)}
+    texts = await conceal_texts(texts, guard)
+    return msgspec.structs.replace(value, **texts | {"tags": tuple(texts["tags"])})
 
 
 async def conceal_texts(value: Any, guard: Guard) -> Any:
@@ -180,28 +184,18 @@ async def conceal_texts(value: Any, guard: Guard) -> Any:
 
     Keys are ours, or names of inputs: they say nothing about the values below them.
     """
-    texts: list[str | float] = []
+    texts: list[Any] = []
+    _replaced(value, texts.append)
+    concealed = iter(await guard.door.conceal_each(texts))
+    return _replaced(value, lambda _: next(concealed))
 
-    def collect(item: Any) -> None:
-        if isinstance(item, str | int | float):
-            texts.append(item)
-        elif isinstance(item, dict):
-            for each in item.values():
-                collect(each)
-        elif isinstance(item, list):
-            for each in item:
-                collect(each)
 
-    collect(value)
-    concealed = iter(await guard.door.conceal_each(list(texts)))
-
-    def put_back(item: Any) -> Any:
-        if isinstance(item, str | int | float):
-            return next(concealed)
-        if isinstance(item, dict):
-            return {key: put_back(each) for key, each in item.items()}
-        if isinstance(item, list):
-            return [put_back(each) for each in item]
-        return item
-
-    return put_back(value)
+def _replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
+    """Replace each text and number in `value`, in their order."""
+    if isinstance(value, str | int | float):
+        return replace(value)
+    if isinstance(value, dict):
+        return {key: _replaced(each, replace) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_replaced(each, replace) for each in value]
+    return value

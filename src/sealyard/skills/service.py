@@ -50,7 +50,7 @@ from sealyard.skills.requests import (
     conceal_texts,
 )
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
-from sealyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
+from sealyard.skills.shelf import Shelf, as_tool, closure, namespace_of, namespaces_for, principal_of
 from sealyard.store import MigrationRecord, SkillRecord, Store
 from sealyard.values.access import AuditEntry
 from sealyard.values.runs import RecordStatus
@@ -62,19 +62,13 @@ from sealyard.versioning.migrate import rewrite_beside
 
 _log = logging.getLogger(__name__)
 
-_MOST_FOUND = 50
-"""Results of one search."""
-_INDEXES = 8
-"""Search indexes, one for each view of the catalog: as many principals search at a time."""
-_CANDIDATES = 20
-"""Candidates listed, the most frequent first."""
+_MOST_FOUND = 50  # results of one search
+_INDEXES = 8  # search indexes, one for each view of the catalog: as many principals search at a time
+_CANDIDATES = 20  # candidates listed, the most frequent first
 _HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
-_FOLDERS = 2_000
-"""Rendered folders, a few KiB each."""
-_LONG_CODE = 4_000
-"""Longer code is read by a helper: parsing it holds the interpreter for 8 ms at worst."""
-_EXAMPLES_BYTES = 256 << 10
-"""Examples as an agent sends them, all together; their recordings come on top."""
+_FOLDERS = 2_000  # rendered folders, a few KiB each
+_LONG_CODE = 4_000  # longer code is read by a helper: parsing it holds the interpreter for 8 ms at worst
+_EXAMPLES_BYTES = 256 << 10  # examples as an agent sends them, all together; their recordings come on top
 
 
 class Skills:
@@ -286,11 +280,11 @@ class Skills:
         find = partial(_find_tool, view)
         given = {"name": request.name, "inputs": request.inputs, "output": request.output}
         code, offload = request.code, self.guards.offload
-        if len(code) <= _LONG_CODE or offload is None or not _is_unicode(code):
+        if len(code) <= _LONG_CODE or offload is None:
             return await asyncio.to_thread(read_skill, code=code, find=find, **given)
 
-        async def answer(asked: Any) -> Any:
-            return msgspec.to_builtins(find(msgspec.convert(asked, ToolRef)))
+        async def answer(ref: Any) -> Any:
+            return msgspec.to_builtins(find(msgspec.convert(ref, ToolRef)))
 
         try:
             found = await offload.run("read_skill", given, code.encode(), who=author, on_query=answer)
@@ -340,13 +334,17 @@ class Skills:
         A version that would replace a shared skill of another author stays a draft until a person approves it: it would
         run as every principal that imports the skill.
         """
-        judged = _judged(skill)
+        failed = sum(not example.passed for example in skill.examples)
+        if failed == len(skill.examples):
+            note = "No example has passed." if skill.examples else "It has no example."
+            return msgspec.structs.replace(skill, status="draft", note=note)
+        note = f"{failed} of {len(skill.examples)} examples did not pass." if failed else ""
         versions = await self.store.skills.versions(SHARED, skill.name) if skill.namespace == SHARED else []
         authors = {each.author for each in versions if each.status == "active"}
-        if judged.status != "active" or not authors or skill.author in authors:
-            return judged
+        if not authors or skill.author in authors:
+            return msgspec.structs.replace(skill, status="active", note=note)
         note = f"The active version is by {min(authors)}. A person has to approve this one: sealyard skills approve."
-        return msgspec.structs.replace(judged, status="draft", note=note)
+        return msgspec.structs.replace(skill, status="draft", note=note)
 
     async def keep(self, skill: Skill, *, principal: str) -> Skill:
         """Put a checked skill on the shelf, durably. Cancelling the caller does not interrupt it half way."""
@@ -452,7 +450,7 @@ class Skills:
             visible = await self.loading.visible(principal, view)
             # Without the code, which no search reads: a thousand texts take much memory.
             skills = {f"mcp__skills__{each.name}": msgspec.structs.replace(each, code="") for each in visible}
-            specs = [_as_tool(name, skill) for name, skill in skills.items()]
+            specs = [_indexed(name, skill) for name, skill in skills.items()]
             found = await asyncio.to_thread(Index, specs), skills
         self._indexes[key] = found
         for old in list(self._indexes)[:-_INDEXES]:
@@ -606,16 +604,6 @@ class Skills:
         return found
 
 
-def _judged(skill: Skill) -> Skill:
-    """Set the status that the examples of a skill give it."""
-    if any(example.passed for example in skill.examples):
-        failed = [example for example in skill.examples if not example.passed]
-        note = f"{len(failed)} of {len(skill.examples)} examples did not pass." if failed else ""
-        return msgspec.structs.replace(skill, status="active", note=note)
-    note = "No example has passed." if skill.examples else "It has no example."
-    return msgspec.structs.replace(skill, status="draft", note=note)
-
-
 async def _serve(skill: Skill, guard: Guard) -> ServedFolder:
     """Render the folder of a skill as a principal may see it."""
     is_shared = skill.namespace == SHARED
@@ -630,31 +618,18 @@ async def _serve(skill: Skill, guard: Guard) -> ServedFolder:
     )
 
 
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _find_tool(view: Snapshot, ref: ToolRef) -> ToolSpec | None:
     if ref.full_name is not None:
         return view.find(ref.full_name)
     return view.find(f"servers.{ref.module}.{ref.function}")
 
 
-def _as_tool(full_name: str, skill: Skill) -> ToolSpec:
+def _indexed(full_name: str, skill: Skill) -> ToolSpec:
     """The skill in the form that the ranker reads."""
     tags = f" {' '.join(skill.tags)}" if skill.tags else ""
-    return ToolSpec(
-        upstream="skills",
-        name=skill.name,
+    return msgspec.structs.replace(
+        as_tool(skill),
         full_name=full_name,
-        module="skills",
-        function=skill.name,
         description=f"{skill.description}{tags}",
-        input_schema=skill.input_schema,
-        output_schema=skill.output_schema,
         digest=hashlib.sha256(f"{skill.namespace} {skill.digest} {skill.version}".encode()).hexdigest(),
     )

@@ -29,12 +29,9 @@ _RESERVED = frozenset(("load", "servers", "shared", "skills"))
 _DECEPTIVE = re.compile(r"\r(?!\n)|[\x01-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that command a terminal or reorder text, so that a reader sees other text than the one that runs."""
 _ESCAPE = "~"
-_NAMESPACE_CHARACTERS = 128
-"""As long as the longest name of a principal."""
-_NOTE_CHARACTERS = 2_000
-"""Of a note, which may quote an error."""
-_COMPARED = 20
-"""Names that are compared letter by letter, which is slow."""
+_NAMESPACE_CHARACTERS = 128  # as long as the longest name of a principal
+_NOTE_CHARACTERS = 2_000  # of a note, which may quote an error
+_COMPARED = 20  # names that are compared letter by letter, which is slow
 _USED: tuple[SkillStatus, ...] = ("draft", "active")
 CLOSURE = 100
 """Skills that one skill may need, directly and indirectly."""
@@ -126,9 +123,10 @@ class Shelf:
         _check_most("The description", len(skill.description), limits.description_characters, "characters")
         _check_most("The skill", len(skill.tags), limits.tags, "tags")
         _check_most("The skill", len(skill.examples), limits.examples, "examples")
-        for what, text in _texts(skill):
-            _check_text(what, text)
+        for what in ("namespace", "code", "description", "author", "origin", "note"):
+            _check_text(what, getattr(skill, what))
         for tag in skill.tags:
+            _check_text("tag", tag)
             if not 0 < len(tag) <= limits.tag_characters or not tag.isprintable():
                 raise InvalidSkill(
                     f"{_quote(tag)} is not a tag. Use 1 to {limits.tag_characters} characters that can be printed."
@@ -184,16 +182,18 @@ class Shelf:
 
     async def list_all(self) -> list[Skill]:
         """The newest version of each skill in every namespace, without examples."""
-        namespaces = dict.fromkeys(namespace for namespace, _ in await self.table.names())
-        return await self.table.newest(tuple(namespaces))
+        return await self.table.newest(await self._namespaces())
 
     async def list_used(self) -> list[Skill]:
         """The version of each skill that an import gets: the newest active one, or else the newest draft."""
-        namespaces = tuple(dict.fromkeys(namespace for namespace, _ in await self.table.names()))
+        namespaces = await self._namespaces()
         found: dict[tuple[str, str], Skill] = {}
         for status in _USED:
             found |= {(each.namespace, each.name): each for each in await self.table.newest(namespaces, status=status)}
         return [found[place] for place in sorted(found)]
+
+    async def _namespaces(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(namespace for namespace, _ in await self.table.names()))
 
     async def get(self, name: str, pin: str | None, principal: str) -> Skill:
         """The newest version that a principal sees, with its examples, even if its code may not import it.
@@ -323,16 +323,6 @@ def _why_not(skill: Skill, principal: str) -> str:
     return ""
 
 
-def _texts(skill: Skill) -> Iterator[tuple[str, str]]:
-    yield "namespace", skill.namespace
-    yield "code", skill.code
-    yield "description", skill.description
-    yield "author", skill.author
-    yield "origin", skill.origin
-    yield "note", skill.note
-    yield from (("tag", tag) for tag in skill.tags)
-
-
 def _check_text(what: str, text: str) -> None:
     if "\0" in text:
         raise InvalidSkill(f"The {what} holds a null byte. Take it out.")
@@ -372,10 +362,11 @@ def bump(after: Skill, before: Skill | None) -> Severity:
     names = [list(skill.input_schema.get("properties", ())) for skill in (before, after)]
     if names[1][: len(names[0])] != names[0]:  # a skill is called by position too
         return "major"
-    return compare(_as_tool(before), _as_tool(after)).bump
+    return compare(as_tool(before), as_tool(after)).bump
 
 
-def _as_tool(skill: Skill) -> ToolSpec:
+def as_tool(skill: Skill) -> ToolSpec:
+    """The skill as if it were a tool, for rules and rankers that read tools."""
     return ToolSpec(
         upstream="skills",
         name=skill.name,

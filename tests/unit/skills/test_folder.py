@@ -747,7 +747,7 @@ def test_a_disk_that_is_full_leaves_the_old_folder_and_nothing_of_the_new(
     """Whichever file it is that does not fit."""
     old = to_folder(a_skill(description="old"))
     written = write_folder(old, tmp_path)
-    real = files_module._write
+    real = files_module.write_new
     done = []
 
     def full(path: Path, content: bytes) -> None:
@@ -756,7 +756,7 @@ def test_a_disk_that_is_full_leaves_the_old_folder_and_nothing_of_the_new(
         done.append(path)
         real(path, content)
 
-    monkeypatch.setattr(files_module, "_write", full)
+    monkeypatch.setattr(files_module, "write_new", full)
     with pytest.raises(InvalidSkill) as caught:
         write_folder(to_folder(a_skill(description="new")), tmp_path, replace=True)
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from sealyard.cli.terminal import columns, count, day, minute, plain, say, screen, show_table, write
+from sealyard.skills import signature_of
 from sealyard.skills.loader import NeedCheck
-from sealyard.skills.reading import signature_of
 from sealyard.skills.record import SkillAnalysis, SkillFigures, SkillSummary
 from sealyard.skills.requests import FoundSkill, TestedSkill
 from sealyard.store import SkillRecord

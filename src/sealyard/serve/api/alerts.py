@@ -46,8 +46,8 @@ async def list_alerts(call: Call[None, None]) -> AlertList:
 @endpoint("POST", "alerts/{rule}/silence", needs="approve", advice=_ADVICE, errors=("not_found",))
 async def silence_alert(call: Call[None, NewSilence]) -> Silence:
     """Deliver no alert of a rule for some time."""
-    asked, store = call.body, call.yard.store
-    return await alerts.silence_rule(store, _rule(call), asked.seconds, principal=call.principal, reason=asked.reason)
+    body, store = call.body, call.yard.store
+    return await alerts.silence_rule(store, _rule(call), body.seconds, principal=call.principal, reason=body.reason)
 
 
 @endpoint("DELETE", "alerts/{rule}/silence", needs="approve", advice=_ADVICE, errors=("not_found",))

@@ -43,16 +43,16 @@ class Revealed(msgspec.Struct, frozen=True, kw_only=True):
 @endpoint("GET", "audit")
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     """Entries of the audit log: one's own, or all with `observe`, `approve` or `reveal`."""
-    asked, scope = call.query, call.scope
-    after = from_cursor(asked.cursor, "audit", int)
-    if after is not None and asked.before is not None:
+    query, scope = call.query, call.scope
+    after = from_cursor(query.cursor, "audit", int)
+    if after is not None and query.before is not None:
         raise Refusal("invalid_request", "There is both a cursor and before. Give one of them.")
-    before = asked.before if after is None else after
+    before = query.before if after is None else after
     # A principal trusted with private values, or with answers for others, is an operator.
     whose = None if scope.observe or scope.reveal or scope.approve else call.principal
     await call.yard.store.flush()
-    found = await call.yard.store.audit_entries(limit=asked.limit + 1, before=before, principal=whose)
-    page, more = page_of("audit", found, asked.limit, lambda each: each.number)
+    found = await call.yard.store.audit_entries(limit=query.limit + 1, before=before, principal=whose)
+    page, more = page_of("audit", found, query.limit, lambda each: each.number)
     return AuditPage(entries=page, next_cursor=more)
 
 

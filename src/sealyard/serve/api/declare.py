@@ -29,8 +29,7 @@ B = TypeVar("B")
 _View = TypeVar("_View", bound=msgspec.Struct)
 A = TypeVar("A")
 
-_SMALL_BYTES = 64 << 10
-"""Of a body that holds no code and no rows."""
+_SMALL_BYTES = 64 << 10  # of a body that holds no code and no rows
 
 
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):

@@ -19,8 +19,7 @@ from sealyard.serve.gate import gate_of
 
 KEEP_ALIVE_SECONDS = 15.0
 """Proxies close a stream that is quiet for longer than 30 to 60 s."""
-_RETRY_MS = 2_000
-"""A browser connects again after this time."""
+_RETRY_MS = 2_000  # a browser connects again after this time
 _WORD = secrets.token_hex(4)
 """In the ids of events, so that an id of an earlier gateway is recognized."""
 
@@ -52,11 +51,11 @@ def block(event: LiveEvent, spelled: str | None) -> str:
 async def stream(events: AsyncIterator[LiveEvent], closing: asyncio.Event) -> AsyncIterator[str]:
     """Yield blocks for events until they end or the server closes, with a comment after a quiet time."""
     yield f"retry: {_RETRY_MS}\n\n"
-    closed = asyncio.create_task(closing.wait())
-    coming: asyncio.Task[LiveEvent | None] | None = None
+    closed: asyncio.Future[Any] = asyncio.create_task(closing.wait())
+    coming: asyncio.Future[Any] | None = None
     try:
         while not closed.done():
-            coming = coming or asyncio.create_task(_next(events))
+            coming = coming or asyncio.ensure_future(anext(events, None))
             await asyncio.wait({coming, closed}, timeout=KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if coming.done():
                 event = coming.result()
@@ -72,10 +71,6 @@ async def stream(events: AsyncIterator[LiveEvent], closing: asyncio.Event) -> As
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-
-
-async def _next(events: AsyncIterator[LiveEvent]) -> LiveEvent | None:
-    return await anext(events, None)
 
 
 @endpoint(

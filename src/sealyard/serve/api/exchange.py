@@ -40,10 +40,8 @@ _ADVICE: dict[Needs, str] = {
     "reveal": "may not reveal. Set reveal in its http.principals, or use the CLI.",
 }
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_MOST_PARAMETERS = 50
-"""Of a query: several times what any endpoint takes."""
-_SHOWN_CHARACTERS = 100
-"""Of a foreign name in a message."""
+_MOST_PARAMETERS = 50  # of a query: several times what any endpoint takes
+_SHOWN_CHARACTERS = 100  # of a foreign name in a message
 
 
 def route(yard: Yard, declared: Endpoint) -> Route:

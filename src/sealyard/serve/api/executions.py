@@ -28,10 +28,8 @@ from sealyard.yard.analysis import analysis_run
 from sealyard.yard.executions import Execution
 
 _ANALYSIS_CODE = analysis_run(AnalyzeRequest(analysis_type="filter", data=[]), result_tokens=1).code
-_REPLAYED_CHARACTERS = 64 << 10
-"""Of the output in a replay: as much as a live reader gets at its end."""
-_REPLAYED_CALLS = 2_000
-"""More calls than a run of two minutes makes in practice."""
+_REPLAYED_CHARACTERS = 64 << 10  # of the output in a replay: as much as a live reader gets at its end
+_REPLAYED_CALLS = 2_000  # more calls than a run of two minutes makes in practice
 _Seconds = Annotated[float, Meta(ge=1, le=MAX_SECONDS)]
 _Session = Annotated[str, Meta(max_length=50)]
 _KEY = re.compile(r"[!-~]{1,200}")
@@ -190,12 +188,12 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
     Answers 202 when the journal has it, and with `wait` 200 when it is over. Code that fails is not an
     error of the request: the status of the execution says so.
     """
-    asked = call.body
-    request = view_of(ExecuteRequest, asked, form="code")
+    body = call.body
+    request = view_of(ExecuteRequest, body, form="code")
     key = call.request.headers.get("idempotency-key")
     if key is not None:
         execution_id = await _claimed(call, key, request)
-    elif asked.wait:
+    elif body.wait:
         handle = Execution(request, call.principal)
         running = call.yard.execute(request, principal=call.principal, handle=handle)
         result = await while_connected(call.request, running)
@@ -205,26 +203,26 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
         return _reply(_view_of(call.yard, record, result), is_over=True)
     else:
         execution_id = (await call.yard.executions.start(request, principal=call.principal)).execution_id
-    if asked.wait:
+    if body.wait:
         await while_connected(call.request, _over(call, execution_id))
-    return _reply(_view_of(call.yard, await _get(call, execution_id)), is_over=asked.wait)
+    return _reply(_view_of(call.yard, await _get(call, execution_id)), is_over=body.wait)
 
 
 @endpoint("GET", "executions")
 async def list_executions(call: Call[ExecutionsQuery, None]) -> ExecutionPage:
     """List executions, the newest first: one's own, or everybody's with `observe`."""
-    asked = call.query
-    if call.whose is not None and asked.principal not in (None, call.principal):
+    query = call.query
+    if call.whose is not None and query.principal not in (None, call.principal):
         message = f"{call.principal!r} may see its own executions alone. Leave principal out."
         raise Refusal("forbidden", message)
-    before = from_cursor(asked.cursor, "executions", str)
+    before = from_cursor(query.cursor, "executions", str)
     if before is not None and not await _is_seen(call, before):  # a cursor must not reveal others' executions
         raise Refusal("invalid_request", "This cursor leads nowhere any more. Begin again without it.")
-    whose = asked.principal or call.whose
+    whose = query.principal or call.whose
     found = await call.yard.store.list_executions(
-        _summary_of, limit=asked.limit + 1, before=before, principal=whose, status=asked.status
+        _summary_of, limit=query.limit + 1, before=before, principal=whose, status=query.status
     )
-    page, more = page_of("executions", found, asked.limit, lambda each: each.execution_id)
+    page, more = page_of("executions", found, query.limit, lambda each: each.execution_id)
     return ExecutionPage(executions=[_as_it_stands(call.yard, each) for each in page], next_cursor=more)
 
 

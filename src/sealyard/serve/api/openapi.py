@@ -51,7 +51,7 @@ _NAMES = {
 
 def build_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     """The document of these endpoints."""
-    kinds = [kind for each in endpoints for kind in (each.body, each.answer) if _is_json(kind)]
+    kinds = [kind for each in endpoints for kind in (each.body, each.answer) if kind not in (None, Events, Text)]
     kinds = list(dict.fromkeys([ErrorEnvelope, *kinds]))
     refs, schemas = msgspec.json.schema_components(kinds, ref_template=_REF)
     by_kind = dict(zip(kinds, refs, strict=True))
@@ -171,10 +171,6 @@ def _header_parameters(each: Endpoint) -> list[dict[str, Any]]:
         {"name": name, "in": "header", "required": False, "description": meaning, "schema": {"type": "string"}}
         for name, meaning in each.headers.items()
     ]
-
-
-def _is_json(kind: Any) -> bool:
-    return kind is not None and kind not in (Events, Text)
 
 
 def _tag(each: Endpoint) -> str:

@@ -90,13 +90,13 @@ class SkillView(SkillSummary, frozen=True, kw_only=True):
 @endpoint("GET", "skills")
 async def list_skills(call: Call[SkillsQuery, None]) -> SkillPage:
     """The skills that the principal's code can import, or all with `observe`."""
-    asked, yard = call.query, call.yard
-    after = from_cursor(asked.cursor, "skills", str)
+    query, yard = call.query, call.yard
+    after = from_cursor(query.cursor, "skills", str)
     view = await yard.snapshot(call.principal)
     visible = await yard.skills.loading.visible(call.principal, view)
     records = combined(await yard.store.skills.uses())
-    if asked.query.strip():
-        found = await yard.skills.find(asked.query, limit=min(asked.limit, _MOST_FOUND), principal=call.principal)
+    if query.query.strip():
+        found = await yard.skills.find(query.query, limit=min(query.limit, _MOST_FOUND), principal=call.principal)
         by_name = {each.name: each for each in visible}
         chosen = [by_name[each.name] for each in found if each.name in by_name]
         return SkillPage(skills=await _summaries(call, chosen, records), total=None, next_cursor=None)
@@ -104,7 +104,7 @@ async def list_skills(call: Call[SkillsQuery, None]) -> SkillPage:
         visible = await yard.skills.shelf.list_all()
     known = {_place(each): each for each in visible}
     rest = sorted(place for place in known if after is None or place > after)
-    page, more = page_of("skills", rest, asked.limit, str)
+    page, more = page_of("skills", rest, query.limit, str)
     chosen = [known[place] for place in page]
     return SkillPage(skills=await _summaries(call, chosen, records), total=len(known), next_cursor=more)
 
@@ -112,16 +112,16 @@ async def list_skills(call: Call[SkillsQuery, None]) -> SkillPage:
 @endpoint("GET", "skills/{name}", errors=("not_found", "conflict"))
 async def get_skill(call: Call[SkillQuery, None]) -> SkillView:
     """One skill, as the principal's code would import it, or of the namespace that is named."""
-    asked, yard, name = call.query, call.yard, call.path["name"]
+    query, yard, name = call.query, call.yard, call.path["name"]
     warnings: list[str] = []
-    if asked.namespace is None:
-        loaded = await yard.skills.load(name, asked.version, principal=call.principal)
+    if query.namespace is None:
+        loaded = await yard.skills.load(name, query.version, principal=call.principal)
         skill, warnings = loaded.skill, loaded.warnings
     else:
-        if call.whose is not None and asked.namespace not in namespaces_for(call.principal):
+        if call.whose is not None and query.namespace not in namespaces_for(call.principal):
             message = f"{call.principal!r} may see its own skills and the shared ones alone. Leave namespace out."
             raise Refusal("forbidden", message)
-        skill = await yard.skills.get(asked.namespace, name, asked.version or "")
+        skill = await yard.skills.get(query.namespace, name, query.version or "")
     records = combined(await yard.store.skills.uses())
     (summary,) = await _summaries(call, [skill], records)
     kept = await yard.store.skills.statuses((skill.namespace,), skill.name)

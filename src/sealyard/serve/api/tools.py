@@ -141,16 +141,16 @@ class Upstreams(msgspec.Struct, frozen=True, kw_only=True):
 @endpoint("GET", "mcp/tools/search")
 async def search_tools(call: Call[SearchQuery, None]) -> Reply[FoundTools]:
     """Find tools by words. Answers as the MCP tool search_tools does."""
-    asked, yard = call.query, call.yard
+    query, yard = call.query, call.yard
     text = await search(
         yard,
-        asked.query,
-        detail_level=asked.detail_level,
-        server=asked.server,
-        limit=asked.limit,
+        query.query,
+        detail_level=query.detail_level,
+        server=query.server,
+        limit=query.limit,
         principal=call.principal,
     )
-    yard.note_exchange(call.principal, "discovery", wrote=asked.query, read=text, part="searches")
+    yard.note_exchange(call.principal, "discovery", wrote=query.query, read=text, part="searches")
     return Reply(encoded=text.encode())
 
 

@@ -2,28 +2,34 @@
 
 import { el } from "./dom.js";
 import { bytes, count, percent, seconds, toolName, whole } from "./format.js";
-import { empty, facts, figure, from, meter, panel, share, status, table, time, tool } from "./parts.js";
+import {
+  empty,
+  facts,
+  figure,
+  from,
+  meter,
+  numeric,
+  panel,
+  share,
+  short,
+  status,
+  table,
+  time,
+  tool,
+  wide,
+} from "./parts.js";
 import { sources } from "./sources.js";
 
 const ROWS_SHOWN = 200;
 const TOOL_COLUMNS = [
-  { label: "Tool", wide: true },
-  { label: "Version" },
-  { label: "Calls", right: true },
-  { label: "Errors", right: true },
-  { label: "Refused", right: true },
-  { label: "Latency (p50)", right: true },
-  { label: "Latency (p95)", right: true },
-  { label: "Last call", right: true },
+  ...wide("Tool"),
+  ...short("Version"),
+  ...numeric("Calls", "Errors", "Refused", "Latency (p50)", "Latency (p95)", "Last call"),
 ];
 const SKILL_COLUMNS = [
-  { label: "Skill", wide: true },
-  { label: "Version" },
-  { label: "Status" },
-  { label: "Effectiveness" },
-  { label: "Uses", right: true },
-  { label: "Errors", right: true },
-  { label: "Last used", right: true },
+  ...wide("Skill"),
+  ...short("Version", "Status", "Effectiveness"),
+  ...numeric("Uses", "Errors", "Last used"),
 ];
 
 /** Every tool, the most called first. */

@@ -2,10 +2,10 @@
 
 import { el } from "./dom.js";
 import { count, percent, toolName } from "./format.js";
-import { drawer, empty, facts, json, part, status, table, time, tool } from "./parts.js";
+import { drawer, empty, facts, json, part, short, status, table, time, tool, wide } from "./parts.js";
 import { code } from "./python.js";
 
-const RELEASES = [{ label: "Version" }, { label: "Released" }, { label: "Change" }, { label: "Details", wide: true }];
+const RELEASES = [...short("Version", "Released", "Change"), ...wide("Details")];
 const HINTS = {
   read_only: "read-only",
   destructive: "destructive",

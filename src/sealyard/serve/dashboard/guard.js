@@ -3,16 +3,10 @@
 import { approvals } from "./approvals.js";
 import { el } from "./dom.js";
 import { count, plain, seconds } from "./format.js";
-import { bars, empty, facts, figure, from, panel, table, time } from "./parts.js";
+import { bars, empty, facts, figure, from, numeric, panel, short, table, time, wide } from "./parts.js";
 import { sources } from "./sources.js";
 
-const COLUMNS = [
-  { label: "#", right: true },
-  { label: "Time" },
-  { label: "Event" },
-  { label: "Principal" },
-  { label: "Details", wide: true },
-];
+const COLUMNS = [...numeric("#"), ...short("Time", "Event", "Principal"), ...wide("Details")];
 const DETAIL_CHARACTERS = 240;
 
 /** Pending approvals and past decisions. */

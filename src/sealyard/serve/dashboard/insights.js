@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { count, percent, plain, toolName, words } from "./format.js";
-import { bars, empty, facts, figure, from, panel, table, time } from "./parts.js";
+import { bars, empty, facts, figure, from, numeric, panel, short, table, time, wide } from "./parts.js";
 import { sources } from "./sources.js";
 
 const TITLES = {
@@ -14,33 +14,10 @@ const TITLES = {
   skills: "Skills",
   resources: "Limits",
 };
-const PARTS = [
-  { label: "Part", wide: true },
-  { label: "Insights", right: true },
-  { label: "Evidence", right: true },
-  { label: "Times used", right: true },
-  { label: "Accuracy", right: true },
-];
-const ITEMS = [
-  { label: "Subject" },
-  { label: "Insight", wide: true },
-  { label: "Evidence", right: true },
-  { label: "Correct", right: true },
-  { label: "Last seen", right: true },
-];
-const LEVELS = [
-  { label: "Risk level", wide: true },
-  { label: "Runs", right: true },
-  { label: "Failed", right: true },
-  { label: "Failure rate", right: true },
-  { label: "Predicted", right: true },
-];
-const CHANGES = [
-  { label: "Change", wide: true },
-  { label: "Attempts", right: true },
-  { label: "Migrated", right: true },
-  { label: "As predicted", right: true },
-];
+const PARTS = [...wide("Part"), ...numeric("Insights", "Evidence", "Times used", "Accuracy")];
+const ITEMS = [...short("Subject"), ...wide("Insight"), ...numeric("Evidence", "Correct", "Last seen")];
+const LEVELS = [...wide("Risk level"), ...numeric("Runs", "Failed", "Failure rate", "Predicted")];
+const CHANGES = [...wide("Change"), ...numeric("Attempts", "Migrated", "As predicted")];
 const SHARED = "shared";
 
 /** The whole page. */

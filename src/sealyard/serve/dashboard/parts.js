@@ -130,7 +130,16 @@ export function panel(title, { id = null, note = null, actions = null, wide = fa
   );
 }
 
-/** A table that becomes a list of cards on narrow screens. `columns`: [{label, right, wide}]. */
+/** Columns of a table with short texts. */
+export const short = (...labels) => labels.map((label) => ({ label }));
+
+/** Columns with long texts. */
+export const wide = (...labels) => labels.map((label) => ({ label, wide: true }));
+
+/** Columns with figures, aligned to the right. */
+export const numeric = (...labels) => labels.map((label) => ({ label, right: true }));
+
+/** A table that becomes a list of cards on narrow screens. Its columns are those above. */
 export function table(caption, columns, rows) {
   return el(
     "table",

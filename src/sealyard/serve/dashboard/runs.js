@@ -3,18 +3,15 @@
 import { el } from "./dom.js";
 import { count, seconds } from "./format.js";
 import { liveRuns } from "./liveview.js";
-import { empty, from, panel, status, table, time } from "./parts.js";
+import { empty, from, numeric, panel, short, status, table, time, wide } from "./parts.js";
 import { sources } from "./sources.js";
 
 const STATUSES = ["running", "ok", "failed", "timeout", "limit", "broken", "cancelled", "lost"];
 const COLUMNS = [
-  { label: "Started" },
-  { label: "Status" },
-  { label: "Run" },
-  { label: "Details", wide: true },
-  { label: "Principal" },
-  { label: "Tool calls", right: true },
-  { label: "Duration", right: true },
+  ...short("Started", "Status", "Run"),
+  ...wide("Details"),
+  ...short("Principal"),
+  ...numeric("Tool calls", "Duration"),
 ];
 
 /** The whole page. */

@@ -2,29 +2,15 @@
 
 import { el } from "./dom.js";
 import { bytes, count, percent, seconds, whole, words } from "./format.js";
-import { bars, empty, facts, figure, from, meter, panel, share, table, time, tool } from "./parts.js";
+import { bars, empty, facts, figure, from, meter, numeric, panel, share, table, time, tool, wide } from "./parts.js";
 import { sources } from "./sources.js";
 
 const PRINCIPALS = [
-  { label: "Principal", wide: true },
-  { label: "Visits", right: true },
-  { label: "With code", right: true },
-  { label: "Searches", right: true },
-  { label: "Runs", right: true },
-  { label: "Failed", right: true },
-  { label: "Tool calls", right: true },
+  ...wide("Principal"),
+  ...numeric("Visits", "With code", "Searches", "Runs", "Failed", "Tool calls"),
 ];
-const CASES = [
-  { label: "Use case", wide: true },
-  { label: "Baseline", right: true },
-  { label: "Actual", right: true },
-  { label: "Saved", right: true },
-];
-const COMBINATIONS = [
-  { label: "Tools in one run", wide: true },
-  { label: "Runs", right: true },
-  { label: "Succeeded", right: true },
-];
+const CASES = [...wide("Use case"), ...numeric("Baseline", "Actual", "Saved")];
+const COMBINATIONS = [...wide("Tools in one run"), ...numeric("Runs", "Succeeded")];
 
 /** The whole page. */
 export function usage(state, act) {

@@ -39,26 +39,10 @@ _ADDRESS_PARTS = re.compile(r"[/?#&=:]")
 """Separators of the parts of an address."""
 
 
-_ITEM_BYTES = 256 << 10
-"""Of one item of a large list; a larger one is left out. Decoding takes 15 ms at worst."""
+_ITEM_BYTES = 256 << 10  # of one item of a large list; a larger one is left out. Decoding takes 15 ms at worst.
 _PARAMS_BYTES = 4 << 20  # see `_PARAMS_SIGNS`
 _PARAMS_SIGNS = 20_000
 """Of an upstream's request or notification to a client: decoding and writing it takes 20 ms at worst."""
-
-
-class Screens:
-    """One screen for each principal."""
-
-    def __init__(self, guards: Guards, routes: Routes) -> None:
-        self._guards = guards
-        self._routes = routes
-        self._screens: dict[str, Screen] = {}
-
-    def of(self, principal: str) -> "Screen":
-        """The principal's screen, always the same."""
-        if principal not in self._screens:
-            self._screens[principal] = Screen(self._guards, self._routes, principal)
-        return self._screens[principal]
 
 
 class Screen:
@@ -130,7 +114,8 @@ class Screen:
 
     async def answer(self, answer: Json) -> Json:
         """A client's answer to an upstream's question. Raises `MCPError` as `params` does."""
-        answer = await self._with_keys(answer)
+        if isinstance(content := answer.get("content"), dict):  # of a form: under its fields' names
+            answer = {**answer, "content": {await self._handle(key): value for key, value in content.items()}}
         return {name: value if name == "_meta" else await self._revealed(name, value) for name, value in answer.items()}
 
     async def handles(self, params: Json) -> Json:
@@ -155,13 +140,6 @@ class Screen:
         if not isinstance(value, str) or TOKEN.fullmatch(value) is None:
             return value
         return (await self._reveal({"handle": value}))["handle"]
-
-    async def _with_keys(self, answer: Json) -> Json:
-        """An answer to a form with the names of its fields as the upstream gave them."""
-        content = answer.get("content")
-        if not isinstance(content, dict):
-            return answer
-        return {**answer, "content": {await self._handle(key): value for key, value in content.items()}}
 
     async def _revealed(self, name: str, value: Any) -> Any:
         if name == "uri" and isinstance(value, str):
@@ -206,8 +184,8 @@ class Screen:
         """The parameters of a notification."""
         found: Json = await self._conceal("notification", method, params, self._routes.place(upstream))
         said = {name: params[name] for name in ("data", "message") if isinstance(params.get(name), str)}
-        told = {name: self.guard.admit_said(found[name], said=each, sent=self._sent) for name, each in said.items()}
-        return {**found, **told} if told else found
+        shown = {name: self.guard.admit_said(found[name], said=each, sent=self._sent) for name, each in said.items()}
+        return {**found, **shown} if shown else found
 
     async def error(self, upstream: str, error: MCPError) -> MCPError:
         """The same error, of the same class, with nothing private in it."""

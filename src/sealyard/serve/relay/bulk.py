@@ -21,10 +21,8 @@ Part = bytes | memoryview
 _KEY = "sealyard/large"
 _MARK = f'"{_KEY}"'.encode()
 _DECODED_BYTES = 256 << 10  # a larger field stays bytes
-_DECODED_SIGNS = 20_000
-"""Of structure in a field that is decoded: 4 ms at worst."""
-_PIECE_BYTES = 1 << 20
-"""Written before other tasks get a turn."""
+_DECODED_SIGNS = 20_000  # of structure in a field that is decoded: 4 ms at worst
+_PIECE_BYTES = 1 << 20  # written before other tasks get a turn
 _EMPTY: Json = {
     **dict.fromkeys(("content", "contents", "messages", "tools", "prompts", "resources", "resourceTemplates"), ()),
     "completion": {"values": []},
@@ -123,7 +121,6 @@ class _Writing:
         self._parts: list[bytes] = []
 
     async def send(self, message: Message) -> None:
-        """Called by the application."""
         if message["type"] == "http.response.start":
             headers = dict(message["headers"])
             if headers.get(b"content-type", b"").startswith(b"application/json"):

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
+from mcp.shared.dispatcher import CallOptions, DispatchContext, Outbound, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.transport_context import TransportContext
@@ -36,7 +36,6 @@ from sealyard.errors import UpstreamUnavailable
 from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.bulk import Json
 from sealyard.serve.relay.links import ENVELOPE_KEYS, Front, Gone, Hello, Link, Links, untracked
-from sealyard.serve.relay.routes import LISTS
 from sealyard.serve.relay.subscriptions import FLAGS, follow
 from sealyard.values.tools import UpstreamConfig
 
@@ -63,8 +62,7 @@ class Reply:
 
     async def ask(self, method: str, params: Json, on_progress: ProgressFnT | None) -> Json:
         """Have the client answer a request."""
-        options: CallOptions | None = {"on_progress": on_progress} if on_progress else None
-        return await self._channel.send_raw_request(method, params, options)
+        return await _ask(self._channel, method, params, on_progress)
 
     async def notify(self, method: str, params: Json) -> None:
         """Send a notification."""
@@ -91,6 +89,11 @@ class Reply:
             self._under_way -= 1
             if not self._under_way:
                 self._settled.set()
+
+
+async def _ask(channel: Outbound, method: str, params: Json, on_progress: ProgressFnT | None) -> Json:
+    options: CallOptions | None = {"on_progress": on_progress} if on_progress else None
+    return await channel.send_raw_request(method, params, options)
 
 
 class Session:
@@ -148,9 +151,8 @@ class Session:
         if self._running:
             answer = await self._running[-1].ask(method, params, on_progress)
         else:
-            options: CallOptions | None = {"on_progress": on_progress} if on_progress else None
-            answer = await self._connection.outbound.send_raw_request(method, params, options)
-        return await self._links.screens.of(self._principal).answer(answer)
+            answer = await _ask(self._connection.outbound, method, params, on_progress)
+        return await self._links.screen_of(self._principal).answer(answer)
 
     async def tell(self, method: str, params: Json) -> None:
         """Pass a notification on; a log entry goes along with the newest request, news on the standing stream."""
@@ -478,14 +480,8 @@ class Carrier:
         on_progress = reply.progress if progress_token_from_params(ctx.params) is not None else None
         async with session.serving(reply):
             while True:
-                seconds = _patience(link, method)
                 result = await link.request(
-                    method,
-                    params,
-                    on_progress=on_progress,
-                    headers=headers,
-                    seconds=seconds,
-                    client_version=ctx.protocol_version,
+                    method, params, on_progress=on_progress, headers=headers, client_version=ctx.protocol_version
                 )
                 if not (link.modern and wire.is_input_required(result)):
                     return result
@@ -506,14 +502,9 @@ class Carrier:
             async with self._pool.lease(config, hello, principal, front) as link:
                 await _set_level(link, exchange.log_level)
                 on_progress = exchange.progress if wants_progress else None
-                sent, seconds = _params_for(link, params, hello), _patience(link, method)
+                sent = _params_for(link, params, hello)
                 yield await link.request(
-                    method,
-                    sent,
-                    on_progress=on_progress,
-                    headers=headers,
-                    seconds=seconds,
-                    client_version=ctx.protocol_version,
+                    method, sent, on_progress=on_progress, headers=headers, client_version=ctx.protocol_version
                 )
 
         if may_ask and method in wire.INPUT_REQUIRED_METHODS:
@@ -536,7 +527,7 @@ class Carrier:
 
     def screen(self, ctx: Context) -> Screen:
         """The screen between the request's principal and the upstreams."""
-        return self._links.screens.of(self._principal(ctx))
+        return self._links.screen_of(self._principal(ctx))
 
     def session(self, ctx: Context) -> Session:
         """The session of a client of the handshake's era."""
@@ -582,8 +573,8 @@ def reply_to(ctx: Context) -> Reply:
 
 async def _answers(session: Session, result: Json) -> Json:
     """The answers of a handshake-era client to the questions of a modern result."""
-    asked = result.get("inputRequests") or {}
-    given = {key: await session.ask(one["method"], one.get("params") or {}, None) for key, one in asked.items()}
+    questions = result.get("inputRequests") or {}
+    given = {key: await session.ask(one["method"], one.get("params") or {}, None) for key, one in questions.items()}
     state = result.get("requestState")
     return {"inputResponses": given, **({} if state is None else {"requestState": state})}
 
@@ -603,8 +594,3 @@ def _params_for(link: Link, params: Json, hello: Hello, log_level: str | None = 
     elif not hello.modern:
         meta = {**meta, **hello.envelope(), LOG_LEVEL_META_KEY: log_level}
     return {**params, "_meta": meta} if meta else params
-
-
-def _patience(link: Link, method: str) -> float | None:
-    # A call may wait for a person; a list that hangs would hold up those of the other upstreams.
-    return link.config.call_seconds if method in LISTS else None

@@ -38,8 +38,9 @@ from pydantic import ValidationError
 
 from sealyard.broker.upstreams import Transport, whole_message
 from sealyard.errors import UpstreamError, UpstreamUnavailable
-from sealyard.serve.relay.border import Screen, Screens
+from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.bulk import Json
+from sealyard.serve.relay.routes import LISTS
 from sealyard.values.tools import UpstreamConfig
 
 logger = logging.getLogger(__name__)
@@ -169,7 +170,8 @@ class Link:
             options["on_progress"] = self._concealed(on_progress)
         if request_id is not None:
             options["request_id"] = request_id
-        if seconds is not None:
+        # A call may wait for a person; a list that hangs would hold up those of the other upstreams.
+        if (seconds := self.config.call_seconds if method in LISTS else seconds) is not None:
             options["timeout"] = seconds
         try:
             result = await self._dispatcher.send_raw_request(method, sent, options)
@@ -177,7 +179,8 @@ class Link:
             # Its own errors may have the same number, but not the SDK's words.
             if error.code == CONNECTION_CLOSED and error.message == "Connection closed":
                 self.over.set()
-                raise _gone(self.config.name) from error
+                said = f"The upstream {self.config.name!r} went away during the call; whether it happened is unknown."
+                raise Gone(INTERNAL_ERROR, said) from error
             safe = await self.screen.error(self.config.name, error)
             async with self._turn:
                 raise safe from None
@@ -310,10 +313,13 @@ class Link:
 class Links:
     """Opens links, each in a task of its own, and remembers of each upstream its era and whether it is down."""
 
-    def __init__(self, connect: Callable[[UpstreamConfig], Transport], tasks: TaskGroup, screens: Screens) -> None:
+    def __init__(
+        self, connect: Callable[[UpstreamConfig], Transport], tasks: TaskGroup, screen_of: Callable[[str], Screen]
+    ) -> None:
+        """`screen_of` returns a principal's screen, always the same."""
         self._connect = connect
         self._tasks = tasks
-        self.screens = screens
+        self.screen_of = screen_of
         self._opened: set[Link] = set()
         self._down: dict[str, tuple[float, float, str]] = {}
         self.modern: dict[str, bool] = {}
@@ -330,7 +336,7 @@ class Links:
             raise UpstreamUnavailable(reason)
         try:
             with anyio.fail_after(config.start_seconds):
-                link = await self._start(config, hello, lambda: Link(config, front, self.screens.of(principal)))
+                link = await self._start(config, hello, lambda: Link(config, front, self.screen_of(principal)))
         except Exception as error:
             pause = min(max(pause * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             reason = f"The upstream {config.name!r} could not be started: {_first(error)}."
@@ -378,10 +384,6 @@ def untracked(params: Any) -> Json:
     if isinstance(meta, dict) and "progressToken" in meta:
         kept["_meta"] = {key: value for key, value in meta.items() if key != "progressToken"}
     return kept
-
-
-def _gone(name: str) -> Gone:
-    return Gone(INTERNAL_ERROR, f"The upstream {name!r} went away during the call; whether it happened is unknown.")
 
 
 def _first(error: BaseException) -> str:

@@ -200,10 +200,8 @@ def _well_formed_some(method: str, version: str, key: str, items: list[Any], ups
     return list(items)
 
 
-_NAMES_HERE = 1_000
-"""Made on the event loop, which takes about 4 ms; more go to a thread."""
-_ITEMS_AT_ONCE = 20
-"""Checked before other tasks get a turn: about 5 ms."""
+_NAMES_HERE = 1_000  # made on the event loop, which takes about 4 ms; more go to a thread
+_ITEMS_AT_ONCE = 20  # checked before other tasks get a turn: about 5 ms
 _COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import anyio
@@ -33,7 +34,7 @@ from sealyard.offload.turns import spend
 from sealyard.serve.dialogue import principal_of
 from sealyard.serve.forms import finished, sieved
 from sealyard.serve.messages import loosened
-from sealyard.serve.relay.border import Screens
+from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.bulk import Json, LargeAnswers, small
 from sealyard.serve.relay.calls import Calls, RelayedCall, attempting
 from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_modern, reply_to
@@ -47,8 +48,7 @@ logger = logging.getLogger(__name__)
 
 _GREETING_SECONDS = 5.0  # a slow upstream must not hold up the client's handshake
 _MOST_PAGES = 100  # of a list that the relay reads itself: an upstream's cursors could go on for ever
-_ITEMS_AT_ONCE = 20
-"""Of a list, checked or written before other tasks get a turn: about 5 ms."""
+_ITEMS_AT_ONCE = 20  # of a list, checked or written before other tasks get a turn: about 5 ms
 
 
 def build_relay(
@@ -70,7 +70,7 @@ def build_relay(
     async def lifespan(_: Server[Any]) -> AsyncIterator[_Relay]:
         async with anyio.create_task_group() as tasks:
             routes = Routes(upstreams)
-            links = Links(connect, tasks, Screens(border.guards, routes))
+            links = Links(connect, tasks, cache(partial(Screen, border.guards, routes)))
             carrier = Carrier(upstreams, links, principal)
             try:
                 yield _Relay(upstreams, links, carrier, routes, Calls(border), border.names, server)
@@ -110,7 +110,7 @@ async def _around(ctx: Context, call_next: CallNext) -> Any:
     """Mirrors the upstreams in the handshake, and carries what the server itself has no handler for."""
     relay: _Relay = ctx.lifespan_context
     if ctx.request_id is not None:
-        await relay.refresh(ctx)
+        await relay.screen(ctx).refresh()
     if ctx.method == "initialize":
         return await relay.initialize(ctx, await call_next(ctx))
     if ctx.request_id is None:
@@ -136,6 +136,7 @@ class _Relay:
         self._upstreams = upstreams
         self._links = links
         self._carrier = carrier
+        self.screen = carrier.screen
         self._routes = routes
         self._calls = calls
         self._names = names
@@ -144,13 +145,9 @@ class _Relay:
 
     # The border, where every request of a client crosses it
 
-    async def refresh(self, ctx: Context) -> None:
-        """Makes the screen of the request's principal ready."""
-        await self._carrier.screen(ctx).refresh()
-
     async def answer(self, ctx: Context, relayed: Callable[["_Relay", Context], Awaitable[Json]]) -> Json:
         """Return the answer of `relayed` to the request with its tokens revealed."""
-        screen = self._carrier.screen(ctx)
+        screen = self.screen(ctx)
         is_standing = ctx.method == "subscriptions/listen"
         with nullcontext() if is_standing else screen.sending():
             if ctx.params is not None:
@@ -271,7 +268,7 @@ class _Relay:
 
     async def _shown(self, ctx: Context, method: str, upstream: str, page: Json) -> Json:
         """A page as the principal may see it, once the way back from its items is known."""
-        screen = self._carrier.screen(ctx)
+        screen = self.screen(ctx)
         if method == "resources/list":
             return await screen.resources(upstream, page)
         if method == "tools/list":
@@ -311,7 +308,7 @@ class _Relay:
             found = self._routes.find(method, name)
         if found is None:
             kind = {"name": "name", "uri": "address", "uriTemplate": "template"}[LISTS[method][2]]
-            name = name if kind == "name" else await self._carrier.screen(ctx).address(name)  # it is revealed by now
+            name = name if kind == "name" else await self.screen(ctx).address(name)  # it is revealed by now
             data = None if kind == "name" else {"uri": name}
             raise MCPError(types.INVALID_PARAMS, f"No upstream lists the {kind} {name!r}.", data)
         return found
@@ -319,9 +316,8 @@ class _Relay:
     # Methods that name an upstream
 
     async def call_tool(self, ctx: Context) -> Json:
-        """A tool's call."""
         params = dict(ctx.params or {})
-        async with self._calls.open(self._carrier.screen(ctx), params) as call:
+        async with self._calls.open(self.screen(ctx), params) as call:
             upstream, spec = await self._name(ctx, call, params)
             given = params.get("arguments") or {}
             self._check_headers(ctx, spec, given)
@@ -339,15 +335,15 @@ class _Relay:
 
     async def _name(self, ctx: Context, call: RelayedCall, params: Json) -> tuple[str, ToolSpec]:
         """The upstream and the tool that a call means, which `params` then name as the upstream does."""
-        asked = params["name"]
-        upstream, params["name"] = await self._find(ctx, "tools/list", asked)
+        name = params["name"]
+        upstream, params["name"] = await self._find(ctx, "tools/list", name)
         if self._routes.find_spec(upstream, params["name"]) is None:
             await self._read_lists(ctx, ["tools/list"], [upstream])
         spec = self._routes.find_spec(upstream, params["name"]) or self._routes.bare_spec(upstream, params["name"])
         call.name(spec, params.get("arguments") or {})
         is_configured = self._routes.is_configured(upstream, params["name"])
         if not is_configured or self._calls.is_hidden(spec, call.screen.principal):
-            raise MCPError(types.INVALID_PARAMS, f"No upstream lists the name {asked!r}.")
+            raise MCPError(types.INVALID_PARAMS, f"No upstream lists the name {name!r}.")
         return upstream, spec
 
     def _check_headers(self, ctx: Context, spec: ToolSpec, arguments: Json) -> None:
@@ -358,16 +354,11 @@ class _Relay:
         if rejection is not None:
             raise MCPError(rejection.code, rejection.message, rejection.data)
 
-    async def get_prompt(self, ctx: Context) -> Json:
-        """A prompt."""
+    async def read(self, ctx: Context) -> Json:
+        """A prompt, or a resource's contents."""
         params = dict(ctx.params or {})
-        upstream, params["name"] = await self._find(ctx, "prompts/list", params["name"])
-        return await self._carrier.ask(ctx, upstream, ctx.method, params)
-
-    async def read_resource(self, ctx: Context) -> Json:
-        """A resource's contents."""
-        params = dict(ctx.params or {})
-        upstream, _ = await self._find(ctx, "resources/list", params["uri"])
+        method, field = ("prompts/list", "name") if ctx.method == "prompts/get" else ("resources/list", "uri")
+        upstream, params[field] = await self._find(ctx, method, params[field])
         return await self._carrier.ask(ctx, upstream, ctx.method, params)
 
     async def subscribe(self, ctx: Context) -> Json:
@@ -411,7 +402,7 @@ class _Relay:
 
         async def opened(honored: Json) -> None:
             method, params = "notifications/subscriptions/acknowledged", {"notifications": honored}
-            await emit(method, await self._carrier.screen(ctx).notification("", method, params))
+            await emit(method, await self.screen(ctx).notification("", method, params))
 
         parts = await self._parts(ctx, (ctx.params or {})["notifications"])
         meta = untracked(ctx.params).get("_meta") or {}
@@ -450,7 +441,6 @@ class _Relay:
         return not known and self._only is not None and connection_of(ctx).initialize_accepted
 
     async def foreign(self, ctx: Context) -> Json:
-        """The upstream's answer."""
         assert self._only is not None
         return await self._carrier.ask(ctx, self._only, ctx.method, dict(ctx.params or {}))
 
@@ -467,10 +457,10 @@ _METHODS: dict[str, tuple[type[Any], Callable[[_Relay, Context], Awaitable[Json]
     "tools/list": (types.PaginatedRequestParams, _Relay.list_page),
     "tools/call": (types.CallToolRequestParams, _Relay.call_tool),
     "prompts/list": (types.PaginatedRequestParams, _Relay.list_page),
-    "prompts/get": (types.GetPromptRequestParams, _Relay.get_prompt),
+    "prompts/get": (types.GetPromptRequestParams, _Relay.read),
     "resources/list": (types.PaginatedRequestParams, _Relay.list_page),
     "resources/templates/list": (types.PaginatedRequestParams, _Relay.list_page),
-    "resources/read": (types.ReadResourceRequestParams, _Relay.read_resource),
+    "resources/read": (types.ReadResourceRequestParams, _Relay.read),
     "resources/subscribe": (types.SubscribeRequestParams, _Relay.subscribe),
     "resources/unsubscribe": (types.UnsubscribeRequestParams, _Relay.subscribe),
     "completion/complete": (types.CompleteRequestParams, _Relay.complete),

@@ -34,20 +34,18 @@ from sealyard.skills.sharing.files import (
     read_file,
     replace_file,
     shown,
+    write_new,
 )
 from sealyard.store.audit.key import AuditKey, is_signed, message, sync_folder
 
-_KEY_BYTES_MOST = 4096
-"""A PEM file of an Ed25519 key has about 120."""
+_KEY_BYTES_MOST = 4096  # A PEM file of an Ed25519 key has about 120
 _MANIFEST = "sealyard-manifest.json"
 _SIGNATURE = "sealyard-manifest.sig"
-_FORMAT = 1
-"""The version of the manifest's format."""
+_FORMAT = 1  # the version of the manifest's format
 _PURPOSE = "sealyard skill archive"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can hold: the same folders give the same bytes."""
-_LEVEL = 9
-"""The best compression: an archive is written once and read often."""
+_LEVEL = 9  # the best compression: an archive is written once and read often
 ARCHIVE_BYTES_MOST = 72 * 2**20
 """Above `UNPACKED_BYTES_MOST`, for headers and incompressible files."""
 UNPACKED_BYTES_MOST = 64 * 2**20
@@ -65,16 +63,14 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _EXTRA = struct.Struct("<2H")
 """Layouts of the records in section 4.3 and 4.4 of the zip specification."""
 _ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13
-_DESCRIBED = 1 << 3
-"""Sizes follow the data, in 12 or 16 bytes."""
+_DESCRIBED = 1 << 3  # sizes follow the data, in 12 or 16 bytes
 _UTF8 = 1 << 11
 _KNOWN_FLAGS = _DESCRIBED | _UTF8 | 1 << 1 | 1 << 2
 _STORED, _DEFLATED = 0, 8
 _UNIX = 3
 _ZIP64_EXTRA = 0x0001
 _OTHER_NAME_EXTRA = 0x7075
-_LIMITLESS = 0xFFFFFFFF
-"""Stands for a size that is in a zip64 extension."""
+_LIMITLESS = 0xFFFFFFFF  # stands for a size that is in a zip64 extension
 
 
 # The signing key
@@ -121,18 +117,15 @@ def _make(path: Path) -> None:
     """Write a new key, unless another process is faster."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with open(descriptor, "wb") as file:
-            file.write(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-            file.flush()
-            os.fsync(descriptor)
+        content = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        write_new(draft, content, mode=0o600)
         path.hardlink_to(draft)
         sync_folder(path.parent)
     except FileExistsError:
         pass  # the other key is as good
     finally:
-        draft.unlink()
+        draft.unlink(missing_ok=True)
 
 
 # Archives

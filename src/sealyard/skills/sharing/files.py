@@ -11,6 +11,7 @@ import shutil
 import stat
 import unicodedata
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,14 +26,10 @@ BYTES_MOST = 16 * 2**20
 """All files of a folder: they are read into memory."""
 NAME_MOST = 64
 """Of the name of a folder, from the Agent Skills format."""
-_ENTRIES_MOST = 2 * FILES_MOST
-"""Files and folders together: a tree of empty folders has an end too."""
-_PATH_BYTES = 512
-"""Of a path: file systems take 255 for each part."""
-_DEPTH = 8
-"""Of nested folders."""
-_SHOWN = 120
-"""Of a name in a message."""
+_ENTRIES_MOST = 2 * FILES_MOST  # files and folders together: a tree of empty folders has an end too
+_PATH_BYTES = 512  # of a path: file systems take 255 for each part
+_DEPTH = 8  # of nested folders
+_SHOWN = 120  # of a name in a message
 _IGNORED = frozenset({".git"})
 _KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -170,7 +167,7 @@ def write_folder(folder: SkillFolder, directory: Path, *, replace: bool = False)
         for path, content in folder.files.items():
             file = draft / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            _write(file, content)
+            write_new(file, content)
         if target.exists():
             target.rename(old)
         try:
@@ -218,7 +215,7 @@ def replace_file(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            _write(draft, content)
+            write_new(draft, content)
             draft.replace(path)
             sync_folder(path.parent)
         finally:
@@ -326,8 +323,9 @@ def _check_target(target: Path, *, replace: bool) -> None:
         )
 
 
-def _write(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
+def write_new(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Write a file that must not exist yet, durably. Raises `OSError`."""
+    with open(path, "xb", opener=partial(os.open, mode=mode)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

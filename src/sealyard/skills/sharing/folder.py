@@ -33,8 +33,7 @@ FRONTMATTER_BYTES = 64 * 2**10
 _YAML_DEPTH = 16
 _NODES = 2000
 """Nesting and values in a frontmatter: it is meant for a few short texts."""
-_YAML_REASON = 120
-"""Of the YAML parser's message."""
+_YAML_REASON = 120  # of the YAML parser's message
 _FILE = "'SKILL.md'"
 _BEGIN = re.compile(r"---[ \t]*\r?\n")
 _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
@@ -56,8 +55,7 @@ characters, and characters of a long description. An agent reads all of it."""
 _IN_CODE = str.maketrans({"`": "'", "\\": "/", "|": "\\|"})
 """In code only the bar can be escaped, and only in a table."""
 _RECORD = "assets/skill.json"
-_FORMAT = 1
-"""The version of the record's format."""
+_FORMAT = 1  # the version of the record's format
 _LEFT_OUT = 5
 _REASON = 200
 """Files named in a message, and characters of a reason."""
@@ -221,21 +219,21 @@ def tags_text(tags: Sequence[str]) -> str:
 
 def skill_md_text(skill: Skill, *, signature: str, record: str) -> str:
     """The text after the frontmatter: purpose, use, inputs, answer, tools and examples."""
-    parts = [f"# {skill.name}", *_full_description(skill), "## Use", *_use(skill, signature)]
+    parts = [f"# {skill.name}"]
+    description = skill.description.strip()
+    if len(description) > _DESCRIPTION:  # the frontmatter cuts it
+        parts.append(_fenced(plain(description, limit=_FULL), "text"))
+    parts += ["## Use", *_use(skill, signature)]
     parts += _inputs(skill.input_schema)
     if skill.output_schema is not None:
         parts += ["## Answer", _fenced(shape(skill.output_schema, skill.output_schema), "python")]
     if skill.tools:
         needs = [f"- {_inline(need.tool)} {_cell(need.version)}" for need in skill.tools[:_ROWS]]
-        parts += ["## Tools", "\n".join((*needs, *_more(len(skill.tools), record)))]
+        if len(skill.tools) > _ROWS:
+            needs.append(f"- {len(skill.tools) - _ROWS} more in `{record}`")
+        parts += ["## Tools", "\n".join(needs)]
     parts += _examples(skill.examples, record)
     return "\n" + "\n\n".join(parts) + "\n"
-
-
-def _full_description(skill: Skill) -> list[str]:
-    """The description, if the frontmatter cuts it."""
-    text = skill.description.strip()
-    return [_fenced(plain(text, limit=_FULL), "text")] if len(text) > _DESCRIPTION else []
 
 
 def _use(skill: Skill, signature: str) -> list[str]:
@@ -279,10 +277,6 @@ def _examples(examples: Sequence[SkillExample], record: str) -> list[str]:
     is_recorded = any(example.trace is not None for example in examples)
     what = "What the tools answered to them is" if is_recorded else "All of them are"
     return ["## Examples", *parts, f"{what} in `{record}`."]
-
-
-def _more(count: int, record: str) -> list[str]:
-    return [f"- {count - _ROWS} more in `{record}`"] if count > _ROWS else []
 
 
 def _listed(words: Iterable[str], separator: str, most: int) -> str:

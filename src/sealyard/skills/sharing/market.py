@@ -5,6 +5,7 @@ itself.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,14 +18,11 @@ from sealyard.skills.sharing.folder import read_folder
 
 FOLDERS_MOST = 10_000
 """Folders that one listing looks at."""
-_DEPTH = 3
-"""Of folders below the market."""
+_DEPTH = 3  # of folders below the market
 _INDEX = "index.json"
-_INDEX_BYTES = 16 * 2**20
-"""About a KiB for each of the most folders."""
+_INDEX_BYTES = 16 * 2**20  # about a KiB for each of the most folders
 _IGNORED = frozenset({".git"})
-_REASON = 500
-"""Characters of a problem."""
+_REASON = 500  # characters of a problem
 
 
 class MarketEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +70,13 @@ class Market:
             InvalidSkill: The directory or its index cannot be read, or holds too many folders.
         """
         pins = self._pins()
-        found = {entry.path: _checked(entry, pins.get(entry.path)) for entry in self._found()}
+        found = {}
+        for entry in self._found():
+            pin = pins.get(entry.path)
+            if not entry.problem and pin is not None and pin.digest != entry.digest:
+                problem = "It has changed since it was indexed. Read it again, then write the index again."
+                entry = msgspec.structs.replace(entry, problem=problem)
+            found[entry.path] = entry
         for path in pins.keys() - found.keys():
             found[path] = MarketEntry(
                 name=pins[path].name, path=path, problem="It is in the index, but there is no such skill folder."
@@ -121,9 +125,19 @@ class Market:
 
     def _found(self) -> list[MarketEntry]:
         """The skills on disk, by path; those that share a name have a problem."""
-        entries = sorted((self._entry(path) for path in self._folders()), key=lambda entry: entry.path)
-        same = _same_name([entry for entry in entries if not entry.problem])
-        return [msgspec.structs.replace(entry, problem=entry.problem or same.get(entry.path, "")) for entry in entries]
+        entries = [self._entry(path) for path in sorted(self._folders())]
+        paths: defaultdict[str, list[str]] = defaultdict(list)
+        for entry in entries:
+            if not entry.problem:
+                paths[entry.name].append(entry.path)
+        found = []
+        for entry in entries:
+            other = next((path for path in paths[entry.name] if path != entry.path), None)
+            if other is not None and not entry.problem:
+                problem = f"Another folder has the same name: {shown(other)}. Rename one."
+                entry = msgspec.structs.replace(entry, problem=problem)
+            found.append(entry)
+        return found
 
     def _entry(self, path: str) -> MarketEntry:
         """The skill in the folder at `path`."""
@@ -195,24 +209,3 @@ def _look(path: Path) -> tuple[bool, list[str]]:
             if entry.is_dir(follow_symlinks=False) and entry.name not in _IGNORED and entry.name.isprintable():
                 inside.append(entry.name)
     return False, inside
-
-
-def _checked(entry: MarketEntry, pin: _Pin | None) -> MarketEntry:
-    """The entry, with a problem if its files differ from the index."""
-    if entry.problem or pin is None or pin.digest == entry.digest:
-        return entry
-    problem = "It has changed since it was indexed. Read it again, then write the index again."
-    return msgspec.structs.replace(entry, problem=problem)
-
-
-def _same_name(entries: list[MarketEntry]) -> dict[str, str]:
-    """The problem of each entry whose name another one has, by path."""
-    paths: dict[str, list[str]] = {}
-    for entry in entries:
-        paths.setdefault(entry.name, []).append(entry.path)
-    return {
-        path: f"Another folder has the same name: {shown(next(other for other in same if other != path))}. Rename one."
-        for same in paths.values()
-        if len(same) > 1
-        for path in same
-    }
