@@ -44,6 +44,8 @@ del sys.path[0]  # the gateway's code is not importable by what runs here
 
 
 _MOST_DESCRIPTORS = 4  # of one order: a connection, an output and two control groups
+_SETUP_BYTES = 1 << 20
+_ORDER_BYTES = 16 << 10  # an order has some hundred; a larger buffer would be mapped and unmapped for each
 
 
 class Control:
@@ -56,9 +58,9 @@ class Control:
         self.socket = socket.socket(fileno=fd)
         self._room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4)
 
-    def receive(self) -> tuple[dict[str, Any], tuple[int, ...]]:
+    def receive(self, most_bytes: int = _ORDER_BYTES) -> tuple[dict[str, Any], tuple[int, ...]]:
         """The next order. Ends the process when the gateway is gone."""
-        packet, ancillary, _, _ = self.socket.recvmsg(1 << 20, self._room)
+        packet, ancillary, _, _ = self.socket.recvmsg(most_bytes, self._room)
         if not packet:
             os._exit(0)
         descriptors: tuple[int, ...] = ()
@@ -202,7 +204,7 @@ class Zygote:
 def main() -> None:
     """Build the walls, warm up, report, serve."""
     control = Control(kernel.move_away(int(sys.argv[1])))
-    setup, _ = control.receive()
+    setup, _ = control.receive(_SETUP_BYTES)
     kernel.use_numbers(setup["syscalls"])
     stage = "importing the standard library"
     try:
