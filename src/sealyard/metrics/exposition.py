@@ -60,9 +60,7 @@ class _Families:
     """A registry for `prometheus_client`."""
 
     def __init__(self, sums: Sums, gauges: Iterable[Gauge]) -> None:
-        self._sums: dict[str, dict[tuple[str, ...], Sum]] = {}
-        for (name, labels), amount in sums.items():
-            self._sums.setdefault(name, {})[labels] = amount
+        self._sums = sums
         self._gauges: dict[str, dict[tuple[str, ...], float]] = {}
         for gauge in gauges:
             labels = tuple(gauge.labels[label] for label in GAUGES[gauge.name].labels)
@@ -74,7 +72,7 @@ class _Families:
         for name, values in self._gauges.items():
             yield self._gauge(name, values)
         for name, metric in METRICS.items():
-            found = _with_zeros(metric, self._sums.get(name, {}))
+            found = _with_zeros(metric, self._sums.of(name))
             if found:
                 yield self._counter(metric, found) if metric.kind == "counter" else self._histogram(metric, found)
 

@@ -1,5 +1,6 @@
 """Facts and calls added up. Whole numbers only, so that adding in another order gives the same sums."""
 
+import functools
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
@@ -114,8 +115,9 @@ class Sums(Mapping[Key, Sum]):
     def __len__(self) -> int:
         return sum(map(len, self._sums.values()))
 
-    def __repr__(self) -> str:
-        return f"Sums({dict(self)!r})"
+    def of(self, name: str) -> Mapping[tuple[str, ...], Sum]:
+        """The sums of one metric by labels."""
+        return self._sums.get(name, {})
 
     # Adding
 
@@ -239,8 +241,8 @@ class Sums(Mapping[Key, Sum]):
 
     def value(self, name: str, **labels: str) -> int:
         """The sum of a counter, or the number of observations, over every series with these labels."""
-        is_counter = METRICS[name].kind == "counter"
-        return sum(each.total if is_counter else each.count for each in self._matching(name, labels))
+        field = "total" if METRICS[name].kind == "counter" else "count"
+        return sum(getattr(each, field) for each in self._matching(name, labels))
 
     def amount(self, name: str, **labels: str) -> float:
         """The total of the observations, in the metric's unit."""
@@ -248,10 +250,8 @@ class Sums(Mapping[Key, Sum]):
 
     def by(self, name: str, label: str, **labels: str) -> dict[str, int]:
         """`value` for each value of one label, the largest first."""
-        is_counter = METRICS[name].kind == "counter"
-        found = {
-            key: each.total if is_counter else each.count for key, each in self.split(name, label, **labels).items()
-        }
+        field = "total" if METRICS[name].kind == "counter" else "count"
+        found = {key: getattr(each, field) for key, each in self.split(name, label, **labels).items()}
         return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
 
     def split(self, name: str, label: str, **labels: str) -> dict[str, Sum]:
@@ -259,7 +259,7 @@ class Sums(Mapping[Key, Sum]):
         place = list(METRICS[name].labels).index(label)
         wanted = _places(name, labels)
         found: dict[str, Sum] = {}
-        for values, each in self._sums.get(name, {}).items():
+        for values, each in self.of(name).items():
             if all(values[at] == value for at, value in wanted):
                 before = found.get(values[place])
                 found[values[place]] = each if before is None else before.plus(each)
@@ -267,17 +267,12 @@ class Sums(Mapping[Key, Sum]):
 
     def percentile(self, name: str, q: float, **labels: str) -> float | None:
         """The value below which a share `q` of the observations lies; None without any. See `percentile`."""
-        whole: Sum | None = None
-        for each in self._matching(name, labels):
-            whole = each if whole is None else whole.plus(each)
-        return None if whole is None else percentile(METRICS[name], whole, q)
+        found = self._matching(name, labels)
+        return percentile(METRICS[name], functools.reduce(Sum.plus, found), q) if found else None
 
     def _matching(self, name: str, labels: dict[str, str]) -> list[Sum]:
-        found = self._sums.get(name, {})
-        if not labels:
-            return list(found.values())
         wanted = _places(name, labels)
-        return [each for values, each in found.items() if all(values[at] == value for at, value in wanted)]
+        return [each for values, each in self.of(name).items() if all(values[at] == value for at, value in wanted)]
 
     def _find(self, name: str, labels: tuple[str, ...]) -> Sum:
         """The sum to add to, with `other` in the place of each label that is not in its set."""

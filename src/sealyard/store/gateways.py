@@ -103,7 +103,8 @@ def _enter(path: Path, held: ExitStack) -> tuple[sqlite3.Connection, str]:
         alive = _find_alive(folder)
         keep = partial(_keep_former, path, is_open=bool(alive))
         connection = held.enter_context(closing(connect(path, on_former=keep)))
-        _declare_lost(connection, alive=alive)
+        gone = f"status = 'running' AND owner NOT IN ({', '.join('?' * len(alive))})"
+        connection.execute(f"UPDATE executions SET status = 'lost' WHERE {gone}", alive)  # noqa: S608
         owner = secrets.token_hex(8)
         own = folder / f"{owner}.lock"
         _lock(own, held)
@@ -132,14 +133,6 @@ def _find_alive(folder: Path) -> list[str]:
             else:
                 alive.append(file.stem)
     return alive
-
-
-def _declare_lost(connection: sqlite3.Connection, *, alive: list[str]) -> None:
-    marks = ", ".join("?" * len(alive))
-    connection.execute(
-        f"UPDATE executions SET status = 'lost' WHERE status = 'running' AND owner NOT IN ({marks})",  # noqa: S608
-        alive,
-    )
 
 
 def _lock(file: Path, held: ExitStack, *, wait_seconds: float = 0) -> bool:

@@ -300,8 +300,11 @@ class AuditLog:
         """The segment closed last, and the time of the first entry after it."""
         if self._segment is not None and self._segment[0] is head:
             return self._segment[1:]
-        closed = _last_segment(connection)
-        return closed, _first_at(connection, closed.last_number + 1)
+        row = connection.execute(f"{_SEGMENT} ORDER BY segment DESC LIMIT 1").fetchone()
+        closed = NO_SEGMENT if row is None else _to_struct(AuditSegment, row)
+        query = "SELECT at_microseconds FROM audit WHERE number = ?"
+        first = connection.execute(query, (closed.last_number + 1,)).fetchone()
+        return closed, None if first is None else int(first[0])
 
 
 def _close_segment(
@@ -402,17 +405,6 @@ def _to_struct(kind: type[_S], row: tuple[Any, ...]) -> _S:
         raise StoreError(
             f"The audit log holds something that sealyard never writes: {error}. Run `sealyard audit verify`."
         ) from None
-
-
-def _last_segment(connection: sqlite3.Connection) -> AuditSegment:
-    """The segment closed last; `NO_SEGMENT` if there is none."""
-    row = connection.execute(f"{_SEGMENT} ORDER BY segment DESC LIMIT 1").fetchone()
-    return NO_SEGMENT if row is None else _to_struct(AuditSegment, row)
-
-
-def _first_at(connection: sqlite3.Connection, number: int) -> int | None:
-    row = connection.execute("SELECT at_microseconds FROM audit WHERE number = ?", (number,)).fetchone()
-    return None if row is None else int(row[0])
 
 
 def _identify(path: str) -> tuple[int, ...] | None:
