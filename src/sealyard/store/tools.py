@@ -286,24 +286,15 @@ def _prune(connection: sqlite3.Connection, upstream: str) -> None:
     count, size_bytes = connection.execute(query, (upstream,)).fetchone()
     if count <= RELEASES_KEPT and size_bytes <= _UPSTREAM_BYTES:
         return
-    listed = connection.execute(
-        "SELECT name, number, size_bytes, kind = 'removed' OR renamed_to IS NOT NULL FROM tool_releases"
-        " WHERE upstream = ? ORDER BY released_at DESC, number DESC",
-        (upstream,),
-    ).fetchall()
-    last: dict[str, int] = {}
-    for name, number, _, _ in listed:
-        last[name] = max(number, last.get(name, 0))
-    kept = kept_bytes = 0
-    gone = []
-    for name, number, size, is_gone in listed:
-        if number == last[name] and not is_gone:
-            continue
-        kept += 1
-        kept_bytes += size
-        if kept > RELEASES_KEPT or kept_bytes > _UPSTREAM_BYTES:
-            gone.append((upstream, name, number))
-    connection.executemany("DELETE FROM tool_releases WHERE upstream = ? AND name = ? AND number = ?", gone)
+    connection.execute(
+        "DELETE FROM tool_releases WHERE upstream = ?1 AND (name, number) IN (SELECT name, number FROM"
+        " (SELECT name, number, row_number() OVER newest AS kept, sum(size_bytes) OVER newest AS kept_bytes"
+        " FROM tool_releases AS each WHERE upstream = ?1 AND (kind = 'removed' OR renamed_to IS NOT NULL OR number <"
+        " (SELECT max(number) FROM tool_releases WHERE upstream = ?1 AND name = each.name))"
+        " WINDOW newest AS (ORDER BY released_at DESC, number DESC ROWS UNBOUNDED PRECEDING))"
+        " WHERE kept > ?2 OR kept_bytes > ?3)",
+        (upstream, RELEASES_KEPT, _UPSTREAM_BYTES),
+    )
 
 
 def _read_history(connection: sqlite3.Connection, upstream: str, name: str) -> list[Release]:
