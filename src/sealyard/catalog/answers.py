@@ -401,8 +401,8 @@ class _Building:
             always = [names[child] for child in shown if self._places[child].is_always_in(place)]
             schema |= {"required": always} if always else {}
         if self._is_shown(others):
-            is_told = not self._is_exact or shown == named
-            schema["additionalProperties"] = self.of(others, depth + 1) if is_told else {}
+            is_open = not self._is_exact or shown == named
+            schema["additionalProperties"] = self.of(others, depth + 1) if is_open else {}
         return schema
 
     def _common(self, fields: list[str], depth: int) -> dict[str, Any]:

@@ -152,11 +152,11 @@ class Catalog:
             # There may be thousands of them, so slow work runs in a thread.
             fresh = await asyncio.to_thread(self._specs, upstream, before, listed, digests)
             fresh = [same.get(spec.name, spec) for spec in fresh]
-            said = {**dict.fromkeys(digests, declared or ""), **(declared_tools or {})}
-            told = {name: one_line(text, limit=_DECLARED_CHARACTERS) for name, text in said.items() if text}
+            stated = {**dict.fromkeys(digests, declared or ""), **(declared_tools or {})}
+            versions = {name: one_line(text, limit=_DECLARED_CHARACTERS) for name, text in stated.items() if text}
 
             def make(last: dict[str, LastRelease]) -> tuple[list[ToolSpec], list[Release]]:
-                return read_listing(fresh, last, declared=told, source=source, at=time.time())
+                return read_listing(fresh, last, declared=versions, source=source, at=time.time())
 
             specs, last = await self._save(upstream, digests, make)
             change = await asyncio.to_thread(_compare, upstream, before.values(), specs)

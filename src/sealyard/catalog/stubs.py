@@ -108,7 +108,7 @@ def stub_packages(snapshot: Snapshot) -> dict[str, str]:
 
 def stub_file(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
     """The text of one tool's file."""
-    learned = _told(spec, learned)
+    learned = _more_precise(spec, learned)
     key: tuple[str, ...] = (spec.full_name, spec.module, spec.function, spec.digest)
     if learned is not None:
         key = (*key, hashlib.sha256(msgspec.json.encode(learned.schema)).hexdigest())
@@ -121,7 +121,7 @@ def stub_file(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
 
 def signature(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
     """The call of a tool on one line: `list_expenses(user_id: str, limit: int | None = None) -> list[Any]`."""
-    text = _call(spec, parameters(spec), _told(spec, learned))
+    text = _call(spec, parameters(spec), _more_precise(spec, learned))
     return text if len(text) <= _SIGNATURE_CHARACTERS else text[:_SIGNATURE_CHARACTERS] + "…"
 
 
@@ -144,13 +144,15 @@ def returns(spec: ToolSpec) -> str:
 
 def returns_text(spec: ToolSpec, learned: LearnedShape | None) -> str:
     """The declared shape of a tool's answer, or the learned one with the number of answers behind it."""
-    told = _told(spec, learned)
-    if told is None:
+    learned = _more_precise(spec, learned)
+    if learned is None:
         return returns(spec)
-    return f"{learned_text(told.schema)} (learned from {told.answers} answer{'' if told.answers == 1 else 's'})"
+    return (
+        f"{learned_text(learned.schema)} (learned from {learned.answers} answer{'' if learned.answers == 1 else 's'})"
+    )
 
 
-def _told(spec: ToolSpec, learned: LearnedShape | None) -> LearnedShape | None:
+def _more_precise(spec: ToolSpec, learned: LearnedShape | None) -> LearnedShape | None:
     """The learned shape, if it is more precise than the declared one."""
     is_more = learned is not None and is_vague(returns(spec)) and not is_vague(learned_text(learned.schema))
     return learned if is_more else None

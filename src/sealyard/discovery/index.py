@@ -95,7 +95,7 @@ class _Postings(NamedTuple):
     weights: list[float]
 
 
-class _Asked(NamedTuple):
+class _QueryTerm(NamedTuple):
     """One term of a query."""
 
     factor: float
@@ -186,9 +186,9 @@ class Index:
         scale: float = 1.0,
     ) -> Ranking:
         """Exact names, then the tools that have a score, best first. `scale` is of `scores` to those of `scores()`."""
-        is_asked = bool(request.counts or request.unmatched)
+        has_words = bool(request.counts or request.unmatched)
         unheard = _UNHEARD * max(scores.values(), default=0.0)
-        lifts = self._lifts(learned, among, scale, unheard) if learned is not None and is_asked else {}
+        lifts = self._lifts(learned, among, scale, unheard) if learned is not None and has_words else {}
         order = self._ordered(request, scores, most=_RANKED if lifts else limit, among=among)
         ranks: list[int] = []
         best = order[:limit]
@@ -214,10 +214,10 @@ class Index:
     ) -> list[int]:
         by_text = dict(scores)
         if lifts.keys() - by_text.keys():
-            asked = list(self._asked(request))
-            shares = _shares(asked)
+            query_terms = list(self._query_terms(request))
+            shares = _shares(query_terms)
             for number in lifts.keys() - by_text.keys():  # cut from the scores, or without a word of the query
-                by_text[number] = scale * self._score(number, 0.0, asked, shares)
+                by_text[number] = scale * self._score(number, 0.0, query_terms, shares)
         with_words = _fused(by_text, lifts, order, limit=limit)
         return _with_text_kept(
             self._ordered(request, with_words, most=limit, among=among),
@@ -304,14 +304,14 @@ class Index:
 
     def _exactly(self, query: str) -> dict[int, int]:
         """Without case and separators, a hostile tool can have the name of another; the better way to be named wins."""
-        asked = squashed(query)
-        if not asked or len(asked) > _NAME_CHARACTERS:
+        name = squashed(query)
+        if not name or len(name) > _NAME_CHARACTERS:
             return {}
-        found = dict.fromkeys(self._exact.get(asked, ()), 2)
-        asked = asked.removeprefix("servers")
-        for cut in range(1, len(asked)):
-            if asked[:cut] in self._servers and asked[cut:] in self._exact:
-                found |= dict.fromkeys(set(self._servers[asked[:cut]]) & set(self._exact[asked[cut:]]), 1)
+        found = dict.fromkeys(self._exact.get(name, ()), 2)
+        name = name.removeprefix("servers")
+        for cut in range(1, len(name)):
+            if name[:cut] in self._servers and name[cut:] in self._exact:
+                found |= dict.fromkeys(set(self._servers[name[:cut]]) & set(self._exact[name[cut:]]), 1)
         return {number: 0 if self.specs[number].full_name == query.strip() else way for number, way in found.items()}
 
     def _present(self, term: str) -> list[tuple[str, float]]:
@@ -346,27 +346,27 @@ class Index:
         Without a server, terms are read from the rarest on. What is left when enough postings have been read is so
         common that it only decides between tools which are ahead already.
         """
-        asked = sorted(self._asked(request), key=lambda term: term.postings)
-        shares = _shares(asked)
+        query_terms = sorted(self._query_terms(request), key=lambda term: term.postings)
+        shares = _shares(query_terms)
         if among is None:
-            totals, asked = self._ahead(asked, limit)
+            totals, query_terms = self._ahead(query_terms, limit)
         else:
             totals = dict.fromkeys(among, 0.0)
-        scores = {number: self._score(number, total, asked, shares) for number, total in totals.items()}
+        scores = {number: self._score(number, total, query_terms, shares) for number, total in totals.items()}
         return {number: score for number, score in scores.items() if score > 0}
 
-    def _asked(self, request: Request) -> Iterator[_Asked]:
+    def _query_terms(self, request: Request) -> Iterator[_QueryTerm]:
         for term, count in request.counts.items():
             present = self._present(term)
             weight = count * WEAK.get(term, 1.0)
             factor = self._rarity[present[0][0]] ** _RARITY_POWER * weight / (_QUERY_SATURATION + weight)
-            yield _Asked(factor, present, sum(len(self._postings[other].numbers) for other, _ in present))
+            yield _QueryTerm(factor, present, sum(len(self._postings[other].numbers) for other, _ in present))
 
-    def _ahead(self, asked: list[_Asked], limit: int) -> tuple[dict[int, float], list[_Asked]]:
+    def _ahead(self, query_terms: list[_QueryTerm], limit: int) -> tuple[dict[int, float], list[_QueryTerm]]:
         """The sums of the rarest terms for the leading tools, and the terms that were not read."""
         totals: dict[int, float] = {}
         read = done = 0
-        for factor, present, postings in asked:
+        for factor, present, postings in query_terms:
             read += postings
             if read > _POSTINGS_READ and len(totals) >= limit:
                 break
@@ -388,11 +388,11 @@ class Index:
         if len(totals) > wanted:
             least = sorted(totals.values())[-wanted]
             totals = {number: total for number, total in totals.items() if total >= least}
-        return totals, asked[done:]
+        return totals, query_terms[done:]
 
-    def _score(self, number: int, total: float, asked: list[_Asked], shares: Mapping[str, float]) -> float:
+    def _score(self, number: int, total: float, query_terms: list[_QueryTerm], shares: Mapping[str, float]) -> float:
         weights, name_terms = self._documents[number]
-        for factor, present, _ in asked:
+        for factor, present, _ in query_terms:
             if len(present) == 1:
                 total += factor * weights.get(present[0][0], 0.0)
             else:
@@ -405,10 +405,10 @@ class Index:
         return total * (1 + _NAME_COVERED * covered / mass)
 
 
-def _shares(asked: Iterable[_Asked]) -> dict[str, float]:
+def _shares(query_terms: Iterable[_QueryTerm]) -> dict[str, float]:
     """The largest weight of each term in a name."""
     shares: dict[str, float] = {}
-    for _, present, _ in asked:
+    for _, present, _ in query_terms:
         for term, share in present:
             shares[term] = max(share, shares.get(term, 0.0))
     return shares

@@ -320,7 +320,7 @@ class Walk:
         self._open.discard(key)
 
     def _compare_objects(self, path: str, old: Case, new: Case, depth: int) -> None:
-        olds, news = _names(old), _names(new)
+        olds, news = old.names, new.names
         gone, came = [name for name in olds if name not in news], [name for name in news if name not in olds]
         renamed = self._guess(old, new, gone, came) if gone and came else {}
         for name in olds:
@@ -367,7 +367,7 @@ class Walk:
             return "similar" if kinds[0] == kinds[1] else "other"
 
         fields = [
-            {name: _field(document, case, name) for name in _names(case)}
+            {name: _field(document, case, name) for name in case.names}
             for document, case in ((self._before, old), (self._after, new))
         ]
         texts = Counter(folded(field.description) for side in fields for field in side.values() if field.description)
@@ -381,8 +381,8 @@ class Walk:
 
     def _compare_meanings(self, path: str, old: Case, new: Case, kept: list[str]) -> None:
         """Find fields of one name whose text says now that they are another, or speaks of other units."""
-        before = {name: folded(_text(self._before, old, name)) for name in _names(old)}
-        after = {name: folded(_text(self._after, new, name)) for name in _names(new)}
+        before = {name: folded(_text(self._before, old, name)) for name in old.names}
+        after = {name: folded(_text(self._after, new, name)) for name in new.names}
         owners = [Counter(side.values()) for side in (before, after)]
         kind: ChangeKind = "parameter_swapped" if self._side == "input" else "output_swapped"
         for name in kept:
@@ -581,11 +581,6 @@ def _are_lists(one: Case, other: Case) -> bool:
     return all(case.kinds - _NULLS == {"array"} and not case.positioned() and case.item(0) for case in (one, other))
 
 
-def _names(case: Case) -> dict[str, None]:
-    """The keys that an object can have, in order."""
-    return {**case.declared, **dict.fromkeys(sorted(case.required - case.declared.keys()))}
-
-
 def _other_limits(case: Case) -> list[Any]:
     """The demands on the values of undeclared keys."""
     found = [atom.get("additionalProperties") for atom in case.atoms]
@@ -617,7 +612,7 @@ def _field(document: Document, case: Case, name: str) -> Field:
 
 def _signature(case: Case) -> list[str]:
     """The parameters in the order in which a tool's function takes them: required ones first."""
-    return sorted(_names(case), key=lambda name: name not in case.required)
+    return sorted(case.names, key=lambda name: name not in case.required)
 
 
 _ORDER = ("object", "array", "string", "integer", "fraction", "boolean", "null")

@@ -99,7 +99,7 @@ def _is_limited(case: Case, kind: str, goal: dict[str, Any], keyword: str) -> bo
         case "maxProperties":
             limits = [case.least(keyword)]
             if case.others is None:  # no keys but these
-                limits.append(len({*case.declared, *case.required}))
+                limits.append(len(case.names))
             return _is_at_most(min((limit for limit in limits if limit is not None), default=None), wanted)
     return False  # `pattern`, `format`, `if` and the like: nothing is proven of them
 
@@ -389,14 +389,12 @@ class Prover:
         """True if the values of all keys that are not `named` fit."""
         if wanted is False and self._growing:
             return True
-        keys = [key for key in {**case.declared, **dict.fromkeys(case.required)} if key not in named]
-        if not all(self.inside(case.under(key), wanted) for key in keys):
+        if not all(self.inside(case.under(key), wanted) for key in case.names if key not in named):
             return False
         return case.others is None or self.inside(case.others, wanted)
 
     def _fits_names(self, case: Case, wanted: object) -> bool:
-        keys = {**case.declared, **dict.fromkeys(case.required)}
-        if not all(self.inside([{"const": key}], wanted) for key in keys):
+        if not all(self.inside([{"const": key}], wanted) for key in case.names):
             return False
         facts = [atom["propertyNames"] for atom in case.atoms if "propertyNames" in atom]
         return case.others is None or self.inside([_TEXT, *facts], wanted)

@@ -363,6 +363,11 @@ class Case:
         """The keys that objects are said to have, in order."""
         return {key: None for atom in self.atoms for key in part(atom, "properties", dict) if isinstance(key, str)}
 
+    @cached_property
+    def names(self) -> dict[str, None]:
+        """The keys that objects can have, in order: those declared, then others that are required."""
+        return {**self.declared, **dict.fromkeys(sorted(self.required - self.declared.keys()))}
+
     def under(self, key: str) -> tuple[Any, ...]:
         """The schemas that hold for the value of `key`, if it is there."""
         found = []

@@ -243,20 +243,20 @@ class Interpreter:
                 return any(dead)
             case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name() as name, second], keywords=[]):
                 kinds = second.elts if isinstance(second, ast.Tuple) else [second]
-                asked = {each.id for each in kinds if isinstance(each, ast.Name)}
+                names = {each.id for each in kinds if isinstance(each, ast.Name)}
                 variable = self._names.of.get(name)
-                if variable is None or self._env is None or test.func in self._names.of or len(asked) != len(kinds):
+                if variable is None or self._env is None or test.func in self._names.of or len(names) != len(kinds):
                     return False
-                if asked <= _KINDS and variable in self._env:
+                if names <= _KINDS and variable in self._env:
                     held = self._env[variable]
-                    wrong = {atom for atom in held if isinstance(atom, Answer) and self._is(atom, asked) is not truth}
+                    wrong = {atom for atom in held if isinstance(atom, Answer) and self._is(atom, names) is not truth}
                     self._env[variable] = held - wrong or (JUST_OTHER if wrong else held)
                     return held == wrong and bool(wrong)
         return False
 
-    def _is(self, answer: Answer, asked: set[str]) -> bool:
+    def _is(self, answer: Answer, names: set[str]) -> bool:
         shape = self.state.shape(answer)
-        return ("list" in asked and shape.is_list) or ("dict" in asked and bool(shape.keys))
+        return ("list" in names and shape.is_list) or ("dict" in names and bool(shape.keys))
 
     def _copy_env(self) -> Env:
         return dict(self._env or {})
