@@ -4,7 +4,7 @@
 """
 
 from sealyard.code.names import Names
-from sealyard.code.source import MAX_CODE_BYTES, Source, parse, read, value_span
+from sealyard.code.source import MAX_CODE_BYTES, Source, parse, read
 from sealyard.code.uses import SkillRef, ToolRef, find_uses
 
-__all__ = ("MAX_CODE_BYTES", "Names", "SkillRef", "Source", "ToolRef", "find_uses", "parse", "read", "value_span")
+__all__ = ("MAX_CODE_BYTES", "Names", "SkillRef", "Source", "ToolRef", "find_uses", "parse", "read")

@@ -118,6 +118,15 @@ class Source:
         return self._names
 
     @property
+    def value_span(self) -> tuple[int, int] | None:
+        """The place of the last expression in the text, in characters, for the sandbox, which then parses no tree.
+
+        The same number twice if the text ends with another statement; None for what the sandbox rewrites or counts
+        otherwise: asynchronous code, other line ends than newlines, and text beyond ASCII, whose columns are of bytes.
+        """
+        return self.of(_value_span)
+
+    @property
     def digest(self) -> str:
         """24 hexadecimal digits that identify the text."""
         return self.of(_digest)
@@ -241,12 +250,7 @@ def _fault_at(kind: Literal["surrogate", "null"], text: str, index: int) -> Faul
     return Fault(kind=kind, line=before.count("\n") + 1, column=len(before) - before.rfind("\n"))
 
 
-def value_span(source: Source) -> tuple[int, int] | None:
-    """The place of the last expression in the text, in characters, for the sandbox, which then parses no tree.
-
-    The same number twice if the text ends with another statement; None for what the sandbox rewrites or counts
-    otherwise: asynchronous code, other line ends than newlines, and text beyond ASCII, whose columns are of bytes.
-    """
+def _value_span(source: Source) -> tuple[int, int] | None:
     text, tree = source.text, source.tree
     if tree is None or not text.isascii() or any(word in text for word in _OTHERWISE):
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.code import read, value_span
+from sealyard.code import read
 from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxClosed
 from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
@@ -584,7 +584,7 @@ def _job(
     job = {
         "kind": "run",
         "code": code,
-        "value_at": source.of(value_span) if is_known else None,
+        "value_at": source.value_span if is_known else None,
         "context": context,
         "result_bytes": policy.result_bytes,
         "inline_bytes": policy.inline_bytes,

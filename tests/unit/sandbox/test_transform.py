@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sealyard.code import Source, value_span
+from sealyard.code import Source
 
 GUEST = Path(__file__).parents[3] / "src/sealyard/sandbox/guest"
 
@@ -175,7 +175,7 @@ PLACED = [
 @pytest.mark.parametrize("code", PLACED)
 def test_splitting_gives_the_value_of_the_rewritten_code(code: str) -> None:
     """What is split where the gateway found the last expression has the same value, or is left to the rewriting."""
-    place = value_span(Source(code))
+    place = Source(code).value_span
     assert place is not None
     whole: dict[str, Any] = {}
     exec(transform.compiled(code, "<agent>"), whole)
@@ -195,7 +195,7 @@ def test_splitting_gives_the_value_of_the_rewritten_code(code: str) -> None:
 )
 def test_splitting_keeps_lines_and_columns(code: str) -> None:
     """A traceback points to the same characters as that of the rewritten code."""
-    place = value_span(Source(code))
+    place = Source(code).value_span
     assert place is not None
     body, last = transform.split(code, "<agent>", *place)
     names: dict[str, Any] = {}
@@ -219,13 +219,13 @@ def _failing_place(run: Callable[[], object]) -> tuple[int | None, ...]:
 )
 def test_code_that_must_be_rewritten_or_counted_otherwise_has_no_place(code: str) -> None:
     """The sandbox reads the tree itself."""
-    assert value_span(Source(code)) is None
+    assert Source(code).value_span is None
 
 
 def test_one_parenthesis_too_many_is_left_to_the_rewriting() -> None:
     """The parentheses that keep an expression in its place are one level more than the parser may allow."""
     code = f"x = 1\n{'(' * 199}x{')' * 199}"
-    place = value_span(Source(code))
+    place = Source(code).value_span
     assert place is not None
     try:
         transform.split(code, "<agent>", *place)
