@@ -520,7 +520,7 @@ async def test_a_short_value_is_found_where_it_stands_alone_and_where_code_glued
     glued.add([("q", None), ("Anna", "person"), ("q", None)])
 
     def found(index: Sent, text: str) -> list[str]:
-        return [text[echo.start : echo.end] for echo in index.echoes.find(text)]
+        return [text[echo.start : echo.end] for echo in find_echoes(text, [index.echoes])]
 
     assert found(sent, "user_anna1, helloAnna, Hannah, Savannah, QW5uYQ==") == ["anna", "Anna", "QW5uYQ"]
     assert found(glued, "zhannazh") == ["anna"]
@@ -535,8 +535,11 @@ def test_a_name_is_found_in_capitals_and_in_plain_letters(value: str) -> None:
     index.add([(value, "person")])
     plain = value.translate(str.maketrans("İ\u0131ŁłśØøĐđć", "IiLlsOoDdc"))
     for text in (value.upper(), plain, plain.upper(), plain.lower().replace(" ", "-")):
-        assert [text[echo.start : echo.end] for echo in index.find(f"x{text}x")] != []
-        assert "".join(f"x{text}x"[: echo.start] + f"x{text}x"[echo.end :] for echo in index.find(f"x{text}x")) == "xx"
+        assert [text[echo.start : echo.end] for echo in find_echoes(f"x{text}x", [index])] != []
+        assert (
+            "".join(f"x{text}x"[: echo.start] + f"x{text}x"[echo.end :] for echo in find_echoes(f"x{text}x", [index]))
+            == "xx"
+        )
 
 
 @given(st.text(max_size=60), st.text(min_size=12, max_size=40), st.text(max_size=60))
@@ -548,7 +551,7 @@ def test_a_value_is_found_whatever_stands_beside_it(before: str, value: str, aft
     index.add([(value, "text")])
     text = before + value + after
     shown = set(range(len(text)))
-    for echo in index.find(text):
+    for echo in find_echoes(text, [index]):
         shown -= set(range(echo.start, echo.end))
     covered = range(len(before), len(before) + len(value))
     assert [text[at] for at in covered if at in shown and text[at].isascii() and text[at].isalnum()] == []

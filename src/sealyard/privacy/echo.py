@@ -161,10 +161,6 @@ class Echoes:
             read = [(view.text if view else text, kind) for view, (text, kind) in zip(views, near, strict=True)]
             self._add_lines(read)
 
-    def find(self, text: str, breaks: Sequence[int] = ()) -> list[Echo]:
-        """Every echo in the text, in order and without overlap. `breaks` are offsets at which strings were joined."""
-        return find_echoes(text, [self], breaks)
-
     def find_in(
         self, reading: Letters, text: str, breaks: Sequence[int], length: int
     ) -> Iterator[tuple[Echo, str | None]]:

@@ -419,11 +419,6 @@ def _is_address(field: Field) -> bool:
     return bool(field.kinds["place?"] or field.kinds["address"])
 
 
-def _personal_part(field: Field, values: list[Value]) -> str:
-    """City and postal code: of an address, or beside personal fields."""
-    return "address" if field.parent is not None and field.parent.personal else ""
-
-
 def _region(field: Field, values: list[Value]) -> str:
     """State and country likewise. A code beside its own full name stays: programs decide by it."""
     above = field.parent
@@ -435,10 +430,6 @@ def _region(field: Field, values: list[Value]) -> str:
         if stem + "full" in above.names or stem + "name" in above.names:
             return ""
     return "location"
-
-
-def _organization(field: Field, values: list[Value]) -> str:
-    return "organization" if field.parent is not None and field.parent.personal else ""
 
 
 def _address(field: Field, values: list[Value]) -> str:
@@ -567,6 +558,11 @@ def _personal_number(field: Field, values: list[Value]) -> str:
     return "driver_license" if is_personal and any(lexicon.count_digits(str(value)) > 3 for value in values) else ""
 
 
+def _beside_person(kind: str) -> Callable[[Field, list[Value]], str]:
+    """A rule for a name that is private beside personal fields: a city, a firm."""
+    return lambda field, values: kind if field.parent is not None and field.parent.personal else ""
+
+
 def _likely(kind: str, test: Callable[[str], bool]) -> Callable[[Field, list[Value]], str]:
     """A rule for a name that fits several things: believed when most values have the form."""
 
@@ -582,9 +578,9 @@ _RULES: dict[str, Callable[[Field, list[Value]], str]] = {
     "part?": _part,
     "person?": _whose_name,
     "role?": _role,
-    "place?": _personal_part,
+    "place?": _beside_person("address"),
     "region?": _region,
-    "org?": _organization,
+    "org?": _beside_person("organization"),
     "address?": _address,
     "phone?": _likely("phone", lambda text: 6 <= lexicon.count_digits(text) <= 17 and len(text) <= 30),
     "date_of_birth?": _likely("date_of_birth", lambda text: lexicon.count_digits(text) >= 4 and len(text) <= 40),

@@ -330,9 +330,9 @@ def _forms(value: str, shape: str, offset: int, plain: str) -> list[Span]:
         tokens = ((token, _registered(token[0], shape_of(token[0]))) for token in _TOKEN.finditer(value))
         found += (Span(offset + token.start(), offset + token.end(), name) for token, name in tokens if name)
         value = without(value, found, offset=offset)
-    for name, pattern, check in _worth_trying(value, shape):
+    for name, pattern, check, may_be in _FORMS:
         accepted: list[Span] = []
-        for match in pattern.finditer(value):
+        for match in pattern.finditer(value) if may_be(value, shape) else ():
             start, end = offset + match.start(), offset + match.end()
             if not check(match[0]) or (name == "ip" and _VERSION.search(plain[max(0, start - 16) : start])):
                 continue
@@ -372,28 +372,14 @@ def _is_card_number(value: str) -> bool:
     return is_card(value) and not (len(value) == 13 and is_ean13(value))
 
 
-_Form = tuple[str, re.Pattern[str], Callable[[str], bool]]
-_ADDRESS: _Form = ("ip", _IPV4, is_ipv4)
-_SECURITY: _Form = ("ssn", _SSN, is_ssn)
-_PAYMENT: _Form = ("credit_card", _CARD, _is_card_number)
-_ABROAD: _Form = ("phone", _INTERNATIONAL, _is_international)
-_AT_HOME: _Form = ("phone", _NATIONAL, _is_national)
-
-
-def _worth_trying(value: str, shape: str) -> list[_Form]:
-    """The forms that a value of the shape can have, the surest first."""
-    forms = []
-    if shape.count(".") >= 3:
-        forms.append(_ADDRESS)
-    if "999-99-9999" in shape:
-        forms.append(_SECURITY)
-    if shape.count("9") >= 13:
-        forms.append(_PAYMENT)
-    if "+" in value or "00" in value:
-        forms.append(_ABROAD)
-    if len(value) >= 10:
-        forms.append(_AT_HOME)
-    return forms
+_FORMS: tuple[tuple[str, re.Pattern[str], Callable[[str], bool], Callable[[str, str], bool]], ...] = (
+    ("ip", _IPV4, is_ipv4, lambda value, shape: shape.count(".") >= 3),
+    ("ssn", _SSN, is_ssn, lambda value, shape: "999-99-9999" in shape),
+    ("credit_card", _CARD, _is_card_number, lambda value, shape: shape.count("9") >= 13),
+    ("phone", _INTERNATIONAL, _is_international, lambda value, shape: "+" in value or "00" in value),
+    ("phone", _NATIONAL, _is_national, lambda value, shape: len(value) >= 10),
+)
+"""The surest first: the type, the form, the check of a match, and a cheap look at a value and its shape before both."""
 
 
 _USE = re.compile(
