@@ -19,6 +19,7 @@ _FIRST_DAY = date(2025, 5, 1)
 State = Literal["AZ", "CA", "CO", "ID", "MT", "NM", "NV", "OR", "UT", "WA", "WY"]
 Activity = Literal["hiking", "fishing", "boating", "climbing", "stargazing", "swimming", "birdwatching"]
 SearchStatus = Literal["running", "done"]
+ParkId = Annotated[str, Meta(description="Which park, such as p07.")]
 Place = tuple[float, float]
 """Latitude and longitude."""
 
@@ -141,9 +142,7 @@ def find_parks(
 
 
 @toolbox.tool(read_only=True)
-def get_park(
-    park_id: Annotated[str, Meta(description="Which park, such as p07.")],
-) -> Park:
+def get_park(park_id: ParkId) -> Park:
     """Get one park by its id."""
     if park_id not in _parks:
         raise Refused(f"No park has the id {park_id!r}. Call find_parks for the ids that exist.")
@@ -151,9 +150,7 @@ def get_park(
 
 
 @toolbox.tool(read_only=True)
-def list_campgrounds(
-    park_id: Annotated[str, Meta(description="Which park, such as p07.")],
-) -> list[Campground]:
+def list_campgrounds(park_id: ParkId) -> list[Campground]:
     """List the campgrounds of a park with their prices."""
     get_park(park_id)
     return [each for each in _campgrounds.values() if each.park_id == park_id]
@@ -161,7 +158,7 @@ def list_campgrounds(
 
 @toolbox.tool(read_only=True)
 def weather_forecast(
-    park_id: Annotated[str, Meta(description="Which park, such as p07.")],
+    park_id: ParkId,
     days: Annotated[int, Meta(ge=1, le=14, description="How many days, from 1 May 2025 on.")] = 7,
 ) -> Forecast:
     """Get the weather forecast of a park, day by day."""
@@ -211,9 +208,7 @@ def book_campsite(
 
 
 @toolbox.tool(destructive=True)
-def cancel_booking(
-    booking_id: Annotated[str, Meta(description="Which booking, such as b0001.")],
-) -> Booking:
+def cancel_booking(booking_id: Annotated[str, Meta(description="Which booking, such as b0001.")]) -> Booking:
     """Cancel a booking for good and return what it was."""
     if booking_id not in _bookings:
         raise Refused(f"No booking has the id {booking_id!r}. It may be cancelled already.")

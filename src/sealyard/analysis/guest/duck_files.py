@@ -13,7 +13,7 @@ import json
 import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .duck_sql import EXACT, LARGEST, TYPES, Column, Kind, Query, Unsupported
 from .plan import Field, Row
@@ -54,38 +54,45 @@ _PROFILE = r"""
 """
 
 
-class RowFile(Protocol):
+class RowFile:
     """A file of rows: `JsonFile` reads objects, `CsvFile` and `ParquetFile` columns."""
 
-    rows: int
-    """The number of rows; known after `profile`."""
-    columns: dict[str, Column]
-    """The fields with values of one kind, by their name in the request; known after `profile`."""
-    shown: str
+    shown = "json"
     """SQL for the columns that `rows_of` takes."""
 
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", file: str) -> None:
+        self._connection = connection
+        self._file = file
+        self.columns: dict[str, Column] = {}
+        """The fields with values of one kind, by their name in the request; known after `profile`."""
+        self.rows = 0
+        """The number of rows; known after `profile`."""
+
     def profile(self, fields: Sequence[Field]) -> None:
-        """Finds the kinds of these fields over all rows."""
+        """Find the kinds of these fields over all rows."""
+        raise NotImplementedError
 
     def relation(self, query: Query, *, whole: bool) -> str:
         """SQL for all rows in order, with `columns` and, if `whole`, with `shown`."""
+        raise NotImplementedError
 
     def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
         """The rows that a statement found."""
+        raise NotImplementedError
+
+    def _one(self, sql: str, query: Query) -> tuple[Any, ...]:
+        found = self._connection.execute(sql, query.used(sql)).fetchone()
+        assert found is not None
+        return found
 
 
-class JsonFile:
+class JsonFile(RowFile):
     """JSON lines, or one list of objects."""
 
-    shown = "json"
-
     def __init__(self, connection: "duckdb.DuckDBPyConnection", file: str, *, lines: bool) -> None:
-        self._connection = connection
-        self._file = file
+        super().__init__(connection, file)
         self._format = "newline_delimited" if lines else "array"
         self._paths: dict[str, tuple[str, ...]] = {}
-        self.columns: dict[str, Column] = {}
-        self.rows = 0
 
     def profile(self, fields: Sequence[Field]) -> None:
         """Find the kinds of values in each field."""
@@ -181,11 +188,6 @@ class JsonFile:
         query = Query({})
         return int(self._one(f"SELECT count(*) FROM {self._objects(query)} WHERE {condition}", query)[0])
 
-    def _one(self, sql: str, query: Query) -> tuple[Any, ...]:
-        found = self._connection.execute(sql, query.used(sql)).fetchone()
-        assert found is not None
-        return found
-
 
 def _column(place: int, kinds: int, largest: float | None) -> Column | None:
     """The column, if its values are of one kind."""
@@ -225,55 +227,69 @@ def finite(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-class ParquetFile:
+class _ColumnFile(RowFile):
+    """A file of columns, which SQL calls `c0`, `c1` and so on."""
+
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", file: str, names: Sequence[str]) -> None:
+        super().__init__(connection, file)
+        self._names = list(names)
+        self._sql: list[str] = []  # of each of `columns`
+        self._cells = [f"c{place}" for place in range(len(self._names))]  # as `rows_of` takes them
+        self.shown = ", ".join(self._cells)
+
+    def relation(self, query: Query, *, whole: bool) -> str:
+        """With `whole`, every column is there too."""
+        parts = [*(self._cells if whole else ()), *named(self.columns, self._sql)]
+        return f"(SELECT {', '.join(parts) or '1'} FROM {self._table(query)})"
+
+    def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
+        """Rows of the cells, each as a JSON value."""
+        turns = self._turns()
+        return [
+            {name: turn(value) for name, turn, value in zip(self._names, turns, row, strict=True)} for row in fetched
+        ]
+
+    def _table(self, query: Query) -> str:
+        """SQL for all columns."""
+        raise NotImplementedError
+
+    def _turns(self) -> list[Callable[[Any], Any]]:
+        """For each column the function that makes a JSON value of a cell."""
+        raise NotImplementedError
+
+
+class ParquetFile(_ColumnFile):
     """A Parquet file, whose columns have types of their own."""
 
     def __init__(self, connection: "duckdb.DuckDBPyConnection", file: str) -> None:
-        self._connection = connection
-        self._file = file
         described = connection.execute(f"SELECT * FROM {_PARQUET} LIMIT 0", {"file": file}).description or []
         self._types = {str(name): str(kind) for name, kind, *_ in described}
         if len(self._types) != len(described):
             raise Unsupported
-        self._sql: list[str] = []
-        self._cells = ", ".join(_cell(f"c{place}", kind) for place, kind in enumerate(self._types.values()))
-        self.shown = ", ".join(f"c{place}" for place in range(len(self._types)))
-        self.columns: dict[str, Column] = {}
-        self.rows = 0
+        super().__init__(connection, file, tuple(self._types))
+        self._cells = [_cell(f"c{place}", kind) for place, kind in enumerate(self._types.values())]
 
     def profile(self, fields: Sequence[Field]) -> None:
         """Count the rows and find the largest number of each column."""
-        kept = [name for name in dict.fromkeys(each.name for each in fields) if self._kind(name)]
-        names = list(self._types)
-        sql = [_readable(f"c{names.index(name)}", self._types[name]) for name in kept]
+        kinds = {name: kind for name in dict.fromkeys(each.name for each in fields) if (kind := self._kind(name))}
+        self._sql = [_readable(f"c{self._names.index(name)}", self._types[name]) for name in kinds]
         numbers = [
-            f"max(abs(CAST({each} AS DOUBLE)))" if self._kind(name) in ("int", "float") else "0"
-            for name, each in zip(kept, sql, strict=True)
+            f"max(abs(CAST({each} AS DOUBLE)))" if kind in ("int", "float") else "0"
+            for kind, each in zip(kinds.values(), self._sql, strict=True)
         ]
-        found = self._connection.execute(
-            f"SELECT {', '.join(['count(*)', *numbers])} FROM {self._table()}", {"file": self._file}
-        ).fetchone()
-        assert found is not None
+        query = Query({})
+        found = self._one(f"SELECT {', '.join(['count(*)', *numbers])} FROM {self._table(query)}", query)
         self.rows = found[0]
-        self._sql = sql
-        for place, (name, bound) in enumerate(zip(kept, found[1:], strict=True)):
-            self.columns[name] = Column(f"f{place}", self._kind(name), bound_of(self._kind(name), bound))
+        for place, ((name, kind), bound) in enumerate(zip(kinds.items(), found[1:], strict=True)):
+            self.columns[name] = Column(f"f{place}", kind, bound_of(kind, bound))
 
-    def relation(self, query: Query, *, whole: bool) -> str:
-        """With `whole`, every column is there too."""
+    def _turns(self) -> list[Callable[[Any], Any]]:
+        # Times become ISO text, decimals floats, bytes base64.
+        return [_turn(kind) for kind in self._types.values()]
+
+    def _table(self, query: Query) -> str:
         query.parameters["file"] = self._file
-        parts = [self._cells] if whole else []
-        return f"(SELECT {', '.join([*parts, *named(self.columns, self._sql)]) or '1'} FROM {self._table()})"
-
-    def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
-        """Rows of JSON values: times as ISO text, decimals as floats, bytes as base64."""
-        turns = [_turn(kind) for kind in self._types.values()]
-        return [
-            {name: turn(value) for name, turn, value in zip(self._types, turns, row, strict=True)} for row in fetched
-        ]
-
-    def _table(self) -> str:
-        return f"{_PARQUET} AS t({', '.join(f'c{place}' for place in range(len(self._types)))})"
+        return f"{_PARQUET} AS t({self.shown})"
 
     def _kind(self, name: str) -> Kind | None:
         type_name = self._types.get(name, "")
@@ -283,54 +299,31 @@ class ParquetFile:
         return kinds.get(type_name)
 
 
-class CsvFile:
+class CsvFile(_ColumnFile):
     """A CSV file without quotes: readers differ on the rules for quotes, so Python reads files that have them."""
 
     def __init__(self, connection: "duckdb.DuckDBPyConnection", file: str) -> None:
-        self._connection = connection
-        self._file = file
-        self._delimiter, self._names = _header(file)
+        self._delimiter, names = _header(file)
+        super().__init__(connection, file, names)
         self._kinds: list[Kind | None] = []
-        self.shown = ", ".join(f"c{place}" for place in range(len(self._names)))
-        self.columns: dict[str, Column] = {}
-        self.rows = 0
 
     def profile(self, fields: Sequence[Field]) -> None:
         """Find the kind of every column by the forms of its cells."""
         query = Query({})
         counts = [_PROFILE.format(place) for place in range(len(self._names))]
-        sql = f"SELECT {', '.join(['count(*)', *counts])} FROM {self._table(query)}"
-        found = self._connection.execute(sql, query.used(sql)).fetchone()
-        assert found is not None
+        found = self._one(f"SELECT {', '.join(['count(*)', *counts])} FROM {self._table(query)}", query)
         self.rows = found[0]
-        each = 6
         wanted = {field.name for field in fields}
+        each = 6  # figures of a column
         for place, name in enumerate(self._names):
             kind, largest = _kind_of(*found[1 + place * each :][:each])
             self._kinds.append(kind)
             if name in wanted and kind is not None:
                 self.columns[name] = Column(f"f{place}", kind, bound_of(kind, largest))
+                self._sql.append(f"CAST(c{place} AS {TYPES[kind]})")
 
-    def relation(self, query: Query, *, whole: bool) -> str:
-        """With `whole`, every cell is there too, as text."""
-        sql = [
-            f"CAST(c{self._names.index(name)} AS {TYPES[column.kind]})"
-            for name, column in self.columns.items()
-            if column.kind
-        ]
-        parts = [self.shown] if whole else []
-        return f"(SELECT {', '.join([*parts, *named(self.columns, sql)]) or '1'} FROM {self._table(query)})"
-
-    def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
-        """The cells as values of their column's kind."""
-        turns = [_TURNS.get(kind or "text", str) for kind in self._kinds]
-        return [
-            {
-                name: None if cell is None else turn(cell)
-                for name, turn, cell in zip(self._names, turns, row, strict=True)
-            }
-            for row in fetched
-        ]
+    def _turns(self) -> list[Callable[[Any], Any]]:
+        return [_TURNS[kind or "text"] for kind in self._kinds]
 
     def _table(self, query: Query) -> str:
         query.parameters["file"] = self._file
@@ -342,7 +335,12 @@ class CsvFile:
         )
 
 
-_TURNS: dict[str, Callable[[str], Any]] = {"int": int, "float": finite, "bool": lambda cell: cell.lower() == "true"}
+_TURNS: dict[Kind, Callable[[str | None], Any]] = {
+    "int": lambda cell: None if cell is None else int(cell),
+    "float": lambda cell: None if cell is None else finite(cell),
+    "bool": lambda cell: None if cell is None else cell.lower() == "true",
+    "text": lambda cell: cell,
+}
 
 
 def _header(file: str) -> tuple[str, list[str]]:

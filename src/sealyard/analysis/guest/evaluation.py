@@ -54,11 +54,13 @@ _ALL_DIGITS = Context(prec=2 * _MOST_DIGITS + 2)
 
 
 class Function(NamedTuple):
-    """A function of the expression language; `most` is None for any number of arguments."""
+    """A function of the expression language. Null in, null out, unless it takes nulls."""
 
     least: int
     most: int | None
+    """Arguments; None for any number."""
     compute: Callable[..., Any] | None
+    takes_nulls: bool = False
 
 
 def evaluate(expression: Expression, table: Table, at: str) -> list[Any]:
@@ -99,9 +101,7 @@ def compiled(expression: Expression, table: Table) -> Column:
         case Call("coalesce", arguments):
             return _first_present([compiled(each, table) for each in arguments])
         case Call(name, arguments):
-            compute = FUNCTIONS[name].compute
-            assert compute is not None  # the others are above
-            return _called(compute, [compiled(each, table) for each in arguments])
+            return _called(FUNCTIONS[name], [compiled(each, table) for each in arguments])
 
 
 def tested(expression: Expression, table: Table) -> Column:
@@ -129,8 +129,17 @@ def _each(compute: Callable[[Any], Any], operand: Column) -> Column:
     return lambda rows: list(map(compute, operand(rows)))
 
 
-def _called(compute: Callable[..., Any], arguments: list[Column]) -> Column:
-    return lambda rows: list(map(compute, *(argument(rows) for argument in arguments)))
+def _called(function: Function, arguments: list[Column]) -> Column:
+    compute = function.compute
+    assert compute is not None  # the others are compiled apart
+
+    def column(rows: Sequence[Row]) -> list[Any]:
+        columns = [argument(rows) for argument in arguments]
+        if function.takes_nulls:
+            return list(map(compute, *columns))
+        return [None if None in values else compute(*values) for values in zip(*columns, strict=True)]
+
+    return column
 
 
 def _arithmetic(sign: Any, left: Column, right: Column) -> Column:
@@ -302,16 +311,12 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     return apply
 
 
-def _absolute(value: Any) -> Any:
-    return None if value is None else abs(_number("abs()", value))
-
-
-def _whole(name: str, compute: Callable[[float], int]) -> Callable[[Any], int | None]:
-    return lambda value: None if value is None else bounded(compute(_number(name, value)))
+def _whole(name: str, compute: Callable[[float], int]) -> Callable[[Any], int]:
+    return lambda value: bounded(compute(_number(name, value)))
 
 
 def _round(value: Any, digits: Any = None) -> Any:
-    if value is None or (digits is None and type(value) is int):
+    if digits is None and type(value) is int:
         return value
     _number("round()", value)
     if digits is not None and type(digits) is not int:
@@ -342,7 +347,7 @@ def _half_away_whole(value: int, unit: int) -> int:
 
 
 def _root(value: Any) -> float | None:
-    if value is None or _number("sqrt()", value) < 0:
+    if _number("sqrt()", value) < 0:
         return None
     try:
         return math.sqrt(value)
@@ -350,21 +355,17 @@ def _root(value: Any) -> float | None:
         return None
 
 
-def _length(value: Any) -> int | None:
-    if value is None:
-        return None
+def _length(value: Any) -> int:
     if type(value) in (str, list, dict):
         return len(value)
     raise _wrong_kind("len()", "text, a list or an object", value)
 
 
-def _textual(name: str, compute: Callable[[str], str]) -> Callable[[Any], str | None]:
-    return lambda value: None if value is None else _short(compute(_text(name, value)))
+def _textual(name: str, compute: Callable[[str], str]) -> Callable[[Any], str]:
+    return lambda value: _short(compute(_text(name, value)))
 
 
-def _slice(value: Any, start: Any, length: Any = MAX_TEXT) -> str | None:
-    if value is None or start is None or length is None:
-        return None
+def _slice(value: Any, start: Any, length: Any = MAX_TEXT) -> str:
     text = _text("substr()", value)
     for number in (start, length):
         if type(number) is not int:
@@ -373,9 +374,7 @@ def _slice(value: Any, start: Any, length: Any = MAX_TEXT) -> str | None:
     return text[begin : begin + max(0, length)]
 
 
-def _replace(value: Any, old: Any, new: Any) -> str | None:
-    if value is None or old is None or new is None:
-        return None
+def _replace(value: Any, old: Any, new: Any) -> str:
     text, old, new = _text("replace()", value), _text("replace()", old), _text("replace()", new)
     if not old:
         return text
@@ -401,18 +400,8 @@ def _extreme(name: str, choose: Callable[[list[Any]], Any]) -> Callable[..., Any
     return apply
 
 
-def _of_day(part: Callable[[Any], int]) -> Callable[[Any], int | None]:
-    return lambda value: None if value is None else part(to_date(value))
-
-
-def _hour(value: Any) -> int | None:
-    return None if value is None else to_datetime(value).hour
-
-
-def _days_between(start: Any, end: Any) -> int | None:
-    if start is None or end is None:
-        return None
-    return (to_date(end) - to_date(start)).days
+def _of_day(part: Callable[[Any], int]) -> Callable[[Any], int]:
+    return lambda value: part(to_date(value))
 
 
 def _contains(value: Any, part: Any) -> bool:
@@ -421,12 +410,8 @@ def _contains(value: Any, part: Any) -> bool:
     return type(value) is list and any(same(each, part) for each in value)
 
 
-def _starts_with(value: Any, part: Any) -> bool:
-    return type(value) is str and type(part) is str and value.startswith(part)
-
-
-def _ends_with(value: Any, part: Any) -> bool:
-    return type(value) is str and type(part) is str and value.endswith(part)
+def _text_test(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
+    return lambda value, part: type(value) is str and type(part) is str and test(value, part)
 
 
 def _number(name: str, value: Any) -> Any:
@@ -469,30 +454,30 @@ COMPARISONS: dict[ComparisonOperator, Callable[[Any, Any], bool]] = {
     ">=": _ordered(operator.ge),
 }
 FUNCTIONS: dict[str, Function] = {
-    "abs": Function(1, 1, _absolute),
+    "abs": Function(1, 1, lambda value: abs(_number("abs()", value))),
     "ceil": Function(1, 1, _whole("ceil()", math.ceil)),
     "coalesce": Function(1, None, None),
-    "concat": Function(1, None, _concat),
-    "contains": Function(2, 2, _contains),
+    "concat": Function(1, None, _concat, takes_nulls=True),
+    "contains": Function(2, 2, _contains, takes_nulls=True),
     "date": Function(1, 1, CASTS["date"]),
     "day": Function(1, 1, _of_day(operator.attrgetter("day"))),
-    "days_between": Function(2, 2, _days_between),
-    "ends_with": Function(2, 2, _ends_with),
+    "days_between": Function(2, 2, lambda start, end: (to_date(end) - to_date(start)).days),
+    "ends_with": Function(2, 2, _text_test(str.endswith), takes_nulls=True),
     "float": Function(1, 1, CASTS["float"]),
     "floor": Function(1, 1, _whole("floor()", math.floor)),
-    "hour": Function(1, 1, _hour),
+    "hour": Function(1, 1, lambda value: to_datetime(value).hour),
     "int": Function(1, 1, CASTS["int"]),
-    "is_null": Function(1, 1, lambda value: value is None),
+    "is_null": Function(1, 1, lambda value: value is None, takes_nulls=True),
     "len": Function(1, 1, _length),
     "lower": Function(1, 1, _textual("lower()", str.lower)),
     "matches": Function(2, 2, None),
-    "max": Function(1, None, _extreme("max()", max)),
-    "min": Function(1, None, _extreme("min()", min)),
+    "max": Function(1, None, _extreme("max()", max), takes_nulls=True),
+    "min": Function(1, None, _extreme("min()", min), takes_nulls=True),
     "month": Function(1, 1, _of_day(operator.attrgetter("month"))),
     "replace": Function(3, 3, _replace),
     "round": Function(1, 2, _round),
     "sqrt": Function(1, 1, _root),
-    "starts_with": Function(2, 2, _starts_with),
+    "starts_with": Function(2, 2, _text_test(str.startswith), takes_nulls=True),
     "str": Function(1, 1, CASTS["str"]),
     "strip": Function(1, 1, _textual("strip()", lambda text: text.strip(" \t\r\n"))),
     "substr": Function(2, 3, _slice),

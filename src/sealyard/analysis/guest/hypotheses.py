@@ -30,6 +30,7 @@ _NAME_CHARACTERS = 80  # of a category in an answer
 # Within this and its reciprocal no expected count vanishes.
 _LEAST_WEIGHT = 1e-12
 Alternative: TypeAlias = Literal["two_sided", "less", "greater"]
+UMethod: TypeAlias = Literal["auto", "exact", "asymptotic"]
 
 # Up to this size of the smaller sample, the law of U is counted instead of approximated: SciPy's own choice ...
 _COUNTED_SAMPLE = 8
@@ -76,23 +77,23 @@ class _Sample:
         return figures | {"std": deviation if deviation is None or math.isfinite(deviation) else None}
 
 
-def t_test(asked: Parameters, table: Table) -> dict[str, Any]:
+def t_test(request: Parameters, table: Table) -> dict[str, Any]:
     """Student's or Welch's t-test: one sample against a number, two samples, or pairs."""
-    alternative = cast(Alternative, asked.word("alternative", _ALTERNATIVES, "two_sided"))
-    paired = asked.flag("paired", default=False)
-    equal = asked.flag("equal_variances", default=False)
-    if asked.has("mean"):
-        _refuse(asked, "mean", "fields", "group_by", "groups", "paired", "equal_variances")
-        sample, expected = _one_sample(asked, table), asked.number("mean")
+    alternative = _alternative(request)
+    paired = request.flag("paired", default=False)
+    equal = request.flag("equal_variances", default=False)
+    if request.has("mean"):
+        _refuse(request, "mean", "fields", "group_by", "groups", "paired", "equal_variances")
+        sample, expected = _one_sample(request, table), request.number("mean")
         outcome = t_test_one(sample.values, expected, alternative)
         return _answer("one_sample", outcome, [sample], {"expected_mean": expected, "alternative": alternative})
     if paired:
-        _refuse(asked, "paired", "field", "group_by", "groups", "equal_variances")
-        first, second = _pairs(asked, table)
+        _refuse(request, "paired", "field", "group_by", "groups", "equal_variances")
+        first, second = _pairs(request, table)
         outcome = t_test_paired(first.values, second.values, alternative)
         test = "paired"
     else:
-        first, second = _two_samples(asked, table)
+        first, second = _two_samples(request, table)
         outcome = t_test_two(first.values, second.values, equal_variances=equal, alternative=alternative)
         test = "student" if equal else "welch"
     difference = mean(first.values) - mean(second.values) if first.values and second.values else math.inf
@@ -100,49 +101,51 @@ def t_test(asked: Parameters, table: Table) -> dict[str, Any]:
     return _answer(test, outcome, [first, second], more)
 
 
-def mann_whitney(asked: Parameters, table: Table) -> dict[str, Any]:
+def mann_whitney(request: Parameters, table: Table) -> dict[str, Any]:
     """Mann and Whitney's test of two samples."""
-    alternative = cast(Alternative, asked.word("alternative", _ALTERNATIVES, "two_sided"))
-    method = cast(Literal["auto", "exact", "asymptotic"], asked.word("method", ("auto", "exact", "asymptotic"), "auto"))
-    samples = _filled(_two_samples(asked, table))
+    alternative = _alternative(request)
+    method = cast(
+        Literal["auto", "exact", "asymptotic"], request.word("method", ("auto", "exact", "asymptotic"), "auto")
+    )
+    samples = _filled(_two_samples(request, table))
     outcome = mann_whitney_u(samples[0].values, samples[1].values, alternative=alternative, method=method)
     return _answer("mann_whitney", outcome, samples, {"alternative": alternative}, median=True)
 
 
-def kolmogorov_smirnov(asked: Parameters, table: Table) -> dict[str, Any]:
+def kolmogorov_smirnov(request: Parameters, table: Table) -> dict[str, Any]:
     """Kolmogorov and Smirnov's test: two samples, or one sample against a normal distribution."""
-    asked.word("distribution", ("normal",), "normal")
-    if asked.has("fields") or asked.has("group_by"):
-        _refuse(asked, "fields" if asked.has("fields") else "group_by", "distribution", "mean", "std")
-        samples = _filled(_two_samples(asked, table))
+    request.word("distribution", ("normal",), "normal")
+    if request.has("fields") or request.has("group_by"):
+        _refuse(request, "fields" if request.has("fields") else "group_by", "distribution", "mean", "std")
+        samples = _filled(_two_samples(request, table))
         outcome = kolmogorov_smirnov_two(samples[0].values, samples[1].values)
         return _answer("two_sample", outcome, samples, {}, median=True)
-    (sample,) = _filled([_one_sample(asked, table)])
+    (sample,) = _filled([_one_sample(request, table)])
     deviation = spread(sample.values) if len(sample.values) > 1 else 0.0
-    middle = asked.number("mean", mean(sample.values))
-    if not asked.has("std") and not 0.0 < deviation < math.inf:
+    middle = request.number("mean", mean(sample.values))
+    if not request.has("std") and not 0.0 < deviation < math.inf:
         note = "The values have no spread to take the normal law's from. Give 'std'."
         return _answer("one_sample", Outcome(None, None, {}, (note,)), [sample], {"distribution": "normal"})
-    scale = asked.number("std", deviation, above=0)
+    scale = request.number("std", deviation, above=0)
     outcome = kolmogorov_smirnov_normal(sample.values, middle, scale)
     answer = _answer("one_sample", outcome, [sample], {"distribution": "normal", "law": {"mean": middle, "std": scale}})
-    if not (asked.has("mean") and asked.has("std")):
+    if not (request.has("mean") and request.has("std")):
         answer["notes"].append(
             "The law's mean and std are not both given but taken from the sample, which makes the p-value too large."
         )
     return answer
 
 
-def chi_square(asked: Parameters, table: Table) -> dict[str, Any]:
+def chi_square(request: Parameters, table: Table) -> dict[str, Any]:
     """Pearson's chi-square test: two fields for independence, or one field against expected counts."""
-    if asked.has("fields"):
-        _refuse(asked, "fields", "expected")
-        return _independence(asked, table)
-    _refuse(asked, "field", "correction")
-    field = asked.field("field")
+    if request.has("fields"):
+        _refuse(request, "fields", "expected")
+        return _independence(request, table)
+    _refuse(request, "field", "correction")
+    field = request.field("field")
     values = [value for value in table.read(field) if value is not None]
     counts = Counter(map(_category, values))
-    weights = _weights(asked, counts)
+    weights = _weights(request, counts)
     if len(weights) > MAX_CELLS:
         raise AnalysisError(
             f"field: {field.name!r} has {len(weights)} different values. At most {MAX_CELLS} are counted."
@@ -161,13 +164,13 @@ def chi_square(asked: Parameters, table: Table) -> dict[str, Any]:
     return answer
 
 
-def _weights(asked: Parameters, counts: Counter[str]) -> dict[str, float]:
+def _weights(request: Parameters, counts: Counter[str]) -> dict[str, float]:
     """The expected weight of each category, in any unit; equal weights by default."""
-    if not asked.has("expected"):
+    if not request.has("expected"):
         return dict.fromkeys(counts, 1.0)
-    given = asked.value("expected")
+    given = request.value("expected")
     if not isinstance(given, dict) or not given:
-        raise asked.fail("expected", 'an object of shares or counts by value, like {"red": 0.5, "blue": 0.5}')
+        raise request.fail("expected", 'an object of shares or counts by value, like {"red": 0.5, "blue": 0.5}')
     for name, weight in given.items():
         if type(weight) not in NUMBERS or not _LEAST_WEIGHT <= weight <= 1 / _LEAST_WEIGHT:
             raise AnalysisError(f"expected.{name} is {shown(weight)}. Give a share or a count above 0.")
@@ -180,10 +183,8 @@ def _weights(asked: Parameters, counts: Counter[str]) -> dict[str, float]:
     return {name: float(weight) for name, weight in given.items()}
 
 
-def _independence(asked: Parameters, table: Table) -> dict[str, Any]:
-    fields = asked.fields(single=None, most=2)
-    if len(fields) != 2:
-        raise asked.fail("fields", "two fields, or one in 'field'")
+def _independence(request: Parameters, table: Table) -> dict[str, Any]:
+    fields = request.two_fields("two fields, or one in 'field'")
     first, second = (table.read(field) for field in fields)
     both = [
         (_category(one), _category(two))
@@ -200,7 +201,7 @@ def _independence(asked: Parameters, table: Table) -> dict[str, Any]:
             f"{MAX_CELLS} cells. Group the values first."
         )
     grid = [[counts[one, two] for two in down] for one in across]
-    outcome = chi_square_independence(grid, correction=asked.flag("correction", default=True))
+    outcome = chi_square_independence(grid, correction=request.flag("correction", default=True))
     answer = _answer("independence", outcome, [], {"count": len(both), "missing": len(table.rows) - len(both)})
     if len(across) * len(down) <= _SHOWN_CELLS:
         answer["table"] = {"rows": _names(across), "columns": _names(down), "counts": grid}
@@ -218,18 +219,16 @@ def _category(value: Any) -> str:
     return text_of(int(value) if type(value) is float and value.is_integer() else value)
 
 
-def _one_sample(asked: Parameters, table: Table) -> _Sample:
-    field = asked.field("field")
-    column = numbers_of(table, field, ignore_others=_ignores(asked))
+def _one_sample(request: Parameters, table: Table) -> _Sample:
+    field = request.field("field")
+    column = numbers_of(table, field, ignore_others=request.ignores_others())
     return _sample(field.name, column)
 
 
-def _pairs(asked: Parameters, table: Table) -> tuple[_Sample, _Sample]:
+def _pairs(request: Parameters, table: Table) -> tuple[_Sample, _Sample]:
     """Two fields, over the rows that have both."""
-    fields = asked.fields(single=None, most=2)
-    if len(fields) != 2:
-        raise asked.fail("fields", "the two fields of a pair")
-    columns = [numbers_of(table, field, ignore_others=_ignores(asked)) for field in fields]
+    fields = request.two_fields("the two fields of a pair")
+    columns = [numbers_of(table, field, ignore_others=request.ignores_others()) for field in fields]
     both = [(one, two) for one, two in zip(*columns, strict=True) if one is not None and two is not None]
     missing = len(table.rows) - len(both)
     return (
@@ -238,27 +237,25 @@ def _pairs(asked: Parameters, table: Table) -> tuple[_Sample, _Sample]:
     )
 
 
-def _two_samples(asked: Parameters, table: Table) -> list[_Sample]:
-    if asked.has("group_by"):
-        _refuse(asked, "group_by", "fields")
-        return _grouped(asked, table)
-    if not asked.has("fields"):
-        raise asked.fail("group_by", "the field that tells two samples apart, or two fields in 'fields'")
-    _refuse(asked, "fields", "groups", "field")
-    fields = asked.fields(single=None, most=2)
-    if len(fields) != 2:
-        raise asked.fail("fields", "two fields, or one in 'field' with 'group_by'")
-    return [_sample(each.name, numbers_of(table, each, ignore_others=_ignores(asked))) for each in fields]
+def _two_samples(request: Parameters, table: Table) -> list[_Sample]:
+    if request.has("group_by"):
+        _refuse(request, "group_by", "fields")
+        return _grouped(request, table)
+    if not request.has("fields"):
+        raise request.fail("group_by", "the field that tells two samples apart, or two fields in 'fields'")
+    _refuse(request, "fields", "groups", "field")
+    fields = request.two_fields("two fields, or one in 'field' with 'group_by'")
+    return [_sample(each.name, numbers_of(table, each, ignore_others=request.ignores_others())) for each in fields]
 
 
-def _grouped(asked: Parameters, table: Table) -> list[_Sample]:
+def _grouped(request: Parameters, table: Table) -> list[_Sample]:
     """The values of one field, split by the two values of another."""
-    column = numbers_of(table, asked.field("field"), ignore_others=_ignores(asked))
-    by = asked.field("group_by")
+    column = numbers_of(table, request.field("field"), ignore_others=request.ignores_others())
+    by = request.field("group_by")
     groups = table.read(by)
-    wanted = asked.value("groups")
+    wanted = request.value("groups")
     if wanted is not None and (not isinstance(wanted, list) or len(wanted) != 2):
-        raise asked.fail("groups", f"the two values of {by.name!r} to compare")
+        raise request.fail("groups", f"the two values of {by.name!r} to compare")
     keys = keys_of([*groups, *(wanted or ()), True])[:-1]
     found = dict.fromkeys(key for key, group in zip(keys, groups, strict=False) if group is not None)
     chosen = list(keys[len(groups) :]) if wanted is not None else list(found)
@@ -297,14 +294,14 @@ def _filled(samples: Sequence[_Sample]) -> Sequence[_Sample]:
     return samples
 
 
-def _ignores(asked: Parameters) -> bool:
-    return asked.word("invalid", ("error", "ignore"), "error") == "ignore"
+def _alternative(request: Parameters) -> Alternative:
+    return cast(Alternative, request.word("alternative", _ALTERNATIVES, "two_sided"))
 
 
-def _refuse(asked: Parameters, given: str, *others: str) -> None:
+def _refuse(request: Parameters, given: str, *others: str) -> None:
     """Refuses parameters that have no meaning beside `given`."""
     for other in others:
-        if asked.has(other) and asked.value(other) is not False:
+        if request.has(other) and request.value(other) is not False:
             raise AnalysisError(f"{other} has no meaning beside {given}. Leave out one of them.")
 
 
@@ -370,7 +367,7 @@ def mann_whitney_u(
     second: Sequence[float],
     *,
     alternative: Alternative,
-    method: Literal["auto", "exact", "asymptotic"],
+    method: UMethod,
 ) -> Outcome:
     """Mann and Whitney's U of the first sample, which counts its values above the second's (a tie is half)."""
     n1, n2 = len(first), len(second)

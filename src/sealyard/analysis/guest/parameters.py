@@ -167,6 +167,10 @@ class Parameters:
             raise self.fail(name, "a number" if above is None else f"a number above {above:g}")
         return number
 
+    def ignores_others(self) -> bool:
+        """True if text, booleans, lists and objects among numbers count as null instead of being an error."""
+        return self.word("invalid", ("error", "ignore"), "error") == "ignore"
+
     def field(self, name: str) -> Field:
         """The name of one field."""
         if not self.has(name):
@@ -185,3 +189,10 @@ class Parameters:
         if len(names) > most:
             raise AnalysisError(f"{self.at(name)} names {len(names)} fields. Give at most {most}.")
         return [Field(each, at) for each, at in names]
+
+    def two_fields(self, wanted: str) -> list[Field]:
+        """The names of two fields, which the message for another number of them describes as `wanted`."""
+        fields = self.fields(single=None, most=2)
+        if len(fields) != 2:
+            raise self.fail("fields", wanted)
+        return fields

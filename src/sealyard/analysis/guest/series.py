@@ -53,12 +53,12 @@ class Window(Protocol):
         """The aggregate of the values inside, of which there is at least one."""
 
 
-def resample(asked: Parameters, table: Table) -> dict[str, Any]:
+def resample(request: Parameters, table: Table) -> dict[str, Any]:
     """A row for each calendar bucket and group that has rows, in the order of time, with aggregates."""
-    time = asked.field("time")
-    unit = asked.word("every", UNITS)
-    fill = asked.word("fill", ("none", "null", "zero", "previous"), "none")
-    group = _group(asked)
+    time = request.field("time")
+    unit = request.word("every", UNITS)
+    fill = request.word("fill", ("none", "null", "zero", "previous"), "none")
+    group = _group(request)
     results = [aggregate.name for aggregate in group.aggregates]
     if time.name in (*(output.name for output in group.keys), *results):
         raise AnalysisError(f"time is {time.name!r}, and so is another result. Give that another name with 'as'.")
@@ -85,13 +85,13 @@ def resample(asked: Parameters, table: Table) -> dict[str, Any]:
     return {"every": unit, "rows": [row for _, _, row in made], "notes": _untimed(moments)}
 
 
-def rolling(asked: Parameters, table: Table) -> dict[str, Any]:
+def rolling(request: Parameters, table: Table) -> dict[str, Any]:
     """Every row, in the order of time if one is named, with aggregates of the rows up to it."""
-    group = _group(asked)
-    width = _width(asked)
-    least = asked.whole("min_count", width if isinstance(width, int) else 1, least=1, most=_WIDEST)
-    if isinstance(width, int) and asked.has("min_count") and least > width:
-        raise asked.fail("min_count", f"a whole number from 1 to {width}, the window")
+    group = _group(request)
+    width = _width(request)
+    least = request.whole("min_count", width if isinstance(width, int) else 1, least=1, most=_WIDEST)
+    if isinstance(width, int) and request.has("min_count") and least > width:
+        raise request.fail("min_count", f"a whole number from 1 to {width}, the window")
     for aggregate in group.aggregates:
         if aggregate.name in _names(table):
             raise AnalysisError(
@@ -99,13 +99,13 @@ def rolling(asked: Parameters, table: Table) -> dict[str, Any]:
             )
     moments: list[datetime | None] = []
     order: Sequence[int] = range(len(table.rows))
-    if asked.has("time"):
-        time = asked.field("time")
+    if request.has("time"):
+        time = request.field("time")
         moments = read_moments(table.read(time), time.name, time.at)
         timed = [(moment, place) for place, moment in enumerate(moments) if moment is not None]
         order = [place for _, place in sorted(timed)]
     elif not isinstance(width, int):
-        raise asked.fail("time", "the field whose moments the window is measured by")
+        raise request.fail("time", "the field whose moments the window is measured by")
     rank = {place: number for number, place in enumerate(order)}
     rows = [dict(table.rows[place]) for place in order]
     groups = [
@@ -161,13 +161,13 @@ def _tail(places: Sequence[int], width: int | timedelta, moments: Sequence[datet
         yield behind
 
 
-def _width(asked: Parameters) -> int | timedelta:
-    given = asked.value("window")
+def _width(request: Parameters) -> int | timedelta:
+    given = request.value("window")
     if isinstance(given, str):
-        return read_duration(given, asked.at("window"))
-    if not asked.has("window"):
-        raise asked.fail("window", "a number of rows, or a duration like '7 days'")
-    return asked.whole("window", 1, least=1, most=_WIDEST)
+        return read_duration(given, request.at("window"))
+    if not request.has("window"):
+        raise request.fail("window", "a number of rows, or a duration like '7 days'")
+    return request.whole("window", 1, least=1, most=_WIDEST)
 
 
 def _figures(columns: Sequence[list[Any]], reducers: Sequence[Reducer], places: Sequence[int]) -> list[Any]:
@@ -205,10 +205,10 @@ def _column(aggregate: Aggregate, table: Table) -> list[Any]:
     return [None if value is None or as_float(value) is None else value for value in column]
 
 
-def _group(asked: Parameters) -> Group:
-    if not asked.has("aggregations"):
-        raise asked.fail("aggregations", "what to compute, like {'average': 'mean(price)'}")
-    return parse_group({name: asked.value(name) for name in ("group_by", "aggregations")})
+def _group(request: Parameters) -> Group:
+    if not request.has("aggregations"):
+        raise request.fail("aggregations", "what to compute, like {'average': 'mean(price)'}")
+    return parse_group({name: request.value(name) for name in ("group_by", "aggregations")})
 
 
 def _groups(group: Group, table: Table) -> list[tuple[Row, Sequence[int]]]:

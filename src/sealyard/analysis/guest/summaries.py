@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from .answers import bounded_answer
-from .errors import AnalysisError, clipped, shown
+from .errors import AnalysisError, clipped, kind_of, listed, shown
 from .evaluation import evaluate, truth
 from .expressions import parse_conditions
 from .hypotheses import chi_square, kolmogorov_smirnov, mann_whitney, t_test
@@ -49,19 +49,19 @@ def run_statistics(parameters: dict[str, Any], rows: list[Row], limits: Limits =
     """One statistic of the rows, or of those that meet `conditions`; `limits` bound the rows of a series."""
     name = Parameters({"operation": parameters.get("operation")}, ("operation",)).word("operation", tuple(OPERATIONS))
     operation, known = OPERATIONS[name]
-    asked = Parameters(parameters, ("operation", *known, "conditions", "logic"))
+    request = Parameters(parameters, ("operation", *known, "conditions", "logic"))
     table = Table(rows)
-    if asked.has("conditions"):
-        table = _narrowed(table, asked)
+    if request.has("conditions"):
+        table = _narrowed(table, request)
     try:
-        answer = operation(asked, table)
+        answer = operation(request, table)
     except AnalysisError as error:
-        if not asked.has("conditions"):
+        if not request.has("conditions"):
             raise
         raise AnalysisError(f"{error} {_NUMBERING}") from None
     notes = answer.pop("notes", [])
     full: dict[str, Any] = {"rows_in": len(rows)}
-    if asked.has("conditions"):
+    if request.has("conditions"):
         full["rows_used"] = len(table.rows)
         notes = [*notes, _NUMBERING] if name == "outliers" else notes
     full |= {"operation": name, **answer}
@@ -71,15 +71,17 @@ def run_statistics(parameters: dict[str, Any], rows: list[Row], limits: Limits =
     return full | ({"notes": notes} if notes else {})
 
 
-def _narrowed(table: Table, asked: Parameters) -> Table:
-    condition = parse_conditions(asked.value("conditions"), asked.at("conditions"), logic=asked.value("logic") or "AND")
-    met = [truth(value) for value in evaluate(condition, table, asked.at("conditions"))]
+def _narrowed(table: Table, request: Parameters) -> Table:
+    condition = parse_conditions(
+        request.value("conditions"), request.at("conditions"), logic=request.value("logic") or "AND"
+    )
+    met = [truth(value) for value in evaluate(condition, table, request.at("conditions"))]
     return table.fewer([row for row, is_met in zip(table.rows, met, strict=True) if is_met])
 
 
-def describe(asked: Parameters, table: Table) -> dict[str, Any]:
+def describe(request: Parameters, table: Table) -> dict[str, Any]:
     """The number of values and of distinct values of each field, and figures by their kind."""
-    fields = asked.fields(most=MAX_FIELDS)
+    fields = request.fields(most=MAX_FIELDS)
     names = [] if fields else field_names(table.rows)
     notes = []
     if len(names) > MAX_FIELDS:
@@ -93,8 +95,7 @@ def _described(name: str, column: list[Any]) -> dict[str, Any]:
     kinds = Counter(map(_kind, values))
     kind = "mixed" if len(kinds) > 1 else next(iter(kinds), "empty")
     moments = _moments(values) if kind == "text" else None
-    if moments is not None:
-        kind = "date"
+    kind = "date" if moments is not None else kind
     keys = keys_of(values)
     counts = Counter(keys)
     described: dict[str, Any] = {"field": name, "kind": kind, "count": len(values)}
@@ -115,9 +116,7 @@ def _described(name: str, column: list[Any]) -> dict[str, Any]:
 
 
 def _kind(value: Any) -> str:
-    if type(value) in NUMBERS:
-        return "number"
-    return {bool: "boolean", str: "text", list: "list", dict: "object"}.get(type(value), "object")
+    return kind_of(value).removeprefix("a ").removeprefix("an ")
 
 
 def _moments(values: Sequence[str]) -> list[datetime] | None:
@@ -158,10 +157,10 @@ _FIGURES: dict[str, Callable[[list[Any]], dict[str, Any]]] = {
 }
 
 
-def percentiles(asked: Parameters, table: Table) -> dict[str, Any]:
+def percentiles(request: Parameters, table: Table) -> dict[str, Any]:
     """Percentiles of fields, interpolated linearly."""
-    fields, notes = _number_columns(asked, table, MAX_FIELDS)
-    wanted = _percentiles_wanted(asked)
+    fields, notes = _number_columns(request, table, MAX_FIELDS)
+    wanted = _percentiles_wanted(request)
     described = []
     for name, column in fields.items():
         ordered = sorted(value for value in column if value is not None)
@@ -170,8 +169,8 @@ def percentiles(asked: Parameters, table: Table) -> dict[str, Any]:
     return {"fields": described, "notes": notes}
 
 
-def _percentiles_wanted(asked: Parameters) -> Sequence[float]:
-    given = asked.value("percentiles")
+def _percentiles_wanted(request: Parameters) -> Sequence[float]:
+    given = request.value("percentiles")
     if given is None:
         return _PERCENTILES
     wanted = given if isinstance(given, list) else [given]
@@ -187,17 +186,17 @@ def _percentile_name(share: float) -> str:
     return f"p{int(share) if share == int(share) else share}"
 
 
-def correlate(asked: Parameters, table: Table) -> dict[str, Any]:
+def correlate(request: Parameters, table: Table) -> dict[str, Any]:
     """The correlation of every pair of fields, over the rows that have both."""
-    method = asked.word("method", ("pearson", "spearman"), "pearson")
-    fields, notes = _number_columns(asked, table, MAX_MATRIX)
+    method = request.word("method", ("pearson", "spearman"), "pearson")
+    fields, notes = _number_columns(request, table, MAX_MATRIX)
     matrix = correlation(list(fields.values()), cast(Literal["pearson", "spearman"], method))
     return {"method": method, **_matrix_answer(matrix, list(fields), notes, "its values there are all the same")}
 
 
-def covary(asked: Parameters, table: Table) -> dict[str, Any]:
+def covary(request: Parameters, table: Table) -> dict[str, Any]:
     """The covariance of every pair of fields, over the rows that have both."""
-    fields, notes = _number_columns(asked, table, MAX_MATRIX)
+    fields, notes = _number_columns(request, table, MAX_MATRIX)
     matrix = covariance(list(fields.values()))
     return _matrix_answer(matrix, list(fields), notes, "the figure is beyond what a number can hold")
 
@@ -211,23 +210,20 @@ def _matrix_answer(matrix: Matrix, names: list[str], notes: list[str], otherwise
     return {"fields": names, "matrix": matrix.values, "counts": matrix.counts, "notes": notes}
 
 
-def _number_columns(asked: Parameters, table: Table, most: int) -> tuple[dict[str, list[float | None]], list[str]]:
+def _number_columns(request: Parameters, table: Table, most: int) -> tuple[dict[str, list[float | None]], list[str]]:
     """The named columns, or those of all fields of numbers, and notes about the ones left out."""
-    ignore = asked.word("invalid", ("error", "ignore"), "error") == "ignore"
-    fields = asked.fields(most=most)
+    ignore = request.ignores_others()
+    fields = request.fields(most=most)
     notes = []
     if not fields:
         found = number_fields(table, "fields")
         if not found and table.rows:
-            raise AnalysisError(f"No field holds numbers only, so name some in fields. Fields: {_names(table)}.")
+            known = listed(field_names(table.rows))
+            raise AnalysisError(f"No field holds numbers only, so name some in fields. Fields: {known}.")
         if len(found) > most:
             notes.append(f"Only the first {most} of {len(found)} fields of numbers are used. Name others in fields.")
         fields = found[:most]
     return {field.name: numbers_of(table, field, ignore_others=ignore) for field in fields}, notes
-
-
-def _names(table: Table) -> str:
-    return ", ".join(map(shown, field_names(table.rows)[:30]))
 
 
 def _finite(value: float) -> float | None:
@@ -245,13 +241,13 @@ class _Fence:
     note: str | None = None
 
 
-def outliers(asked: Parameters, table: Table) -> dict[str, Any]:
+def outliers(request: Parameters, table: Table) -> dict[str, Any]:
     """The rows of each field with a value outside the fence of a method."""
-    method = asked.word("method", tuple(_THRESHOLDS), "iqr")
-    threshold = asked.number("threshold", _THRESHOLDS[method], above=0)
-    samples = asked.whole("samples", 5, least=0, most=_MOST_SAMPLES)
-    ignore = asked.word("invalid", ("error", "ignore"), "error") == "ignore"
-    fields = asked.fields(most=_MOST_FIELDS) or number_fields(table, "fields")
+    method = request.word("method", tuple(_THRESHOLDS), "iqr")
+    threshold = request.number("threshold", _THRESHOLDS[method], above=0)
+    samples = request.whole("samples", 5, least=0, most=_MOST_SAMPLES)
+    ignore = request.ignores_others()
+    fields = request.fields(most=_MOST_FIELDS) or number_fields(table, "fields")
     described, notes = [], []
     if len(fields) > _MOST_FIELDS:
         notes.append(
@@ -315,15 +311,15 @@ def _score(value: float, fence: _Fence) -> float | None:
     return _finite((value - fence.middle) / fence.scale) if fence.scale else None
 
 
-def histogram(asked: Parameters, table: Table) -> dict[str, Any]:
+def histogram(request: Parameters, table: Table) -> dict[str, Any]:
     """The number of values in each bin; a value on an edge belongs to the bin above, the highest edge to the last."""
-    field = asked.field("field")
-    ignore = asked.word("invalid", ("error", "ignore"), "error") == "ignore"
+    field = request.field("field")
+    ignore = request.ignores_others()
     column = numbers_of(table, field, ignore_others=ignore)
     values = [value for value in column if value is not None]
-    if asked.has("bins") and asked.has("edges"):
+    if request.has("bins") and request.has("edges"):
         raise AnalysisError("bins and edges are both given. Give one of them.")
-    edges = _edges_given(asked) if asked.has("edges") else _edges_made(values, asked)
+    edges = _edges_given(request) if request.has("edges") else _edges_made(values, request)
     counts = [0] * max(0, len(edges) - 1)
     below = above = 0
     for value in values:
@@ -334,23 +330,23 @@ def histogram(asked: Parameters, table: Table) -> dict[str, Any]:
         else:
             counts[min(bisect_right(edges, value), len(counts)) - 1] += 1
     bins = [{"from": low, "to": high, "count": n} for (low, high), n in zip(pairwise(edges), counts, strict=True)]
-    outside = {"below": below, "above": above} if asked.has("edges") else {}
+    outside = {"below": below, "above": above} if request.has("edges") else {}
     missing = len(column) - len(values)
     return {"field": field.name, "count": len(values), "missing": missing, **outside, "bins": bins}
 
 
-def _edges_given(asked: Parameters) -> list[float]:
-    given = asked.value("edges")
+def _edges_given(request: Parameters) -> list[float]:
+    given = request.value("edges")
     if not isinstance(given, list) or not 2 <= len(given) <= _MOST_BINS + 1:
-        raise asked.fail("edges", f"a list of 2 to {_MOST_BINS + 1} ascending numbers")
+        raise request.fail("edges", f"a list of 2 to {_MOST_BINS + 1} ascending numbers")
     for place, edge in enumerate(given):
         if type(edge) not in NUMBERS or not abs(edge) < math.inf or (place and edge <= given[place - 1]):
             raise AnalysisError(f"edges[{place}] is {shown(edge)}. Give finite numbers, each above the one before.")
     return given
 
 
-def _edges_made(values: Sequence[float], asked: Parameters) -> list[float]:
-    bins = asked.whole("bins", 10, least=1, most=_MOST_BINS)
+def _edges_made(values: Sequence[float], request: Parameters) -> list[float]:
+    bins = request.whole("bins", 10, least=1, most=_MOST_BINS)
     if not values:
         return []
     low, high = min(values), max(values)

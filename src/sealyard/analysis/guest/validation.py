@@ -55,10 +55,10 @@ class _Violation:
 
 def run_validation(parameters: dict[str, Any], rows: list[Row]) -> dict[str, Any]:
     """The number of valid rows, and for each broken rule its count, its first rows and samples of values."""
-    asked = Parameters(parameters, ("rules", "samples"))
-    samples = asked.whole("samples", 5, least=0, most=_MOST_SAMPLES)
+    request = Parameters(parameters, ("rules", "samples"))
+    samples = request.whole("samples", 5, least=0, most=_MOST_SAMPLES)
     report = _Report(rows, samples)
-    for at, rule in _rules(asked):
+    for at, rule in _rules(request):
         if "check" in rule:
             _check(report, Parameters(rule, ("check", "message"), at))
         elif "fields" in rule:
@@ -104,11 +104,11 @@ class _Report:
         return answer
 
 
-def _rules(asked: Parameters) -> list[tuple[str, dict[str, Any]]]:
+def _rules(request: Parameters) -> list[tuple[str, dict[str, Any]]]:
     """Each rule with its path; rules given by the names of fields become rules with a field."""
-    given = asked.value("rules")
+    given = request.value("rules")
     if not isinstance(given, list | dict):
-        raise asked.fail("rules", 'a list of rules like {"field": "amount", "type": "number", "min": 0}')
+        raise request.fail("rules", 'a list of rules like {"field": "amount", "type": "number", "min": 0}')
     if not 0 < len(given) <= MAX_RULES:
         raise AnalysisError(f"rules has {len(given)} rules. Give 1 to {MAX_RULES}.")
     if isinstance(given, dict):
@@ -131,12 +131,12 @@ def _named_rule(name: str, rule: Any) -> dict[str, Any]:
     return {"field": name, **rule}
 
 
-def _check(report: _Report, asked: Parameters) -> None:
+def _check(report: _Report, request: Parameters) -> None:
     """A check across fields: the rows for which it is not true."""
-    at = asked.at("check")
-    text = asked.value("check")
+    at = request.at("check")
+    text = request.value("check")
     if not isinstance(text, str):
-        raise asked.fail("check", "an expression as text, like 'start <= end'")
+        raise request.fail("check", "an expression as text, like 'start <= end'")
     expression = parse_expression(text, at)
     rows = report.table.rows
     outcomes = _outcomes(compiled(expression, report.table), rows)
@@ -150,7 +150,7 @@ def _check(report: _Report, asked: Parameters) -> None:
                 values = {name: read([rows[row]])[0] for name, read in readers.items()}
                 yield row, {"values": values} | ({"problem": str(outcome)} if outcome is not False else {})
 
-    report.add(_Violation("check", None, text, _message(asked)), broken())
+    report.add(_Violation("check", None, text, _message(request)), broken())
 
 
 def _outcomes(holds: Callable[[Sequence[Row]], list[Any]], rows: list[Row]) -> list[Any]:
@@ -168,33 +168,33 @@ def _outcome(holds: Callable[[Sequence[Row]], list[Any]], row: Row) -> Any:
         return problem
 
 
-def _check_together(report: _Report, asked: Parameters) -> None:
+def _check_together(report: _Report, request: Parameters) -> None:
     """Several fields of which no combination may appear twice."""
-    fields = asked.fields(single=None, most=20)
-    if not fields or not asked.flag("unique", default=False):
+    fields = request.fields(single=None, most=20)
+    if not fields or not request.flag("unique", default=False):
         raise AnalysisError(
-            f'{asked.at("fields")} is for rules over combinations. Give {{"fields": […], "unique": true}}.'
+            f'{request.at("fields")} is for rules over combinations. Give {{"fields": […], "unique": true}}.'
         )
     columns = [_column(report, each) for each in fields]
     together = [None if _MISSING in values or None in values else list(values) for values in zip(*columns, strict=True)]
     name = ", ".join(each.name for each in fields)
-    report.add(_Violation("unique", name, None, _message(asked)), _repeated(together))
+    report.add(_Violation("unique", name, None, _message(request)), _repeated(together))
 
 
-def _check_field(report: _Report, asked: Parameters) -> None:
+def _check_field(report: _Report, request: Parameters) -> None:
     """All rules for one field."""
-    name = asked.field("field")
-    tests = value_tests(asked)
-    required = asked.flag("required", default=False)
-    nullable = asked.flag("nullable", default=True)
-    unique = asked.flag("unique", default=False)
-    message = _message(asked)
+    name = request.field("field")
+    tests = value_tests(request)
+    required = request.flag("required", default=False)
+    nullable = request.flag("nullable", default=True)
+    unique = request.flag("unique", default=False)
+    message = _message(request)
     if not tests and not required and not unique and nullable:
-        raise AnalysisError(f"{asked.at('field')} has no rule. Add one of: {', '.join(_FIELD_KEYS[1:-1])}.")
+        raise AnalysisError(f"{request.at('field')} has no rule. Add one of: {', '.join(_FIELD_KEYS[1:-1])}.")
     column = _column(report, name)
     if required:
         # A required value must not be null either, unless `nullable` decides about nulls.
-        absent = (_MISSING,) if asked.has("nullable") else (_MISSING, None)
+        absent = (_MISSING,) if request.has("nullable") else (_MISSING, None)
         missing = ((row, {"value": None}) for row, value in enumerate(column) if any(value is each for each in absent))
         report.add(_Violation("required", name.name, True, message), missing)
     if not nullable:
@@ -234,10 +234,10 @@ def _column(report: _Report, name: Field) -> list[Any]:
     return column
 
 
-def _message(asked: Parameters) -> str | None:
-    message = asked.value("message")
+def _message(request: Parameters) -> str | None:
+    message = request.value("message")
     if message is not None and not isinstance(message, str):
-        raise asked.fail("message", "a text")
+        raise request.fail("message", "a text")
     return None if message is None else message[:_SAMPLE_CHARACTERS]
 
 
@@ -254,46 +254,46 @@ def _short(value: Any) -> Any:
     return shown(value) if isinstance(value, float) and not math.isfinite(value) else clipped(value, _SAMPLE_CHARACTERS)
 
 
-def value_tests(asked: Parameters) -> list[ValueTest]:
+def value_tests(request: Parameters) -> list[ValueTest]:
     """The rules that look at one value at a time."""
     tests: list[ValueTest] = []
-    if asked.has("type"):
-        kind = _type_named(asked)
+    if request.has("type"):
+        kind = _type_named(request)
         tests.append(("type", kind, TYPES[kind]))
     for rule, sign in (("min", 1), ("max", -1)):
-        if asked.has(rule):
-            tests.append((rule, asked.value(rule), _bound(asked, rule, sign)))
+        if request.has(rule):
+            tests.append((rule, request.value(rule), _bound(request, rule, sign)))
     for rule, sign in (("min_length", 1), ("max_length", -1)):
-        if asked.has(rule):
-            length = asked.whole(rule, 0, least=0, most=2**53)
+        if request.has(rule):
+            length = request.whole(rule, 0, least=0, most=2**53)
             tests.append((rule, length, _length(length, sign)))
-    if asked.has("pattern"):
-        pattern = check_pattern(asked.value("pattern"), asked.at("pattern"))
+    if request.has("pattern"):
+        pattern = check_pattern(request.value("pattern"), request.at("pattern"))
         search = re.compile(pattern).search
         tests.append(("pattern", pattern, lambda value: isinstance(value, str) and search(value) is not None))
-    if asked.value("enum") is not None:
-        tests.append(("enum", None, _member(asked)))
+    if request.value("enum") is not None:
+        tests.append(("enum", None, _member(request)))
     for low, high in (("min", "max"), ("min_length", "max_length")):
-        least, most = asked.value(low), asked.value(high)
+        least, most = request.value(low), request.value(high)
         if type(least) in NUMBERS and type(most) in NUMBERS and least > most:
-            raise asked.fail(low, f"at most {shown(most)}, which {high} is")
+            raise request.fail(low, f"at most {shown(most)}, which {high} is")
     return tests
 
 
-def _type_named(asked: Parameters) -> str:
-    given = asked.value("type")
+def _type_named(request: Parameters) -> str:
+    given = request.value("type")
     if isinstance(given, str) and given.lower() in _OTHER_NAMES:
         return _OTHER_NAMES[given.lower()]
-    return asked.word("type", tuple(TYPES))
+    return request.word("type", tuple(TYPES))
 
 
-def _bound(asked: Parameters, rule: str, sign: int) -> Callable[[Any], bool]:
+def _bound(request: Parameters, rule: str, sign: int) -> Callable[[Any], bool]:
     """At least (sign 1) or at most (sign -1) a number, a moment or a text; another kind of value breaks the rule."""
-    bound = as_scalar(asked.value(rule), asked.at(rule))
+    bound = as_scalar(request.value(rule), request.at(rule))
     if type(bound) in NUMBERS:
         return lambda value: type(value) in NUMBERS and (value >= bound if sign > 0 else value <= bound)
     if not isinstance(bound, str):
-        raise asked.fail(rule, "a number, a date or a text")
+        raise request.fail(rule, "a number, a date or a text")
     try:
         moment = moment_of(bound)
     except WrongKind:
@@ -313,12 +313,12 @@ def _length(bound: int, sign: int) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str | list | dict) and (len(value) - bound) * sign >= 0
 
 
-def _member(asked: Parameters) -> Callable[[Any], bool]:
-    options = asked.value("enum")
+def _member(request: Parameters) -> Callable[[Any], bool]:
+    options = request.value("enum")
     if not isinstance(options, list) or not options:
-        raise asked.fail("enum", "a list of the values that are allowed")
+        raise request.fail("enum", "a list of the values that are allowed")
     if len(options) > MAX_OPTIONS:
-        raise AnalysisError(f"{asked.at('enum')} has {len(options)} values. Expected at most {MAX_OPTIONS}.")
+        raise AnalysisError(f"{request.at('enum')} has {len(options)} values. Expected at most {MAX_OPTIONS}.")
     # A boolean among them makes every boolean a key that no number equals.
     keys = frozenset(keys_of([*options, True])[:-1])
     return lambda value: keys_of([value, True])[0] in keys
