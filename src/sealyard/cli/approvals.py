@@ -33,8 +33,8 @@ def approvals(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is not None:
         return
 
-    async def read(store: Store, asked: Approvals) -> tuple[list[ApprovalRequest], list[Remembered]]:
-        return await asked.waiting(), await store.approvals.remembered()
+    async def read(store: Store, queue: Approvals) -> tuple[list[ApprovalRequest], list[Remembered]]:
+        return await queue.waiting(), await store.approvals.remembered()
 
     waiting, remembered = _with_store(read)
     always = [{"ask": each.ask, "approval": each.approval} for each in remembered]
@@ -48,10 +48,10 @@ def approvals(ctx: click.Context) -> None:
 def show(*, ask_id: str) -> None:
     """Print all arguments of the call under ID, whole: of one that waits, or that is approved always."""
 
-    async def read(store: Store, asked: Approvals) -> ApprovalRequest:
-        known = [*await asked.waiting(), *(each.ask for each in await store.approvals.remembered())]
+    async def read(store: Store, queue: Approvals) -> ApprovalRequest:
+        known = [*await queue.waiting(), *(each.ask for each in await store.approvals.remembered())]
         matching = _matching(known, ask_id)
-        return await asked.get(matching[0].id if matching else ask_id)
+        return await queue.get(matching[0].id if matching else ask_id)
 
     ask = _with_store(read)
     answer(ask, lambda: write("\n".join([ask.tool, *whole_lines(ask)]) + "\n"))
@@ -62,10 +62,10 @@ def show(*, ask_id: str) -> None:
 def watch() -> int:
     """Show each call that waits for approval as it comes, until Ctrl-C."""
 
-    async def follow(store: Store, asked: Approvals) -> int:
+    async def follow(store: Store, queue: Approvals) -> int:
         shown: set[str] = set()
         while True:
-            waiting = await asked.waiting()
+            waiting = await queue.waiting()
             for ask in waiting:
                 if ask.id not in shown:
                     _show(ask)
@@ -113,7 +113,7 @@ def forget(*, ids: tuple[str, ...], all_: bool) -> None:
     if bool(ids) == all_:
         raise click.UsageError("Name the ids to forget, or give --all.")
 
-    async def drop(store: Store, asked: Approvals) -> list[str]:
+    async def drop(store: Store, queue: Approvals) -> list[str]:
         known = [each.ask for each in await store.approvals.remembered()]
         chosen = known if all_ else [_get(known, each) for each in ids]
         await store.approvals.forget([ask.id for ask in chosen])
@@ -127,11 +127,11 @@ def forget(*, ids: tuple[str, ...], all_: bool) -> None:
 
 
 def _answer(ask_id: str, decision: ApprovalDecision, reason: str) -> None:
-    async def decide(store: Store, asked: Approvals) -> str:
-        matching = _matching(await asked.waiting(), ask_id)
+    async def decide(store: Store, queue: Approvals) -> str:
+        matching = _matching(await queue.waiting(), ask_id)
         whole_id = matching[0].id if matching else ask_id  # for one that does not wait, `answer` says why
         approval = Approval(decision=decision, by=_operator(), channel="cli", reason=reason, answered_at=time.time())
-        await asked.answer(whole_id, approval)
+        await queue.answer(whole_id, approval)
         return f"{matching[0].tool} ({whole_id})" if matching else whole_id
 
     answered = _with_store(decide)

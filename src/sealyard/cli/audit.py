@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import click
 import msgspec
 from rich.text import Text
 
-from sealyard.cli.command import CONFIG, EXISTING_FILE, JSON, KEPT, LOCAL, read_config, wants_json, with_store
+from sealyard.cli.command import CONFIG, EXISTING_FILE, JSON, KEPT, LOCAL, store_path, wants_json, with_store
 from sealyard.cli.terminal import (
     columns,
     plain,
@@ -59,23 +58,15 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in _BIDI} | {ord("\t"): "\\t", ord("
 """Characters that begin another line, or show the text in another order than it is written in."""
 
 
-def _of_store(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that name a store, and a function that finds it as its first argument."""
+_STORE = click.option(
+    "--store", type=EXISTING_FILE, metavar="FILE", help="Another store than the configured one, such as a copy.", **KEPT
+)
 
-    @click.option(
-        "--store", type=EXISTING_FILE, metavar="FILE", help="Another store than the configured one, such as a copy."
-    )
-    @CONFIG
-    @wraps(command)
-    def with_store(*, store: Path | None, **options: Any) -> Any:
-        def find() -> Path:  # `verify FILE` needs no config
-            path = (store or read_config().store.path).resolve()
-            take_over(path)
-            return path
 
-        return command(find, **options)
-
-    return with_store
+def _find_store() -> Path:
+    path = store_path().resolve()
+    take_over(path)
+    return path
 
 
 @click.group()
@@ -89,10 +80,11 @@ def audit() -> None:
 @click.option("--principal", metavar="NAME", help="Only entries of this principal.")
 @click.option("--kind", type=click.Choice(sorted(AUDIT_KINDS)), metavar="KIND", help="Only entries of this kind.")
 @click.option("--json", is_flag=True, help="Print one JSON object a line.", **KEPT)
-@_of_store
-def tail(find_store: Callable[[], Path], *, count: int, follow: bool, principal: str | None, kind: str | None) -> None:
+@_STORE
+@CONFIG
+def tail(*, count: int, follow: bool, principal: str | None, kind: str | None) -> None:
     """Print the newest entries, the newest last."""
-    store = find_store()
+    store = _find_store()
     with open_log(store) as connection:
         last = _last_number(connection)
         rows = read_entries(connection, limit=count, principal=principal, kind=kind)[::-1]
@@ -114,10 +106,11 @@ def tail(find_store: Callable[[], Path], *, count: int, follow: bool, principal:
 @audit.command()
 @click.argument("wanted", metavar="EXECUTION_ID|NUMBER")
 @JSON
-@_of_store
-def show(find_store: Callable[[], Path], *, wanted: str) -> None:
+@_STORE
+@CONFIG
+def show(*, wanted: str) -> None:
     """Print all about one execution, with its code, or one entry by its number."""
-    with open_log(find_store()) as connection:
+    with open_log(_find_store()) as connection:
         rows = read_entries(connection, limit=sys.maxsize, execution_id=wanted, after=0)
         is_execution = bool(rows)
         if not rows and wanted.isascii() and wanted.isdecimal() and len(wanted) < _DIGITS:
@@ -143,8 +136,9 @@ def show(find_store: Callable[[], Path], *, wanted: str) -> None:
     "--head", "heads", type=EXISTING_FILE, multiple=True, metavar="FILE", help="A kept `audit head`; again for more."
 )
 @JSON
-@_of_store
-def verify(find_store: Callable[[], Path], *, file: Path | None, heads: tuple[Path, ...]) -> int:
+@_STORE
+@CONFIG
+def verify(*, file: Path | None, heads: tuple[Path, ...]) -> int:
     """Prove that no entry of the log, or of an exported FILE, was changed, removed, inserted or moved.
 
     That a store was not put back to an older state is proved only against a head that was kept elsewhere.
@@ -156,7 +150,7 @@ def verify(find_store: Callable[[], Path], *, file: Path | None, heads: tuple[Pa
         if file is not None:
             found = verify_file(file, heads=kept, on_progress=on_progress)
         else:
-            found = verify_store(find_store(), heads=kept, on_progress=on_progress)
+            found = verify_store(_find_store(), heads=kept, on_progress=on_progress)
     if wants_json():
         write_json({"ok": not found.problem} | msgspec.structs.asdict(found))
     else:
@@ -165,10 +159,11 @@ def verify(find_store: Callable[[], Path], *, file: Path | None, heads: tuple[Pa
 
 
 @audit.command()
-@_of_store
-def head(find_store: Callable[[], Path]) -> None:
+@_STORE
+@CONFIG
+def head() -> None:
     """Print the signed head, to be kept where nobody who can write the store can change it."""
-    with open_log(find_store()) as connection:
+    with open_log(_find_store()) as connection:
         found = read_head(connection)
     if found is None:
         raise InvalidRequest("The audit log has no head: it is empty, or `sealyard audit verify` says why.")
@@ -181,15 +176,16 @@ def head(find_store: Callable[[], Path]) -> None:
 @click.option("--segment", type=click.IntRange(1), metavar="N", help="Only this segment.")
 @click.option("--all", "is_all", is_flag=True, help="The whole log; so it is without --segment.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A new file; else stdout.")
-@_of_store
-def export(find_store: Callable[[], Path], *, segment: int | None, is_all: bool, output: Path | None) -> int:
+@_STORE
+@CONFIG
+def export(*, segment: int | None, is_all: bool, output: Path | None) -> int:
     """Write the log as JSON lines that `sealyard audit verify FILE` can check alone.
 
     Segments that were exported to a file may be pruned.
     """
     if is_all and segment is not None:
         raise click.UsageError("--all and --segment exclude each other.")
-    store = find_store()
+    store = _find_store()
     if output is None:
         if sys.stdout.isatty():
             raise InvalidRequest("An audit log is not for a terminal. Name a file by -o, or use `sealyard audit tail`.")
@@ -205,12 +201,13 @@ def export(find_store: Callable[[], Path], *, segment: int | None, is_all: bool,
     "--segment", "numbers", type=click.IntRange(1), multiple=True, metavar="N", help="This one; again for more."
 )
 @click.option("--force", is_flag=True, help="Also what was never exported. It is gone for good.")
-@_of_store
-def prune(find_store: Callable[[], Path], *, before: datetime | None, numbers: tuple[int, ...], force: bool) -> int:
+@_STORE
+@CONFIG
+def prune(*, before: datetime | None, numbers: tuple[int, ...], force: bool) -> int:
     """Remove the entries of closed segments that were exported. The log can still be verified."""
     if (before is None) == (not numbers):
         raise click.UsageError("Name either --before or --segment.")
-    store = find_store()
+    store = _find_store()
     with _progress("checking") as on_progress:
         found = verify_store(store, on_progress=on_progress)
     if found.problem:
@@ -229,13 +226,14 @@ def prune(find_store: Callable[[], Path], *, before: datetime | None, numbers: t
 
 @audit.command()
 @click.option("--force", is_flag=True, help="Even if the log cannot be verified.")
-@_of_store
-def rekey(find_store: Callable[[], Path], *, force: bool) -> int:
+@_STORE
+@CONFIG
+def rekey(*, force: bool) -> int:
     """Sign the log with a new key, after the old one was lost or seen.
 
     Heads that were kept before do not fit the new key: keep a new one.
     """
-    store = find_store()
+    store = _find_store()
     with open_log(store) as connection:
         signed = read_head(connection)
     if not force:

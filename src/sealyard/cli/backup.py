@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, STORE, answer, read_config, wants_json, with_store
+from sealyard.cli.command import CONFIG, JSON, LOCAL, STORE, answer, read_config, store_path, wants_json, with_store
 from sealyard.cli.terminal import minute, progress, remark, say_unwrapped, warn, write_json
 from sealyard.config import Config
 from sealyard.errors import StoreError, VaultError
@@ -24,7 +24,7 @@ from sealyard.values.access import AuditEntry
 @STORE
 @CONFIG
 @JSON
-def backup(*, file: Path | None, with_keys: bool, store: Path | None) -> int:
+def backup(*, file: Path | None, with_keys: bool) -> int:
     """Write everything the store holds into one file.
 
     FILE is a new file, by default named for the time. Gateways may go on meanwhile. It holds executions, calls, skills,
@@ -33,7 +33,7 @@ def backup(*, file: Path | None, with_keys: bool, store: Path | None) -> int:
 
     Exit code 0: all is right; 1: it was written, and the audit log in it is wrong.
     """
-    path = store or read_config().store.path
+    path = store_path()
     output = file or Path(time.strftime("sealyard-%Y%m%d-%H%M%S.tar", time.gmtime()))
     with progress() as on_progress:
         done = write_backup(path, output, with_keys=with_keys, on_progress=on_progress)

@@ -32,14 +32,16 @@ CONFIG = click.option(
 CONFIG_ARGUMENT = click.argument("config", required=False, type=click.Path(path_type=Path), **KEPT)
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 JSON = click.option("--json", is_flag=True, help="Print one JSON object, and nothing else.", **KEPT)
-STORE = click.option("--store", type=EXISTING_FILE, metavar="FILE", help="Another store than the configured one.")
+STORE = click.option(
+    "--store", type=EXISTING_FILE, metavar="FILE", help="Another store than the configured one.", **KEPT
+)
 YES = click.option("--yes", is_flag=True, help="Do not ask.", **KEPT)
 LOCAL = "local"
 """The principal of whoever runs a command here."""
 
 
 def option(name: str) -> Any:
-    """Return what `CONFIG`, `JSON` or `YES` was given, None if it was not."""
+    """Return what an option of `KEPT` was given, None if nothing."""
     return click.get_current_context().meta.get(f"sealyard.{name}")
 
 
@@ -54,6 +56,12 @@ def load() -> Config:
     for warning in loaded.warnings:
         warn(warning)
     return loaded
+
+
+def store_path() -> Path:
+    """Return the store that the command names, or the configured one."""
+    named: Path | None = option("store")
+    return named or read_config().store.path
 
 
 def wants_json() -> bool:

@@ -3,12 +3,19 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from sealyard.catalog.snapshot import Snapshot
 from sealyard.cli.command import load, run_to_end
 from sealyard.cli.terminal import errors
 from sealyard.config import Config
 from sealyard.yard import Yard, open_yard
 
 _T = TypeVar("_T")
+
+
+def tool_hint(snapshot: Snapshot, name: str) -> str:
+    """Return what follows after the message that no tool has this name."""
+    nearest = ", ".join(map(repr, snapshot.nearest(name)))
+    return f"Nearest: {nearest}." if nearest else "`sealyard tools` lists those there are."
 
 
 def with_yard(

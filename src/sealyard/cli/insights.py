@@ -1,11 +1,10 @@
 """`sealyard insights`: show what was learned from the journal, and forget it. It needs the store, not a gateway."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
 import msgspec
-from rich.text import Text
 
 from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL, answer, read_config, with_store
 from sealyard.cli.terminal import errors, plain, say, say_unwrapped, show_table, warn
@@ -94,13 +93,8 @@ async def _check(store: Store, principal: str, configured: Sequence[str]) -> Non
 
 def _show(found: Insights) -> None:
     _warn(found)
-    rows: Iterator[tuple[str | Text, ...]] = (
-        (
-            each.part,
-            *(f"{number:,}" for number in (each.learned, each.evidence, each.told)),
-            _share(each.accuracy),
-            plain(_TITLES[each.part], "dim"),
-        )
+    rows = (
+        (each.part, each.learned, each.evidence, each.told, _share(each.accuracy), plain(_TITLES[each.part], "dim"))
         for each in found.parts
     )
     show_table("part", "learned", "from", "told", "right", "", rows=rows)
@@ -164,10 +158,7 @@ def _show_more(items: Sequence[object], command: str) -> None:
 
 def _show_risk(found: Insights) -> None:
     if any(each.told for each in found.risk):
-        rows = (
-            (each.risk, f"{each.told:,}", f"{each.failed:,}", _share(each.share), _share(each.expected))
-            for each in found.risk
-        )
+        rows = ((each.risk, each.told, each.failed, _share(each.share), _share(each.expected)) for each in found.risk)
         show_table("risk", "runs", "failed", "share", "expected", rows=rows, title="\nFailed runs by assessed risk")
 
 

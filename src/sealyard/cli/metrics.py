@@ -1,6 +1,7 @@
 """`sealyard metrics` and `sealyard rebuild-metrics`: the figures of a store. A running gateway is not disturbed."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import msgspec
 from rich.table import Table
 
 from sealyard import __version__
-from sealyard.cli.command import CONFIG_ARGUMENT, JSON, STORE, answer, read_config, with_store
+from sealyard.cli.command import CONFIG_ARGUMENT, JSON, STORE, answer, read_config, store_path, with_store
 from sealyard.cli.metrics_live import WINDOWS, Window, follow, read_report
 from sealyard.cli.terminal import (
+    Cell,
     columns,
     count,
     counts,
@@ -64,7 +66,7 @@ _FEW = 10
     metavar="DIR",
     help="Write Grafana dashboards and Prometheus rules there, and nothing else.",
 )
-def metrics(*, form: str, window: str | None, once: bool, store: Path | None, write_files: Path | None) -> None:
+def metrics(*, form: str, window: str | None, once: bool, write_files: Path | None) -> None:
     """Show what was done, how well, and what it saved.
 
     CONFIG is a sealyard.toml or a file such as .mcp.json: it names the store, and what tokens cost.
@@ -77,9 +79,7 @@ def metrics(*, form: str, window: str | None, once: bool, store: Path | None, wr
         raise click.UsageError("Prometheus reads sums of all time and makes windows itself. Leave out --window.")
     loaded = read_config()
     prices = Prices(input=loaded.metrics.input_price, output=loaded.metrics.output_price)
-    with_store(
-        store or loaded, lambda opened: _print_metrics(opened, prices, form, WINDOWS[window or "24h"], once=once)
-    )
+    with_store(store_path(), lambda opened: _print_metrics(opened, prices, form, WINDOWS[window or "24h"], once=once))
 
 
 async def _print_metrics(store: Store, prices: Prices, form: str, window: Window, *, once: bool) -> None:
@@ -141,7 +141,7 @@ def _show(report: Report, usage: Usage, title: str) -> None:
 
 
 def _parts(report: Report) -> dict[str, dict[str, str]]:
-    run, found, told = report.execution, report.discovery, report.tokens
+    run, found, spent = report.execution, report.discovery, report.tokens
     kept, skills, guarded, known = report.filtering, report.skills, report.security, report.learning
     return {
         "runs": {
@@ -158,11 +158,11 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
             "time": f"{seconds(found.p50_seconds)} p50, {seconds(found.p95_seconds)} p95",
         },
         "tokens": {
-            "without sealyard": f"{told.baseline:,}, {dollars(told.dollars_baseline)}",
-            "with it": f"{told.actual:,}, {dollars(told.dollars_actual)}",
-            "saved": f"{told.saved:,}, {share(told.saved_share)}, {dollars(told.dollars_saved)}",
+            "without sealyard": f"{spent.baseline:,}, {dollars(spent.dollars_baseline)}",
+            "with it": f"{spent.actual:,}, {dollars(spent.dollars_actual)}",
+            "saved": f"{spent.saved:,}, {share(spent.saved_share)}, {dollars(spent.dollars_saved)}",
             "counted with": f"{report.tokenizer}, at ${report.prices.input:g} and ${report.prices.output:g} a million",
-            "not counted": f"{size(told.uncounted_bytes)} of answers" if told.uncounted_bytes else "",
+            "not counted": f"{size(spent.uncounted_bytes)} of answers" if spent.uncounted_bytes else "",
         },
         "data": {
             "from tools": size(kept.bytes_in),
@@ -192,57 +192,36 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
 
 
 def _tables(report: Report, usage: Usage) -> dict[str, Table]:
+    upstreams: Iterator[tuple[Cell, ...]] = (
+        (
+            *(name, each.calls, plain(share(each.error_rate), "red" if each.error_rate else "")),
+            *map(seconds, (each.p50_seconds, each.p95_seconds, each.p99_seconds)),
+            *(size(each.answer_bytes), each.restarts),
+        )
+        for name, each in report.upstreams.items()
+    )
+    tools: Iterator[tuple[Cell, ...]] = (
+        (
+            *(each.tool, each.version, each.calls, each.errors, each.refused),
+            *(seconds(each.p50_seconds), seconds(each.p95_seconds), minute(each.last_at)),
+        )
+        for each in usage.tools[:_FEW]
+    )
+    together = ((each.runs, each.ok, ", ".join(each.tools)) for each in usage.combinations[:_FEW])
+    clients: Iterator[tuple[Cell, ...]] = (
+        (
+            *(each.principal, each.sessions, share(each.code_share)),
+            *(each.executions, each.failed, each.searches, each.calls),
+        )
+        for each in usage.principals[:_FEW]
+    )
+    skills = ((f"{each.namespace}/{each.name}", each.version, each.uses, each.failures) for each in usage.skills[:_FEW])
     return {
-        "upstreams": columns(
-            *("upstream", "calls", "failed", "p50", "p95", "p99", "answers", "restarts"),
-            rows=(
-                (
-                    name,
-                    f"{each.calls:,}",
-                    plain(share(each.error_rate), "red" if each.error_rate else ""),
-                    *map(seconds, (each.p50_seconds, each.p95_seconds, each.p99_seconds)),
-                    size(each.answer_bytes),
-                    f"{each.restarts:,}",
-                )
-                for name, each in report.upstreams.items()
-            ),
-        ),
-        "tools": columns(
-            *("tool", "version", "calls", "failed", "refused", "p50", "p95", "last"),
-            rows=(
-                (
-                    each.tool,
-                    each.version,
-                    *(f"{number:,}" for number in (each.calls, each.errors, each.refused)),
-                    *map(seconds, (each.p50_seconds, each.p95_seconds)),
-                    minute(each.last_at),
-                )
-                for each in usage.tools[:_FEW]
-            ),
-        ),
-        "tools that were used together": columns(
-            *("runs", "ended well", "tools"),
-            rows=((f"{each.runs:,}", f"{each.ok:,}", ", ".join(each.tools)) for each in usage.combinations[:_FEW]),
-        ),
-        "clients": columns(
-            *("client", "sessions", "with code", "runs", "failed", "searches", "calls"),
-            rows=(
-                (
-                    each.principal,
-                    f"{each.sessions:,}",
-                    share(each.code_share),
-                    *(f"{number:,}" for number in (each.executions, each.failed, each.searches, each.calls)),
-                )
-                for each in usage.principals[:_FEW]
-            ),
-        ),
-        "skills": columns(
-            *("skill", "version", "uses", "failures"),
-            rows=(
-                (f"{each.namespace}/{each.name}", each.version, f"{each.uses:,}", f"{each.failures:,}")
-                for each in usage.skills[:_FEW]
-            ),
-        ),
+        "upstreams": columns("upstream", "calls", "failed", "p50", "p95", "p99", "answers", "restarts", rows=upstreams),
+        "tools": columns("tool", "version", "calls", "failed", "refused", "p50", "p95", "last", rows=tools),
+        "tools that were used together": columns("runs", "ended well", "tools", rows=together),
+        "clients": columns("client", "sessions", "with code", "runs", "failed", "searches", "calls", rows=clients),
+        "skills": columns("skill", "version", "uses", "failures", rows=skills),
     }
 
 
@@ -254,7 +233,7 @@ def _tables(report: Report, usage: Usage) -> dict[str, Table]:
 @click.option("--check", is_flag=True, help="Only compare what would be counted with what was, and change nothing.")
 @STORE
 @JSON
-def rebuild_metrics(*, check: bool, store: Path | None) -> int:
+def rebuild_metrics(*, check: bool) -> int:
     """Count all metrics again from the journal.
 
     Figures of days whose rows were removed because they are old stay as they are. Gateways may go on meanwhile.
@@ -263,7 +242,7 @@ def rebuild_metrics(*, check: bool, store: Path | None) -> int:
     """
     with progress() as report:
         done = with_store(
-            store or read_config(),
+            store_path(),
             lambda opened: opened.metrics.rebuild(lambda done, total: report("counting", done, total), check=check),
         )
     answer(done, lambda: _show_rebuilt(done, check=check))

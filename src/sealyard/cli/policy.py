@@ -11,7 +11,7 @@ from sealyard.access import Unmatched
 from sealyard.broker import Policy, PolicySettings, Preset, Rule, ToolLimits
 from sealyard.broker.policy import UNLIMITED, Step, default_preset
 from sealyard.cli.command import CONFIG, JSON, LOCAL, answer, load, read_object, wants_json
-from sealyard.cli.gateway import with_yard
+from sealyard.cli.gateway import tool_hint, with_yard
 from sealyard.cli.terminal import columns, plain, say, screen, show_facts, show_table, warn, write_json
 from sealyard.config import Config
 from sealyard.errors import UnknownTool
@@ -148,9 +148,7 @@ async def _find(yard: Yard, name: str) -> ToolSpec:
     snapshot = await yard.snapshot()
     spec = snapshot.find(name)
     if spec is None:
-        nearest = ", ".join(map(repr, snapshot.nearest(name)))
-        advice = f"Nearest: {nearest}." if nearest else "`sealyard tools` lists those there are."
-        raise UnknownTool(f"No tool named {name!r}. {advice}")
+        raise UnknownTool(f"No tool named {name!r}. {tool_hint(snapshot, name)}")
     return spec
 
 

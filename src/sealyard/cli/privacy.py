@@ -59,7 +59,7 @@ def scan(*, file: str, all_types: bool) -> None:
         if len(samples[span.type]) < _SAMPLES and sample not in samples[span.type]:
             samples[span.type].append(sample)
     found = [{"type": name, "count": count, "samples": samples[name]} for name, count in sorted(counts.items())]
-    rows = ((name, f"{count:,}", ", ".join(samples[name])) for name, count in counts.most_common())
+    rows = ((name, count, ", ".join(samples[name])) for name, count in counts.most_common())
     table = columns("type", "count", "such as", rows=rows)
     answer(
         {"characters": len(text), "found": found},
@@ -208,7 +208,7 @@ def status() -> None:
         write_json(shown)
         return
     rows = (
-        (each.scope, each.type or "-", f"{each.values:,}", f"{minute(each.expires_at)} UTC" if each.values else "-")
+        (each.scope, each.type or "-", each.values, f"{minute(each.expires_at)} UTC" if each.values else "-")
         for each in counts
     )
     table = columns("scope", "type", "values", "the last expires", rows=rows)

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 import msgspec
@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
+
+Cell: TypeAlias = str | int | Text
 
 screen = Console(highlight=False, markup=False, emoji=False)
 errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -68,17 +70,21 @@ def write_json(value: Any, *, indent: int | None = None) -> None:
     write((encoded if indent is None else msgspec.json.format(encoded, indent=indent)).decode() + "\n")
 
 
-def columns(*names: str, rows: Iterable[Iterable[str | Text]] = ()) -> Table:
+def columns(*names: str, rows: Iterable[Iterable[Cell]] = ()) -> Table:
     """Return a table without lines; cells are made visible, and fold rather than lose text."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", show_header=bool(names))
     for name in names:
         table.add_column(plain(name), overflow="fold")
     for row in rows:
-        table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else plain(_cell_text(cell)) for cell in row))
     return table
 
 
-def show_table(*names: str, rows: Iterable[Iterable[str | Text]], title: str = "") -> None:
+def _cell_text(cell: str | int) -> str:
+    return cell if isinstance(cell, str) else f"{cell:,}"
+
+
+def show_table(*names: str, rows: Iterable[Iterable[Cell]], title: str = "") -> None:
     """Print a table, below its title; nothing if it has no rows."""
     table = columns(*names, rows=rows)
     if not table.row_count:

@@ -4,7 +4,7 @@ An upstream wrote most of what is shown, so a terminal obeys nothing of it.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -14,8 +14,8 @@ from rich.text import Text
 from sealyard.access import Unmatched
 from sealyard.catalog.text import one_line
 from sealyard.cli.command import CONFIG, JSON, load, wants_json
-from sealyard.cli.gateway import with_yard
-from sealyard.cli.terminal import columns, day, plain, say, screen, warn, write_json
+from sealyard.cli.gateway import tool_hint, with_yard
+from sealyard.cli.terminal import Cell, columns, day, plain, say, screen, warn, write_json
 from sealyard.config import Config, describe_upstream
 from sealyard.errors import UnknownTool
 from sealyard.skills.requests import SkillCheck
@@ -35,7 +35,8 @@ _CHARACTERS = 300
 _NAME_CHARACTERS = 40
 """Of a tool's name in one piece: half a terminal."""
 _SEVERITIES: tuple[Severity, ...] = ("major", "minor", "patch", "none")
-_STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}
+STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}
+"""The style of the state of a skill's need."""
 _STYLES = {"major": "red", "minor": "yellow"}
 
 
@@ -120,11 +121,11 @@ def _show_tools(specs: list[ToolSpec]) -> None:
 
 
 def _show_status(statuses: list[UpstreamStatus], config: Config) -> None:
-    rows = (
+    rows: Iterator[tuple[Cell, ...]] = (
         (
             each.name,
             plain(each.state, "green" if each.state == "ready" else "red"),
-            str(each.tools),
+            each.tools,
             each.protocol_version or "-",
             each.server or "-",
             plain(_reached_by(each, config), "dim"),
@@ -173,9 +174,7 @@ async def _ask_changelog(yard: Yard, tool: str) -> list[Release]:
         upstream, _, name = tool.partition(separator)
         if found := await table.history(upstream, name):
             return found
-    nearest = ", ".join(map(repr, snapshot.nearest(tool)))
-    hint = f"Nearest: {nearest}." if nearest else "Run `sealyard tools` to see those that there are."
-    raise UnknownTool(f"No tool is or was named {tool!r}. {hint}")
+    raise UnknownTool(f"No tool is or was named {tool!r}. {tool_hint(snapshot, tool)}")
 
 
 def _show_versions(releases: Sequence[Release]) -> None:
@@ -231,7 +230,7 @@ def show_compatibility(checks: Sequence[SkillCheck]) -> None:
         return
     for check in checks:
         state = f"{check.state}, migration: {check.difficulty}" if check.difficulty else check.state
-        screen.print(plain(f"{check.namespace}/{check.name} {check.version}: ") + plain(state, _STATES[check.state]))
+        screen.print(plain(f"{check.namespace}/{check.name} {check.version}: ") + plain(state, STATES[check.state]))
         change = "" if check.current in (None, check.need) else f", now {check.current}"
         _show_line("  ", f"{check.tool} {check.need}{change}", "dim")
         if check.reason:

@@ -7,7 +7,6 @@ from 0 in the order of the rows. A check holds where its expression is true, so 
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from .errors import AnalysisError, clipped, listed, nearest, shown
@@ -34,25 +33,6 @@ ValueTest: TypeAlias = tuple[str, Any, Callable[[Any], bool]]
 """The name of a rule, the expected value, and the test of a value."""
 
 
-@dataclass(slots=True)
-class _Violation:
-    """A rule, and the rows that break it so far."""
-
-    rule: str
-    of: str | None
-    expected: Any
-    message: str | None = None
-    count: int = 0
-    rows: list[int] = field(default_factory=list)
-    samples: list[dict[str, Any]] = field(default_factory=list)
-
-    def answer(self) -> dict[str, Any]:
-        """The violation as the answer shows it."""
-        answer = {"rule": self.rule, "field": self.of, "expected": self.expected, "message": self.message}
-        found = {"count": self.count, "rows": self.rows, "samples": self.samples}
-        return {name: value for name, value in answer.items() if value is not None} | found
-
-
 def run_validation(parameters: dict[str, Any], rows: list[Row]) -> dict[str, Any]:
     """The number of valid rows, and for each broken rule its count, its first rows and samples of values."""
     request = Parameters(parameters, ("rules", "samples"))
@@ -76,19 +56,31 @@ class _Report:
         self.notes: list[str] = []
         self._samples = samples
         self._invalid = bytearray(len(rows))
-        self._violations: list[_Violation] = []
+        self._violations: list[dict[str, Any]] = []
 
-    def add(self, violation: _Violation, found: Iterable[tuple[int, dict[str, Any]]]) -> None:
-        """Counts the rows that break one rule; each comes with its sample."""
+    def add(
+        self,
+        rule: str,
+        of: str | None,
+        expected: Any,
+        message: str | None,
+        found: Iterable[tuple[int, dict[str, Any]]],
+    ) -> None:
+        """Add the rows that break one rule, of which each comes with its sample."""
+        count = 0
+        rows: list[int] = []
+        samples: list[dict[str, Any]] = []
         for row, sample in found:
-            violation.count += 1
+            count += 1
             self._invalid[row] = 1
-            if len(violation.rows) < _ROW_NUMBERS:
-                violation.rows.append(row)
-            if len(violation.samples) < self._samples:
-                violation.samples.append({"row": row, **_cut(sample)})
-        if violation.count:
-            self._violations.append(violation)
+            if len(rows) < _ROW_NUMBERS:
+                rows.append(row)
+            if len(samples) < self._samples:
+                samples.append({"row": row, **_cut(sample)})
+        if count:
+            named = {"rule": rule, "field": of, "expected": expected, "message": message}
+            figures = {"count": count, "rows": rows, "samples": samples}
+            self._violations.append({key: value for key, value in named.items() if value is not None} | figures)
 
     def answer(self) -> dict[str, Any]:
         """The whole report."""
@@ -97,7 +89,7 @@ class _Report:
             "rows_in": rows,
             "valid_rows": rows - invalid,
             "invalid_rows": invalid,
-            "violations": [violation.answer() for violation in self._violations],
+            "violations": self._violations,
         }
         if self.notes:
             answer["notes"] = self.notes
@@ -150,7 +142,7 @@ def _check(report: _Report, request: Parameters) -> None:
                 values = {name: read([rows[row]])[0] for name, read in readers.items()}
                 yield row, {"values": values} | ({"problem": str(outcome)} if outcome is not False else {})
 
-    report.add(_Violation("check", None, text, _message(request)), broken())
+    report.add("check", None, text, _message(request), broken())
 
 
 def _outcomes(holds: Callable[[Sequence[Row]], list[Any]], rows: list[Row]) -> list[Any]:
@@ -178,7 +170,7 @@ def _check_together(report: _Report, request: Parameters) -> None:
     columns = [_column(report, each) for each in fields]
     together = [None if _MISSING in values or None in values else list(values) for values in zip(*columns, strict=True)]
     name = ", ".join(each.name for each in fields)
-    report.add(_Violation("unique", name, None, _message(request)), _repeated(together))
+    report.add("unique", name, None, _message(request), _repeated(together))
 
 
 def _check_field(report: _Report, request: Parameters) -> None:
@@ -196,17 +188,17 @@ def _check_field(report: _Report, request: Parameters) -> None:
         # A required value must not be null either, unless `nullable` decides about nulls.
         absent = (_MISSING,) if request.has("nullable") else (_MISSING, None)
         missing = ((row, {"value": None}) for row, value in enumerate(column) if any(value is each for each in absent))
-        report.add(_Violation("required", name.name, True, message), missing)
+        report.add("required", name.name, True, message, missing)
     if not nullable:
         nulls = ((row, {"value": None}) for row, value in enumerate(column) if value is None)
-        report.add(_Violation("nullable", name.name, False, message), nulls)
+        report.add("nullable", name.name, False, message, nulls)
     present = [(row, value) for row, value in enumerate(column) if value is not None and value is not _MISSING]
     for rule, expected, holds in tests:
         broken = ((row, {"value": value}) for row, value in present if not holds(value))
-        report.add(_Violation(rule, name.name, expected, message), broken)
+        report.add(rule, name.name, expected, message, broken)
     if unique:
         whole = [None if value is _MISSING else value for value in column]
-        report.add(_Violation("unique", name.name, None, message), _repeated(whole))
+        report.add("unique", name.name, None, message, _repeated(whole))
 
 
 def _repeated(column: list[Any]) -> Iterable[tuple[int, dict[str, Any]]]:

@@ -1,11 +1,12 @@
 """Skills as tables within 80 columns, and as JSON data."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from sealyard.cli.terminal import columns, count, day, minute, plain, say, screen, show_table, write
+from sealyard.cli.terminal import Cell, columns, count, day, minute, plain, say, screen, show_table, write
+from sealyard.cli.tools import STATES
 from sealyard.skills import signature_of
 from sealyard.skills.loader import NeedCheck
 from sealyard.skills.record import SkillAnalysis, SkillFigures, SkillSummary
@@ -15,7 +16,6 @@ from sealyard.values.skills import Skill
 
 _STYLES = {"active": "green", "draft": "yellow", "quarantined": "red"}
 _VERDICTS = {**_STYLES, "exemplary": "green", "removable": "red"}
-STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}
 
 
 def show_list(skills: Sequence[Skill]) -> None:
@@ -101,14 +101,14 @@ def show_tests(tested: Sequence[TestedSkill]) -> None:
 
 def show_history(versions: Sequence[Skill], records: Sequence[SkillRecord]) -> None:
     """Show one line per version, the newest first."""
-    used = {record.version: (str(record.uses), str(record.failures)) for record in records}
-    rows = (
+    used = {record.version: (record.uses, record.failures) for record in records}
+    rows: Iterator[tuple[Cell, ...]] = (
         (
             skill.version,
             plain(skill.status, _STYLES[skill.status]),
             minute(skill.modified_at),
             skill.author,
-            *used.get(skill.version, ("0", "0")),
+            *used.get(skill.version, (0, 0)),
             plain(skill.origin or "saved", "dim"),
         )
         for skill in versions
@@ -121,8 +121,8 @@ def show_analysis(analysis: SkillAnalysis, *, is_full: bool) -> None:
     rows = (
         (
             f"{each.namespace}/{each.name} {each.version}",
-            str(each.uses),
-            str(each.failures),
+            each.uses,
+            each.failures,
             "never" if each.last_used_at is None else day(each.last_used_at),
             f"{each.effectiveness:.2f}",
             plain(_verdict(each), _VERDICTS.get(_verdict(each), "")),
