@@ -15,7 +15,7 @@ _LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding
 STOP_WORDS = frozenset(_LISTS["stop"].split())
 """Words that say nothing about a tool: neither indexed nor reported as unmatched."""
 
-_WEAK_FACTOR = 0.3  # chosen on the development sets, like the weights in `documents`
+_WEAK_FACTOR = 0.3  # chosen on the development sets, like the weights in `index`
 _RUN = re.compile(r"[^\W_]{1,64}")
 _PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^A-Za-z\d]+")
 _LETTERS = re.compile(r"[a-z]{3,}")

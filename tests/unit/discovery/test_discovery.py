@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.discovery import Index, Ranking
-from sealyard.discovery.documents import analysed
+from sealyard.discovery.index import analysed
 from sealyard.discovery.words import stem, terms, words
 from sealyard.values.tools import ToolSpec
 
