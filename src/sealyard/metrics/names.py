@@ -220,7 +220,7 @@ METRICS: dict[str, Metric] = {
         # Learning
         _counter(
             "learning_assessments_total",
-            "Runs whose risk was told before they began.",
+            "Runs with a forecast of their risk.",
             risk=get_args(Risk),
             decision=_values_of(Assessed, "decision"),
         ),
@@ -300,7 +300,7 @@ GAUGES: dict[str, GaugeInfo] = {
     "sealyard_learning_facts": GaugeInfo("The number of the last fact of the journal that was learned from."),
     "sealyard_learning_learned": GaugeInfo("Things that each part of what is learned holds.", ("part",)),
     "sealyard_learning_accuracy": GaugeInfo(
-        "Share of what each part told that came true; none while nothing has been seen to.", ("part",)
+        "Share of the forecasts of each part that came true; absent before the first outcome.", ("part",)
     ),
     "sealyard_learning_switched_off": GaugeInfo(
         "How often each part failed or took too long and was left out, since this gateway started.", ("part",)

@@ -79,10 +79,10 @@ class SpanHandle:
         self.context = trace.set_span_in_context(span)
         self._token = otel_context.attach(self.context)
 
-    def end(self, *, error: str | None = None, **said: Any) -> None:
+    def end(self, *, error: str | None = None, **facts: Any) -> None:
         """Ends the span, with the facts known by now."""
         otel_context.detach(self._token)
-        _set(self._span, self._names, said)
+        _set(self._span, self._names, facts)
         if error is not None:
             self._span.set_attribute(self._names["error"], error)
             self._span.set_status(Status(StatusCode.ERROR))
@@ -100,17 +100,17 @@ class Tracing:
         """Sends the spans of all libraries of this process too. Only for a process that is nothing but a gateway."""
         trace.set_tracer_provider(self.provider)
 
-    def begin_run(self, form: str, **said: Any) -> SpanHandle:
+    def begin_run(self, form: str, **facts: Any) -> SpanHandle:
         """Begins the span of a run, the parent of every span until it ends."""
         tool = _TOOLS[form]
         span = self._tracer.start_span(f"execute_tool {tool}", kind=SpanKind.INTERNAL)
-        _set(span, EXECUTION, {"operation": "execute_tool", "tool": tool, "tool_type": "function", **said})
+        _set(span, EXECUTION, {"operation": "execute_tool", "tool": tool, "tool_type": "function", **facts})
         return SpanHandle(span, EXECUTION)
 
-    def begin_call(self, run: SpanHandle, tool: str, **said: Any) -> SpanHandle:
+    def begin_call(self, run: SpanHandle, tool: str, **facts: Any) -> SpanHandle:
         """Begins the span of a call, below its run even in another task."""
         span = self._tracer.start_span(f"tools/call {tool}", context=run.context, kind=SpanKind.INTERNAL)
-        _set(span, CALL, {"operation": "execute_tool", "method": "tools/call", "tool": tool, **said})
+        _set(span, CALL, {"operation": "execute_tool", "method": "tools/call", "tool": tool, **facts})
         return SpanHandle(span, CALL)
 
 
@@ -123,7 +123,7 @@ def open_tracing(
     `conceal` is applied to texts that others wrote into a span.
 
     Raises:
-        InvalidConfig: The extra `otel` is not installed, or the endpoint is no URL.
+        InvalidConfig: The extra `otel` is not installed, or the endpoint is not a URL.
     """
     if not endpoint.startswith(("http://", "https://")):
         raise InvalidConfig(
@@ -150,8 +150,8 @@ def open_tracing(
         provider.shutdown()
 
 
-def _set(span: Span, names: dict[str, str], said: dict[str, Any]) -> None:
-    span.set_attributes({names[key]: value for key, value in said.items() if value is not None})
+def _set(span: Span, names: dict[str, str], facts: dict[str, Any]) -> None:
+    span.set_attributes({names[key]: value for key, value in facts.items() if value is not None})
 
 
 class _Discreet:

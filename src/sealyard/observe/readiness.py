@@ -56,7 +56,7 @@ class Readiness:
         self._looked_at = self._proven_at = -_EVERY_SECONDS
         self.parts: dict[PartName, Part] = {}
         """As they were found last; empty before the first look."""
-        self._told: set[PartName] = set()
+        self._reported: set[PartName] = set()
 
     async def look(self) -> Mapping[PartName, Part]:
         """The state of every part, at most seconds old."""
@@ -71,7 +71,7 @@ class Readiness:
                 parts["descriptors"] = await _try(asyncio.to_thread(_look_at_descriptors))
                 self.parts = parts
                 self._looked_at = time.monotonic()
-                self._tell()
+                self._log_changes()
             return self.parts
 
     @contextlib.contextmanager
@@ -88,19 +88,19 @@ class Readiness:
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 - whatever it is, the next look must come
-                _log.exception("Whether the gateway is ready could not be found out.")
+                _log.exception("The readiness of the gateway could not be checked.")
             await asyncio.sleep(_EVERY_SECONDS)
 
     def _is_opening(self) -> bool:
         return self._opening is not None and not self._opening.done()
 
-    def _tell(self) -> None:
+    def _log_changes(self) -> None:
         for name, part in self.parts.items():
-            if part.reason not in (None, _BUILDING) and name not in self._told:
-                self._told.add(name)
+            if part.reason not in (None, _BUILDING) and name not in self._reported:
+                self._reported.add(name)
                 _log.warning("Not ready: %s", part.reason)
-            elif part.ok and name in self._told:
-                self._told.discard(name)
+            elif part.ok and name in self._reported:
+                self._reported.discard(name)
                 _log.warning("Ready again: %s.", name)
 
     async def _look_at_sandbox(self, opening: "asyncio.Future[Sandbox]") -> None:

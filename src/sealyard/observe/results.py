@@ -72,18 +72,18 @@ async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
         if not outcome.ok and not output.endswith("\n"):  # it was ended in the middle of a line
             output = output[: max(output.rfind("\n") + 1, len(output) - _RAGGED_CHARACTERS)]
     failure, spill = outcome.failure, outcome.spill
-    told = None
+    texts = None
     if failure is not None:
-        told = {name: getattr(failure, name) for name in _FAILURE_TEXTS}
-        told = _without_ragged_ends(told) if guard.is_holding_values else told
+        texts = {name: getattr(failure, name) for name in _FAILURE_TEXTS}
+        texts = _without_ragged_ends(texts) if guard.is_holding_values else texts
     shape = "" if spill is None else spill.shape
-    given = [result, output, told, shape, list(outcome.notes)]
-    result, output, told, shape, notes = await guard.door.conceal_each(given)
+    given = [result, output, texts, shape, list(outcome.notes)]
+    result, output, texts, shape, notes = await guard.door.conceal_each(given)
     return msgspec.structs.replace(
         outcome,
         result=result,
         output=output,
-        failure=None if failure is None else msgspec.structs.replace(failure, **told),
+        failure=None if failure is None else msgspec.structs.replace(failure, **texts),
         spill=None if spill is None else msgspec.structs.replace(spill, shape=shape),
         notes=tuple(notes),
     )
@@ -211,9 +211,9 @@ async def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None
     if workspace is not None and outcome.spill.bytes <= budget * 8:
         text = _read(workspace, _relative(outcome.spill))
         if text is not None:
-            told: str = await guard.door.conceal(_CUT_VALUE.sub("…", text) if is_cut else text)
-            if tokens.fits(told, budget):
-                return told
+            whole: str = await guard.door.conceal(_CUT_VALUE.sub("…", text) if is_cut else text)
+            if tokens.fits(whole, budget):
+                return whole
     return f"{_whereabouts(outcome.spill)}\n{_text(outcome.result)}"
 
 

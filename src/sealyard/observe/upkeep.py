@@ -91,22 +91,22 @@ class Upkeep:
             before = self._seen.get(name)
             self._seen[name] = status
             for _ in range(status.restarts - (before.restarts if before else 0)):
-                self._tell(name, "restarted")
+                self._record_event(name, "restarted")
             state = before.state if before else "stopped"
             if status.state == state:
                 continue
             if status.state in ("failed", "backing_off") and state not in ("failed", "backing_off"):
-                self._tell(name, "failed")
+                self._record_event(name, "failed")
             elif status.state == "ready":
-                self._tell(name, "started")
+                self._record_event(name, "started")
             elif status.state == "stopped":
-                self._tell(name, "stopped")
+                self._record_event(name, "stopped")
         is_open = self.open_circuits()
         for name in sorted(is_open - self._open):
-            self._tell(name, "circuit_opened")
+            self._record_event(name, "circuit_opened")
         for name in sorted(self._open - is_open):
-            self._tell(name, "circuit_closed")
+            self._record_event(name, "circuit_closed")
         self._open = is_open
 
-    def _tell(self, upstream: str, event: str) -> None:
+    def _record_event(self, upstream: str, event: str) -> None:
         self._record(UpstreamEvent(at=time.time(), upstream=upstream, event=event))  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ class AlertChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Step = Callable[[dict[Key, Alert], frozenset[str], Callable[[str], bool]], Mapping[Key, Alert]]
-"""All alerts, the silenced rules and a check whether a gateway still runs -> all alerts from then on."""
+"""All alerts, the silenced rules and a check that a gateway still runs -> all alerts from then on."""
 
 
 # In the store's threads

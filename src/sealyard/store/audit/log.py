@@ -391,10 +391,10 @@ def read_entries(
 def _to_row(row: tuple[Any, ...]) -> AuditRow:
     number, segment, at_microseconds, kind, principal, session, execution_id, body, entry_hash = row
     try:
-        at, said = at_microseconds / 1e6, msgspec.json.decode(body)
+        at, decoded = at_microseconds / 1e6, msgspec.json.decode(body)
     except (TypeError, msgspec.DecodeError):
-        at, said = None, None
-    return _to_struct(AuditRow, (number, segment, at, kind, principal, session, execution_id, said, entry_hash))
+        at, decoded = None, None
+    return _to_struct(AuditRow, (number, segment, at, kind, principal, session, execution_id, decoded, entry_hash))
 
 
 def _to_struct(kind: type[_S], row: tuple[Any, ...]) -> _S:

@@ -72,12 +72,12 @@ def write_backup(
     """
     if output.exists():
         raise InvalidRequest(f"{str(output)!r} exists already. Name another file.")
-    tell = on_progress or _ignore
+    report = on_progress or _ignore
     try:
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
             work = Path(folder)
-            _take(store.resolve(), work, with_keys=with_keys, tell=tell)
-            schema, problem = _check(work / DATABASE, tell)
+            _take(store.resolve(), work, with_keys=with_keys, report=report)
+            schema, problem = _check(work / DATABASE, report)
             manifest = Manifest(
                 sealyard=__version__,
                 created_at=time.time(),
@@ -86,9 +86,9 @@ def write_backup(
                 files=describe(work),
             )
             draft = work / "backup"
-            write_archive(draft, work, manifest, tell)
+            write_archive(draft, work, manifest, report)
             with open_archive(draft) as file:
-                manifest, sha256 = read_archive(file, None, tell)
+                manifest, sha256 = read_archive(file, None, report)
             draft.rename(output)
             sync_folder(output.parent)
     except Damaged as error:
@@ -146,14 +146,14 @@ def restore_backup(
     return Restored(backup=backup, replaced=None if kept is None else str(kept), vault_key=used)
 
 
-def _take(store: Path, work: Path, *, with_keys: bool, tell: OnProgress) -> None:
+def _take(store: Path, work: Path, *, with_keys: bool, report: OnProgress) -> None:
     """Copy the database as of one moment, and its keys."""
     take_over(store)
     try:
         with closing(connect_reader(store)) as source, closing(sqlite3.connect(work / DATABASE)) as copy:
             source.execute("BEGIN")
             source.execute("SELECT 1 FROM sqlite_master").fetchone()  # later commits are not seen
-            source.backup(copy, pages=_PAGES, progress=lambda _, rest, pages: tell("copying", pages - rest, pages))
+            source.backup(copy, pages=_PAGES, progress=lambda _, rest, pages: report("copying", pages - rest, pages))
             copy.execute("PRAGMA journal_mode = DELETE")  # all of it in one file
     except sqlite3.Error as error:
         raise StoreError(
@@ -172,14 +172,14 @@ def _take(store: Path, work: Path, *, with_keys: bool, tell: OnProgress) -> None
         KeyPlace("file", folder=work).add(keys)
 
 
-def _stage(file: Path, work: Path, sha256: str | None, tell: OnProgress) -> Backup:
+def _stage(file: Path, work: Path, sha256: str | None, report: OnProgress) -> Backup:
     """Unpack a backup into an empty folder and inspect all of it."""
     try:
         with open_archive(file) as archive:
-            manifest, found = read_archive(archive, work, tell)
+            manifest, found = read_archive(archive, work, report)
         if sha256 is not None and found != sha256.strip().lower():
             raise Damaged(f"its SHA-256 is {found}, not the one that was given")
-        schema, problem = _check(work / DATABASE, tell)
+        schema, problem = _check(work / DATABASE, report)
         if schema != manifest.schema:
             raise Damaged(f"its database has schema {schema}, not {manifest.schema} as the manifest says")
     except Damaged as error:
@@ -192,12 +192,12 @@ def _stage(file: Path, work: Path, sha256: str | None, tell: OnProgress) -> Back
     return Backup(manifest=manifest, sha256=found, problem=problem)
 
 
-def _check(database: Path, tell: OnProgress) -> tuple[int, str]:
+def _check(database: Path, report: OnProgress) -> tuple[int, str]:
     """The schema of an intact database, and the problem of its audit log."""
-    tell("checking", 0, 0)
+    report("checking", 0, 0)
     schema = inspect(database)
     try:
-        found = verify_store(database, on_progress=lambda done, last: tell("checking", done, last))
+        found = verify_store(database, on_progress=lambda done, last: report("checking", done, last))
     except (InvalidRequest, StoreError) as error:
         raise Damaged(f"its audit log cannot be verified ({str(error).partition('. ')[0]})") from None
     return schema, found.problem

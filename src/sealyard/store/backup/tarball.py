@@ -38,8 +38,8 @@ _PIECE = 1 << 20
 _SPARE_BYTES = 1 << 20
 """Bytes left free beside an unpacked backup."""
 _COUNTED = ("executions", "calls", "skills", "audit", "facts")
-_TOLD = 3
-"""Problems quoted from SQLite."""
+_PROBLEMS_QUOTED = 3
+"""Problems quoted from SQLite: the first ones say enough, and a damaged file has thousands."""
 
 
 class BackupFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,27 +78,27 @@ def describe(folder: Path) -> dict[str, BackupFile]:
     return files
 
 
-def write_archive(path: Path, work: Path, manifest: Manifest, tell: OnProgress) -> None:
+def write_archive(path: Path, work: Path, manifest: Manifest, report: OnProgress) -> None:
     """Write a new file, for this user alone, with the members in the folder `work`."""
     text = msgspec.json.format(msgspec.json.encode(manifest))
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as archive:
-        _write_member(archive, _MANIFEST, BytesIO(text), len(text), manifest.created_at, tell)
+        _write_member(archive, _MANIFEST, BytesIO(text), len(text), manifest.created_at, report)
         for name, entry in manifest.files.items():
             with (work / name).open("rb") as file:
-                _write_member(archive, name, file, entry.bytes, manifest.created_at, tell)
+                _write_member(archive, name, file, entry.bytes, manifest.created_at, report)
         archive.write(bytes(2 * _BLOCK))
         archive.flush()
         os.fsync(archive.fileno())
 
 
 def _write_member(
-    archive: BinaryIO, name: str, content: BinaryIO, size_bytes: int, at: float, tell: OnProgress
+    archive: BinaryIO, name: str, content: BinaryIO, size_bytes: int, at: float, report: OnProgress
 ) -> None:
     header = tarfile.TarInfo(name)
     header.size, header.mode, header.mtime = size_bytes, 0o600, int(at)
     archive.write(header.tobuf(tarfile.GNU_FORMAT))
     for done in _copy(content, archive, size_bytes):
-        tell("writing", done, size_bytes)
+        report("writing", done, size_bytes)
     archive.write(bytes(-size_bytes % _BLOCK))
 
 
@@ -119,7 +119,7 @@ def open_archive(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def read_archive(archive: BinaryIO, folder: Path | None, tell: OnProgress) -> tuple[Manifest, str]:
+def read_archive(archive: BinaryIO, folder: Path | None, report: OnProgress) -> tuple[Manifest, str]:
     """Read all of an archive, and unpack it into a folder if one is given; returns its manifest and SHA-256.
 
     Raises:
@@ -138,7 +138,7 @@ def read_archive(archive: BinaryIO, folder: Path | None, tell: OnProgress) -> tu
         name, size_bytes = _read_header(whole)
         if (name, size_bytes) != (expected, entry.bytes):
             raise Damaged(f"it has {name!r} of {size_bytes} bytes where {expected!r} of {entry.bytes} should be")
-        if _unpack(whole, None if folder is None else folder / expected, size_bytes, tell) != entry.sha256:
+        if _unpack(whole, None if folder is None else folder / expected, size_bytes, report) != entry.sha256:
             raise Damaged(f"the content of {expected!r} is not what the manifest says")
         _skip_padding(whole, size_bytes)
     while piece := whole.read(_PIECE):
@@ -182,14 +182,14 @@ def _check_room(folder: Path, size_bytes: int) -> None:
         )
 
 
-def _unpack(archive: "_Hashing", path: Path | None, size_bytes: int, tell: OnProgress) -> str:
+def _unpack(archive: "_Hashing", path: Path | None, size_bytes: int, report: OnProgress) -> str:
     """Write a member into a new file, or nowhere, and return its SHA-256."""
     sha256 = hashlib.sha256()
     target = os.devnull if path is None else path
     flags = os.O_WRONLY | os.O_CLOEXEC | (0 if path is None else os.O_CREAT | os.O_EXCL)
     with open(os.open(target, flags, 0o600), "wb") as file:
         for done in _copy(archive, file, size_bytes, sha256.update):
-            tell("reading", done, size_bytes)
+            report("reading", done, size_bytes)
         if path is not None:
             file.flush()
             os.fsync(file.fileno())
@@ -264,7 +264,7 @@ def inspect(database: Path) -> int:
         with closing(open_blank(schema)) as right:
             if _layout(connection) != _layout(right):
                 raise Damaged("the tables of its database are not as sealyard makes them")
-        wrong = [row[0] for row in connection.execute(f"PRAGMA integrity_check({_TOLD})")]
+        wrong = [row[0] for row in connection.execute(f"PRAGMA integrity_check({_PROBLEMS_QUOTED})")]
         if wrong != ["ok"]:
             raise Damaged(f"its database is damaged ({'; '.join(map(str, wrong))})")
         if connection.execute("PRAGMA foreign_key_check").fetchone():
