@@ -63,7 +63,6 @@ def resample(request: Parameters, table: Table) -> dict[str, Any]:
     if time.name in (*(output.name for output in group.keys), *results):
         raise AnalysisError(f"time is {time.name!r}, and so is another result. Give that another name with 'as'.")
     moments = read_moments(table.read(time), time.name, time.at)
-    start_of = bucket_start(unit)
     columns = [_column(aggregate, table) for aggregate in group.aggregates]
     reducers = [reducer(each, column) for each, column in zip(group.aggregates, columns, strict=True)]
     made: list[tuple[datetime, int, Row]] = []
@@ -71,7 +70,7 @@ def resample(request: Parameters, table: Table) -> dict[str, Any]:
         buckets: dict[datetime, list[int]] = {}
         for place in places:
             if (moment := moments[place]) is not None:
-                buckets.setdefault(start_of(moment), []).append(place)
+                buckets.setdefault(bucket_start(moment, unit), []).append(place)
         figures_of = partial(_figures, columns, reducers)
         for start, figures in _filled(buckets, figures_of, unit, fill):
             row = {time.name: bucket_text(start, unit), **labels, **dict(zip(results, figures, strict=True))}

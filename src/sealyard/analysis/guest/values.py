@@ -222,9 +222,13 @@ def moment_of(value: Any) -> datetime:
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
-def bucket_start(unit: str) -> Callable[[datetime], datetime]:
-    """The function from a time to the start of its `unit`; weeks begin on Monday."""
-    return _STARTS[unit]
+def bucket_start(moment: datetime, unit: str) -> datetime:
+    """The start of the `unit` that holds a time; weeks begin on Monday."""
+    # The calendar begins on a Monday at midnight, so that lengths since then begin where buckets do.
+    start = moment - (moment - datetime.min) % _LENGTHS.get(unit, _LENGTHS["day"])
+    if unit in _MONTHS:
+        return start.replace(month=(start.month - 1) // _MONTHS[unit] * _MONTHS[unit] + 1, day=1)
+    return start
 
 
 def next_bucket(start: datetime, unit: str) -> datetime:
@@ -237,12 +241,7 @@ def next_bucket(start: datetime, unit: str) -> datetime:
 
 def bucket_text(start: datetime, unit: str) -> str:
     """A bucket as the answer names it: a date, or a time for those shorter than a day."""
-    return moment_text(start) if unit in ("second", "minute", "hour") else start.date().isoformat()
-
-
-def moment_text(moment: datetime) -> str:
-    """A moment as ISO text in UTC."""
-    return f"{moment.isoformat()}Z"
+    return f"{start.isoformat()}Z" if unit in ("second", "minute", "hour") else start.date().isoformat()
 
 
 def read_duration(text: str, at: str) -> timedelta:
@@ -264,31 +263,3 @@ def read_duration(text: str, at: str) -> timedelta:
     if not duration:
         raise AnalysisError(f"{at} is {shown(text)}. Expected a duration above zero and under 2,700,000 years.")
     return duration
-
-
-def _month_start(months: int) -> Callable[[datetime], datetime]:
-    def start(moment: datetime) -> datetime:
-        return _day_start(moment).replace(month=(moment.month - 1) // months * months + 1, day=1)
-
-    return start
-
-
-def _day_start(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _week_start(moment: datetime) -> datetime:
-    # The year 1 begins on a Monday, so that this never leaves the calendar.
-    return _day_start(moment) - timedelta(days=moment.weekday())
-
-
-_STARTS: dict[str, Callable[[datetime], datetime]] = {
-    "second": lambda moment: moment.replace(microsecond=0),
-    "minute": lambda moment: moment.replace(second=0, microsecond=0),
-    "hour": lambda moment: moment.replace(minute=0, second=0, microsecond=0),
-    "day": _day_start,
-    "week": _week_start,
-    "month": _month_start(1),
-    "quarter": _month_start(3),
-    "year": _month_start(12),
-}
