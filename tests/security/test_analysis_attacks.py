@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
-from sealyard.analysis.guest.plan import FUNCTIONS as SIGNATURES
+from sealyard.analysis.guest.evaluation import FUNCTIONS
 from sealyard.analysis.guest.plan import MAX_TEXT
 
 ROW = {"x": 1, "s": "text", "__class__": "field", "o": {"__class__": {"__bases__": "nested"}}, "os": "a name"}
@@ -450,7 +450,7 @@ REQUESTS += [
 REQUESTS += [("transform", {"compute": {"r": f"a {sign} b"}}) for sign in ("+", "-", "*", "/", "//", "%", "**")]
 REQUESTS += [
     ("transform", {"compute": {"r": f"{name}({', '.join(['a', 'b', 'a'][:count])})"}})
-    for name, (least, most) in SIGNATURES.items()
+    for name, (least, most, *_) in FUNCTIONS.items()
     for count in range(least, (most or 3) + 1)
     if name != "matches"
 ]
