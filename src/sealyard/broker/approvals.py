@@ -193,7 +193,7 @@ class Approvals:
             why = f"{_WAITING_PER_RUN} asks of this run wait already. Make fewer such calls at once"
         elif sum(each.ask.principal == ask.principal for each in self._open.values()) >= _WAITING_PER_PRINCIPAL:
             why = f"{_WAITING_PER_PRINCIPAL} asks of {ask.principal} wait already. Wait until they are answered"
-        elif run.asked >= _ASKED_PER_RUN:
+        elif run.requests >= _ASKED_PER_RUN:
             why = f"this run has asked {_ASKED_PER_RUN} times, which is the most"
         else:
             return
@@ -204,7 +204,7 @@ class Approvals:
             return self._fallback()
         waiting = _Waiting(ask, None if self.settings.operators else self._fallback())
         self._open[ask.id] = waiting
-        run.asked += 1
+        run.requests += 1
         is_announced = False
         try:
             self._store.audit(_entry("approval.ask", ask, {"arguments": ask.arguments, "reason": ask.reason}))
@@ -300,14 +300,13 @@ class Approvals:
                     self._open[ask_id].offer(approval)
 
 
-class _Run:
+class _Run(msgspec.Struct, eq=False):
     """The asks of one execution so far."""
 
-    def __init__(self) -> None:
-        self.asked = 0
-        self.is_unanswered = False
-        self.approved: dict[tuple[str, str], Approval] = {}
-        self.refused: dict[tuple[str, str], Approval] = {}
+    requests: int = 0
+    is_unanswered: bool = False
+    approved: dict[tuple[str, str], Approval] = {}
+    refused: dict[tuple[str, str], Approval] = {}
 
 
 class _Waiting:

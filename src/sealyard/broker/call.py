@@ -78,41 +78,28 @@ Raises `StoreError` if it cannot record it.
 """
 
 
-class Passage:
+class Passage(msgspec.Struct, eq=False):
     """The context shared by all calls of one execution."""
 
-    def __init__(
-        self,
-        grant: Grant,
-        guard: Guard,
-        *,
-        own: Mapping[str, Callable[[dict[str, Any]], Awaitable[Any]]] | None = None,
-        find: Callable[[str], tuple[ToolSpec, Plan | None]] | None = None,
-        recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
-        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
-        on_progress: OnProgress | None = None,
-        on_start: Sequence[OnCall] = (),
-        on_finish: Sequence[OnCall] = (),
-    ) -> None:
-        self.grant = grant
-        self.guard = guard
-        self.own = own or {}
-        """Calls that the gateway answers itself, by name: the search, and those that skills need."""
-        self.find = find or self._find
-        """Resolves a name that is not in the grant: another spelling, or an older version with the way to call it."""
-        self.recorded = recorded
-        """Answers a call from a recording; None for one that is to be made. Raises what the recording says."""
-        self.pause = pause
-        """Stops the execution's clock while a person thinks."""
-        self.on_progress = on_progress
-        self.on_start = on_start
-        self.on_finish = on_finish
-        self.notes: list[str] = []
-        """Remarks on its calls for the caller of the execution."""
-        self._count = 0
-        self._unseen: list[tuple[Call, bool]] = []
-        """Calls that those who observe have not seen, and whether they have ended."""
-        self._error: StoreError | None = None
+    grant: Grant
+    guard: Guard
+    own: Mapping[str, Callable[[dict[str, Any]], Awaitable[Any]]] | None = None
+    """Calls that the gateway answers itself, by name: the search, and those that skills need."""
+    find: Callable[[str], tuple[ToolSpec, Plan | None]] | None = None
+    """Resolves a name that is not in the grant: another spelling, or an older version with the way to call it."""
+    recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None
+    """Answers a call from a recording; None for one that is to be made. Raises what the recording says."""
+    pause: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stops the execution's clock while a person thinks."""
+    on_progress: OnProgress | None = None
+    on_start: Sequence[OnCall] = ()
+    on_finish: Sequence[OnCall] = ()
+    notes: list[str] = []
+    """Remarks on its calls for the caller of the execution."""
+    _count: int = 0
+    _unseen: list[tuple["Call", bool]] = []
+    """Calls that no observer has seen, and whether they have ended."""
+    _error: StoreError | None = None
 
     def number_next(self) -> int:
         """The number of the next call."""
@@ -142,9 +129,6 @@ class Passage:
                     observe(call)
                 except StoreError as error:  # raised where the execution ends; the others see the call all the same
                     self._error = self._error or error
-
-    def _find(self, name: str) -> tuple[ToolSpec, Plan | None]:
-        raise UnknownTool(f"No tool named {name!r} in this execution. Call search_tools to find one.")
 
 
 class Broker:
@@ -184,7 +168,7 @@ class Broker:
             LimitReached: The tool has been called too often, or its server fails.
             UpstreamError: The server failed or did not answer in time, or the tool answered with an error.
         """
-        if (own := passage.own.get(name)) is not None:
+        if passage.own is not None and (own := passage.own.get(name)) is not None:
             return await own(arguments)
         if passage.recorded is not None and (recorded := await passage.recorded(name, arguments)) is not None:
             return recorded
@@ -300,9 +284,10 @@ class Broker:
     async def _find(self, passage: Passage, name: str, number: int) -> tuple[ToolSpec, Plan | None]:
         """The tool behind a name that is not literally in the grant."""
         try:
-            spec, plan = passage.find(name)
-            if passage.grant.tools.get(spec.full_name) is not spec:
-                raise UnknownTool(f"No tool named {spec.full_name!r} in this execution. Call search_tools to find one.")
+            spec, plan = (None, None) if passage.find is None else passage.find(name)
+            if spec is None or passage.grant.tools.get(spec.full_name) is not spec:
+                missing = name if spec is None else spec.full_name
+                raise UnknownTool(f"No tool named {missing!r} in this execution. Call search_tools to find one.")
         except UnknownTool as error:
             await self.note_unknown(passage, name, str(error), number=number)
             raise

@@ -21,17 +21,16 @@ _SMALL_EVENT_BYTES = 64 << 10
 _IDLE_STREAM_SECONDS = 24 * 3600.0  # the SDK ends a silent event stream after 5 minutes otherwise
 
 
-class Delivery:
+class Delivery(msgspec.Struct, eq=False):
     """The fate of one HTTP request, in addition to the SDK's report of it."""
 
-    def __init__(self) -> None:
-        self.fault: str | None = None
-        self.answered = False
-        """The server's own words came with the fault."""
-        self.stale = False
-        """The server no longer knows the session, so it did not look at the request."""
-        self.undelivered = False
-        """There was no connection to send it over."""
+    fault: str | None = None
+    answered: bool = False
+    """The server's own words came with the fault."""
+    stale: bool = False
+    """The server no longer knows the session, so it did not look at the request."""
+    undelivered: bool = False
+    """There was no connection to send it over."""
 
 
 DELIVERY: ContextVar[Delivery | None] = ContextVar("delivery", default=None)

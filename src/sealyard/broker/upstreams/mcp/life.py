@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 from mcp import ClientSession
 from mcp.server import Server
 from mcp.shared.exceptions import MCPError
@@ -72,17 +73,16 @@ class Connection:
         self.last_used = time.monotonic()
 
 
-class _End:
+class _End(msgspec.Struct, eq=False):
     """The end of a connection."""
 
-    def __init__(self) -> None:
-        self.began = False
-        self.unwanted = False
-        self.timed_out = False
-        self.died_on_probe = False
-        self.silent_on_probe = False
-        self.why: str | None = None
-        """The reason it ended; `None` if that was wanted."""
+    began: bool = False
+    unwanted: bool = False
+    timed_out: bool = False
+    died_on_probe: bool = False
+    silent_on_probe: bool = False
+    why: str | None = None
+    """The reason it ended; `None` if that was wanted."""
 
 
 class Life:

@@ -394,12 +394,12 @@ async def call_tool(
             meta["progressToken"] = token
         if get_current_span() is not INVALID_SPAN:
             inject(meta)
-        asked = {"name": tool, "arguments": arguments}
+        request = {"name": tool, "arguments": arguments}
         if request_state is not None:
-            asked["requestState"] = request_state
+            request["requestState"] = request_state
         if meta:
-            asked["_meta"] = meta
-        return await child.ask("tools/call", asked)
+            request["_meta"] = meta
+        return await child.ask("tools/call", request)
     params = CallToolRequestParams(
         name=tool,
         arguments=arguments,

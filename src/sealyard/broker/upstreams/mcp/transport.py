@@ -268,7 +268,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         self._messages: deque[SessionMessage | Exception] = deque()
         self._small_bytes = min(answer_bytes, _LARGE_BYTES)
         self._numbers = count(_FIRST_NUMBER)
-        self._asked: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
+        self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
         self._deserted = False
         self._arrived = asyncio.Event()
         self._writable = asyncio.Event()
@@ -298,7 +298,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
 
     def _settle_alone(self, data: bytes) -> bool:
         """Settle the one call that `data` answers, if it is one small answer with a result and nothing else."""
-        if not self._asked or len(data) > self._small_bytes or data.find(b"\n") != len(data) - 1:
+        if not self._pending or len(data) > self._small_bytes or data.find(b"\n") != len(data) - 1:
             return False
         try:
             message = msgspec.json.decode(data)
@@ -308,7 +308,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
             return False
         number, result = message.get("id"), message.get("result")
         # `1.0` and `true` are equal to 1, but they are not ids.
-        if type(number) is not int or type(result) is not dict or number not in self._asked:
+        if type(number) is not int or type(result) is not dict or number not in self._pending:
             return False
         self._settle(number, result)
         return True
@@ -367,9 +367,9 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         while True:
             item = await self._next()
             message = item.message if isinstance(item, SessionMessage) else None
-            if isinstance(message, JSONRPCResponse) and coerce_request_id(message.id) in self._asked:
+            if isinstance(message, JSONRPCResponse) and coerce_request_id(message.id) in self._pending:
                 self._settle(coerce_request_id(message.id), message.result)
-            elif isinstance(message, JSONRPCError) and coerce_request_id(message.id or "") in self._asked:
+            elif isinstance(message, JSONRPCError) and coerce_request_id(message.id or "") in self._pending:
                 self._settle(coerce_request_id(message.id or ""), message.error)
             else:
                 return item
@@ -419,11 +419,11 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         number = next(self._numbers)
         self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
+        self._pending[number] = answer
         try:
             return await answer
         except asyncio.CancelledError:
-            if self._asked.pop(number, None) is not None:
+            if self._pending.pop(number, None) is not None:
                 about = {"requestId": number, "reason": "caller cancelled"}
                 with contextlib.suppress(MCPError):  # then nobody is left to notify
                     self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about})
@@ -432,7 +432,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
     def desert(self) -> None:
         """The reader is gone: fail every waiting request, and every later one."""
         self._deserted = True
-        for number in list(self._asked):
+        for number in list(self._pending):
             self._settle(number, ErrorData(code=CONNECTION_CLOSED, message=CLOSED))
 
     def _write(self, message: dict[str, Any]) -> None:
@@ -442,7 +442,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
             raise MCPError(CONNECTION_CLOSED, CLOSED) from None
 
     def _settle(self, number: int | str, outcome: dict[str, Any] | ErrorData) -> None:
-        answer = self._asked.pop(number)
+        answer = self._pending.pop(number)
         if answer.done():
             return  # cancelled, in this very turn
         if isinstance(outcome, ErrorData):
