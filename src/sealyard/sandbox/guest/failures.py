@@ -7,7 +7,6 @@ import errno
 import io
 import linecache
 import traceback
-from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -186,16 +185,11 @@ def _hint(error: BaseException, message: str, place: Place) -> str | None:
 
 def _find_place(error: BaseException, source: list[str]) -> Place:
     """The innermost place that is the agent's or a skill's."""
-    frame, lasti = None, -1
-    for trace in _traces(error.__traceback__):
+    frame, lasti, trace = None, -1, error.__traceback__
+    while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if file == AGENT_FILE or file.startswith(SKILL_FOLDER):
             frame, lasti = trace.tb_frame, trace.tb_lasti
             source = linecache.getlines(file)
-    return place_of(frame, lasti, source)
-
-
-def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
-    while trace is not None:
-        yield trace
         trace = trace.tb_next
+    return place_of(frame, lasti, source)
