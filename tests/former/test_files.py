@@ -15,8 +15,8 @@ from tests import warm
 from tests.former import CARD, TOKEN, unpack
 
 from sealyard.config import load_config
-from sealyard.config.clients import is_sealyard
 from sealyard.config.files import digest
+from sealyard.former import starts
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 OWN = str(Path(sys.executable).with_name("sealyard"))
@@ -233,7 +233,7 @@ def test_product_is_known_under_either_name(name: str, command: str) -> None:
     """Whatever starts it must not become its own upstream."""
     program, *arguments = command.format(name).split()
 
-    assert is_sealyard(program, tuple(arguments))
+    assert starts(program, tuple(arguments))
 
 
 @pytest.mark.parametrize("command", ["mytoolyard", "uvx toolyard-extra", "python -m toolyard.examples.mail", "npx x"])
@@ -241,7 +241,7 @@ def test_other_programs_are_not_taken_for_the_product(command: str) -> None:
     """Names that only begin or end like it are somebody else's."""
     program, *arguments = command.split()
 
-    assert not is_sealyard(program, tuple(arguments))
+    assert not starts(program, tuple(arguments))
 
 
 @pytest.mark.parametrize(

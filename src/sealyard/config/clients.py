@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from sealyard import former
 from sealyard.config import jsonc
 from sealyard.config.files import Machine
 from sealyard.config.references import name_of_input
 from sealyard.config.settings import UpstreamEntry, read_entry
 from sealyard.errors import InvalidConfig
+from sealyard.former import starts
 
 CLIENTS = {
     "claude-code": "Claude Code",
@@ -107,7 +107,7 @@ def find_servers(machine: Machine) -> tuple[list[Found], list[str]]:
                 problems.append(str(error))
                 documents[place.path] = {}
         found, wrong = read_servers(documents[place.path], place)
-        servers += [each for each in found if not is_sealyard(each.entry.command, each.entry.args)]
+        servers += [each for each in found if not starts(each.entry.command, each.entry.args)]
         problems += wrong
     return servers, problems
 
@@ -153,11 +153,6 @@ def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
         else:
             found.append(Found(place=place, name=name, entry=entry, notes=tuple(notes + _input_notes(document, raw))))
     return found, problems
-
-
-def is_sealyard(command: str | None, arguments: tuple[str, ...]) -> bool:
-    """True if this command starts sealyard, under its present or former name: it must not become its own upstream."""
-    return former.starts(command, arguments)
 
 
 def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list[str]]:

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sealyard.config.clients import Place, find_places, is_sealyard, read_document, read_servers
+from sealyard.config.clients import Place, find_places, read_document, read_servers
 from sealyard.config.files import Machine, read_machine
 from sealyard.config.references import Hidden, Scope, Unresolved, expand
 from sealyard.config.settings import Config, HttpConfig, PrivacyConfig, StoreConfig, UpstreamEntry, read_settings
 from sealyard.errors import InvalidConfig
-from sealyard.former import rename_variables
+from sealyard.former import rename_variables, starts
 from sealyard.values.naming import glob
 from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig
 
@@ -137,7 +137,7 @@ def _expand_upstream(name: str, entry: UpstreamEntry, scope: Scope) -> UpstreamC
     table = _expand_tree(msgspec.to_builtins(entry), "", scope, reasons)
     if reasons:
         raise Unresolved("; ".join(dict.fromkeys(reasons)))
-    if is_sealyard(table.get("command"), tuple(table.get("args", ()))):
+    if starts(table.get("command"), tuple(table.get("args", ()))):  # it must not become its own upstream
         raise Unresolved("it is sealyard itself")
     if entry.url is not None and not re.match(r"https?://[^/\s]", table["url"]):
         raise Unresolved("its url does not begin with https:// or http://")

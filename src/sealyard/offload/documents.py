@@ -32,9 +32,8 @@ async def decode(data: bytes, offload: "Offload | None", *, who: str, what: str)
     Raises:
         InvalidRequest: `what` is not JSON, or has more values or levels than are taken.
     """
-    if len(data) > _SMALL_BYTES and is_dense(data) and offload is not None:
-        counted = (await offload.run("document", None, data, who=who)).result
-        check_document(what, *counted)
+    if len(data) > _SMALL_BYTES:
+        await check_dense(what, data, offload, who=who)
     try:
         value = msgspec.json.decode(data)
         _, depth = _measure(value)
@@ -42,12 +41,21 @@ async def decode(data: bytes, offload: "Offload | None", *, who: str, what: str)
         value, depth = None, MOST_DEPTH + 1
     except ValueError as error:
         raise InvalidRequest(f"{what} is not JSON: {error}. Send valid JSON.") from None
-    check_document(what, 0, depth)
+    _check(what, 0, depth)
     return value
 
 
-def check_document(what: str, nodes: int, depth: int) -> None:
-    """Raise `InvalidRequest` for a document with too many values or levels."""
+async def check_dense(what: str, data: bytes, offload: "Offload | None", *, who: str) -> None:
+    """Raise `InvalidRequest` for a JSON document with too many values or levels. A helper counts those of a dense one.
+
+    Raises:
+        HelperFailed: They could not be counted.
+    """
+    if offload is not None and signs_of(data) > MOST_NODES:
+        _check(what, *(await offload.run("document", None, data, who=who)).result)
+
+
+def _check(what: str, nodes: int, depth: int) -> None:
     if depth > MOST_DEPTH:
         raise InvalidRequest(f"{what} is nested more than {MOST_DEPTH} levels deep. Send flatter data.")
     if nodes > MOST_NODES:
@@ -56,7 +64,7 @@ def check_document(what: str, nodes: int, depth: int) -> None:
 
 def check_values(what: str, value: Any) -> None:
     """Raise `InvalidRequest` for data with too many values or levels, by counting no further than that."""
-    check_document(what, *_measure(value, most_nodes=MOST_NODES))
+    _check(what, *_measure(value, most_nodes=MOST_NODES))
 
 
 def _measure(value: Any, *, most_nodes: float = math.inf) -> tuple[int, int]:
@@ -71,11 +79,6 @@ def _measure(value: Any, *, most_nodes: float = math.inf) -> tuple[int, int]:
         items = chain.from_iterable(each.values() if isinstance(each, dict) else each for each in level)
         level = [each for each in items if isinstance(each, dict | list)]
     return nodes, depth
-
-
-def is_dense(data: bytes) -> bool:
-    """True if it may hold more than `MOST_NODES` values, by signs that a text may hold too."""
-    return signs_of(data) > MOST_NODES
 
 
 def signs_of(data: bytes | bytearray) -> int:

@@ -26,7 +26,7 @@ from sealyard.access import OPERATOR
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload
-from sealyard.offload.documents import check_document, is_dense
+from sealyard.offload.documents import check_dense
 from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
 
@@ -295,10 +295,8 @@ class _Names:
 
 async def check_body(body: bytes, offload: Offload | None, *, who: str) -> None:
     """Raise `Refusal` for a body with too many values or levels. A helper counts them if the body is dense."""
-    if offload is None or not is_dense(body):
-        return
     try:
-        check_document("The body", *(await offload.run("document", None, body, who=who)).result)
+        await check_dense("The body", body, offload, who=who)
     except InvalidRequest as error:
         raise Refusal("too_large", str(error)) from None
     except HelperFailed as error:

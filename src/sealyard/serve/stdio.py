@@ -18,7 +18,7 @@ from sealyard.broker.responses import read_leniently
 from sealyard.broker.upstreams import edge_id
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload
-from sealyard.offload.documents import check_document, is_dense
+from sealyard.offload.documents import check_dense
 from sealyard.serve.relay import written
 
 _log = logging.getLogger(__name__)
@@ -72,10 +72,8 @@ async def _read(
 
 async def _refusal(line: bytes, offload: Offload | None) -> types.JSONRPCError | None:
     """The answer to a line with too many values or levels, as HTTP bodies are refused for; None for any other."""
-    if offload is None or not is_dense(line):
-        return None
     try:
-        check_document("The message", *(await offload.run("document", None, line, who="")).result)
+        await check_dense("The message", line, offload, who="")
     except (InvalidRequest, HelperFailed) as error:
         return types.JSONRPCError(
             jsonrpc="2.0", id=edge_id(line), error=types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
