@@ -119,9 +119,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
 _LEAST_TURNED = 13
 """Characters of the shortest number or key that is recognised by its form: a card's digits."""
-_NEAR = 64
-"""Searching this many further characters costs less than starting again behind them."""
-_TURNED_RUNS = Runs(WORD + "+/=.:$%", least=_LEAST_TURNED)
+_TURNED_RUNS = Runs(WORD + "+/=.:$%~", least=_LEAST_TURNED)
 _TURNED_START = re.compile(
     rf"[\n+/_=;%&#-](?:(?:{KEY})|(?=[A-Za-z0-9]{{{_LEAST_TURNED}}})(?:(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})"
     rf"|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])|(?P<register>{REGISTERED_WORD})|(?P<wallet>{WALLET_FORM})))"
@@ -141,7 +139,7 @@ def _turned(words: Collection[str]) -> Iterator[str]:
     starts = list(accumulate((len(word) + 1 for word in listed), initial=0))
     rotated = "\n".join(["", *listed]).translate(_ROTATED)
     for turned in (backwards, rotated, backwards.translate(_ROTATED)):
-        for start, end in _TURNED_RUNS.find_near(turned, _NEAR):
+        for start, end in _TURNED_RUNS.find(turned):
             for match in _TURNED_START.finditer(turned, start - 1, end + 1):
                 if match.lastgroup is None or _is_number(match.lastgroup, match[match.lastgroup]):
                     yield listed[bisect_right(starts, match.start()) - 1]

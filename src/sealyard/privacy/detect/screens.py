@@ -39,18 +39,6 @@ class Runs:
         """True if the text has one."""
         return self._run.search(text.encode("ascii", "replace").translate(self._marks)) is not None
 
-    def find_near(self, text: str, apart: int) -> Iterator[tuple[int, int]]:
-        """The same; runs with at most this many characters between them count as one."""
-        first, last = -1, -1
-        for start, end in self.find(text):
-            if first < 0 or start - last > apart:
-                if first >= 0:
-                    yield first, last
-                first = start
-            last = end
-        if first >= 0:
-            yield first, last
-
 
 _GROUPS = 3
 """Groups of three bytes of ASCII in a row that a text has in which there is something: eleven characters, wherever they
