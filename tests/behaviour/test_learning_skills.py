@@ -14,7 +14,7 @@ from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import PrincipalEntry, SkillsConfig, StoreConfig
 from sealyard.learning import skills as skill_suggestions
 from sealyard.learning.part import Viewer
-from sealyard.learning.skills import Candidate, SkillIndex, SkillIndexing, job_print
+from sealyard.learning.skills import Candidate, KnownSkills, SkillIndex, job_print
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
@@ -96,7 +96,7 @@ async def save(yard: Yard, *, principal: str = "local", **more: Any) -> Skill:
 
 async def suggested(yard: Yard, principal: str = "local") -> list[str]:
     """The subjects that code done by hand is told of."""
-    index = await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index(principal)
+    index = await KnownSkills(yard.store, yard.tools, yard.skills.loading).index(principal)
     job = job_print(BY_HAND)
     assert job is not None
     return [each.subject for each in index.for_code(job)]
@@ -106,7 +106,7 @@ async def test_code_that_a_skill_does_is_told_of_it(tmp_path: Path) -> None:
     """For the job and for words; what was told of is what an import would get."""
     async with opened(tmp_path, books()) as yard:
         await save(yard)
-        indexing = SkillIndexing(yard.store, yard.tools, yard.skills.loading)
+        indexing = KnownSkills(yard.store, yard.tools, yard.skills.loading)
         index = await indexing.index("local")
         (found,) = index.for_query("monthly total of expenses")
 
@@ -121,7 +121,7 @@ async def test_code_that_a_skill_does_is_told_of_it(tmp_path: Path) -> None:
 async def test_index_is_made_once_until_something_changes(tmp_path: Path) -> None:
     """Saving, by whatever gateway, changes it."""
     async with opened(tmp_path, books()) as yard:
-        indexing = SkillIndexing(yard.store, yard.tools, yard.skills.loading)
+        indexing = KnownSkills(yard.store, yard.tools, yard.skills.loading)
         empty = await indexing.index("local")
         await save(yard)
         indexes = [await indexing.index("local") for _ in range(2)]
@@ -150,7 +150,7 @@ async def test_skill_of_tools_that_a_principal_does_not_have_does_not_exist_for_
 
         assert await suggested(yard, "cleo") == ["shared/monthly_total"]
         assert await suggested(yard, "mallory") == []
-        assert (await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index("mallory")).skills == ()
+        assert (await KnownSkills(yard.store, yard.tools, yard.skills.loading).index("mallory")).skills == ()
 
 
 async def test_skill_that_a_change_of_its_tool_broke_is_not_suggested(tmp_path: Path) -> None:
@@ -171,11 +171,11 @@ async def test_shared_skill_needs_another_user_to_be_suggested_for_words(tmp_pat
     async with opened(tmp_path, books(), save_to="shared") as yard:
         await save(yard, principal="eve", description="expenses month total sum")
         await run(yard, USE, principal="eve")
-        before = (await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index("bob")).for_query(
+        before = (await KnownSkills(yard.store, yard.tools, yard.skills.loading).index("bob")).for_query(
             "expenses month total"
         )
         await run(yard, USE, principal="cleo")
-        after = (await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index("bob")).for_query(
+        after = (await KnownSkills(yard.store, yard.tools, yard.skills.loading).index("bob")).for_query(
             "expenses month total"
         )
 
@@ -216,13 +216,13 @@ async def test_search_goes_on_while_a_look_at_skills_takes_long(tmp_path: Path, 
     """It is waited for once, and not to its end."""
     begun: list[str] = []
 
-    async def endless(indexing: SkillIndexing, principal: str) -> SkillIndex:
+    async def endless(indexing: KnownSkills, principal: str) -> SkillIndex:
         begun.append(principal)
         return await asyncio.get_running_loop().create_future()
 
     async with opened(tmp_path, books()) as yard, asyncio.timeout(20):
         await save(yard)
-        monkeypatch.setattr(SkillIndexing, "index", endless)
+        monkeypatch.setattr(KnownSkills, "index", endless)
         answers = [await yard.search("rows of expenses by month") for _ in range(2)]
 
     assert [(len(each.hits), each.skills) for each in answers] == [(1, ()), (1, ())]

@@ -9,21 +9,19 @@ import ast
 import builtins
 import itertools
 import re
-import zlib
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from sealyard import errors
-from sealyard.learning.code import CodePrint, Reading, read_sketch, sent, tool_name
+from sealyard.learning.code import CodePrint, Reading, read_sketch, sent, short_hash, tool_name
 from sealyard.learning.disclosure import NAME_CHARACTERS, is_field, is_name, mark_of, plain
 from sealyard.learning.flows import prepare_flows
 from sealyard.values.facts import CallEvidence, RunEvidence
 from sealyard.versioning.compare import major_of
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _ATOMS = 200  # hashes kept of a run's values, and of its names: a bound
 _ARGUMENTS = 40  # arguments of a call that are read: a bound
@@ -107,7 +105,7 @@ def attempt_of_calls(calls: Iterable[CallEvidence], name: str) -> Attempt:
 def _hashed(found: dict[_Atom, bool]) -> Attempt:
     def hashes(*, is_value: bool, is_failed: bool) -> tuple[int, ...]:
         chosen = {
-            zlib.crc32(plain(atom[1]).encode("utf-8", "replace"))
+            short_hash(plain(atom[1]))
             for atom, has_failed in found.items()
             if (atom[0] == "value") == is_value and (has_failed or not is_failed)
         }
@@ -313,7 +311,9 @@ def prepare_cause(run: RunEvidence, code: CodePrint | None) -> Cause | None:
     if not family:
         return None
     place = _Place(reading, run.failure_line) if reading is not None else None
-    tool = _failed_tool(run) if family in ("tool", "argument") else ""
+    tool = ""
+    if family in ("tool", "argument"):
+        tool = next((tool_name(call.tool) for call in reversed(run.calls) if call.error), "")
     if not tool and place is not None:
         tool = place.tool(family, name)
     if not tool and family in _LIMITS:
@@ -417,10 +417,6 @@ def _complaint(message: str) -> tuple[str, str]:
         return "value", ""
     kind = {"is missing": "missing", "is not one of its parameters": "unknown"}.get(found[2], "value")
     return kind, found[1] if is_name(found[1]) else ""
-
-
-def _failed_tool(run: RunEvidence) -> str:
-    return next((tool_name(call.tool) for call in reversed(run.calls) if call.error), "")
 
 
 def _busiest(features: dict[str, int]) -> str:

@@ -7,13 +7,13 @@ are our own sentences, filled with checked names and numbers.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from sealyard.catalog import Recent, Snapshot
-from sealyard.catalog.stubs import parameters
+from sealyard.catalog.stubs import Parameter, parameters
 from sealyard.learning.disclosure import (
     UNPLACED,
     is_callable,
@@ -25,13 +25,12 @@ from sealyard.learning.disclosure import (
     shown,
 )
 from sealyard.learning.flows import Flow, fragment
-from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, part_insights, trim
+from sealyard.learning.part import Evidence, Insight, Lesson, Part, PartInsights, Viewer, part_insights, touch, trim
 from sealyard.values.facts import Hinted, HintKind, RunEvidence
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 # Evidence kept of one tool. A full table drops an entry with a single backer, from the principal with the most of them.
 FOLLOWERS = 8  # tools that follow it: a bound
@@ -59,9 +58,6 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 """A tool's full name."""
 
 
-_Held = TypeVar("_Held")
-
-
 class Link(msgspec.Struct, array_like=True, gc=False):
     """Evidence that one tool follows another: yes for each run in which it did, no for each in which it did not."""
 
@@ -69,6 +65,9 @@ class Link(msgspec.Struct, array_like=True, gc=False):
     told: int = 0
     right: int = 0
     last_at: float = 0.0
+
+
+_Held = TypeVar("_Held", bound=Link | Evidence)
 
 
 class Called(msgspec.Struct):
@@ -81,7 +80,7 @@ class Called(msgspec.Struct):
     ever: set[str] = set()
     is_answered: bool = False
     """True if the journal has its answer."""
-    is_told: bool = True
+    has_arguments: bool = True
     """True if the journal has the arguments of all calls."""
 
 
@@ -145,7 +144,7 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
             is_next = name in after
             link.votes.add(viewer, yes=float(is_next), no=float(not is_next))
             link.last_at = max(link.last_at, viewer.now) if is_next else link.last_at
-        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, viewer)
+        _make_room(self.followers, FOLLOWERS, viewer)
 
     def go_on(self, called: list[str], viewer: Viewer) -> None:
         """Count the calls of the next run, which were counted as missing at the end of the run before it."""
@@ -157,7 +156,7 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
                 _, no, then = link.votes.by.get(viewer.principal, (0.0, 0.0, viewer.now))
                 link.votes.add(viewer, yes=1.0, no=-min(1.0, no * viewer.faded(then)))
                 link.last_at = max(link.last_at, viewer.now)
-        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, viewer)
+        _make_room(self.followers, FOLLOWERS, viewer)
 
     def give(self, called: Called, viewer: Viewer) -> None:
         """Count which parameters a run gave."""
@@ -167,7 +166,7 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
         for name, votes in self.given.items():
             is_given = name in called.always
             votes.add(viewer, yes=float(is_given), no=float(not is_given))
-        _make_room(self.given, PARAMETERS, lambda votes: votes, viewer)
+        _make_room(self.given, PARAMETERS, viewer)
 
     def feed(self, name: str, called: dict[str, Called], flows: Iterable[Flow], viewer: Viewer) -> None:
         """Count the actual and the possible sources of the parameters of the tool `name`."""
@@ -188,7 +187,7 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
             is_missing = could and called[source.tool].is_answered and _plain(source.parameter) in called[name].ever
             if is_fed or is_missing:
                 votes.add(viewer, yes=float(is_fed), no=float(not is_fed))
-        _make_room(self.sources, SOURCES, lambda votes: votes, viewer)
+        _make_room(self.sources, SOURCES, viewer)
 
 
 def _without(runs: Evidence) -> Evidence:
@@ -208,18 +207,18 @@ def called_in(run: RunEvidence) -> dict[str, Called]:
             continue
         if call.tool not in found and len(found) == _CALLED:
             continue
-        is_told = isinstance(call.arguments, dict) and len(call.arguments) <= _KEYS
-        keys = {key for key in call.arguments if len(key) <= _KEY_CHARACTERS} if is_told else set()
+        has_arguments = isinstance(call.arguments, dict) and len(call.arguments) <= _KEYS
+        keys = {key for key in call.arguments if len(key) <= _KEY_CHARACTERS} if has_arguments else set()
         one = found.setdefault(call.tool, Called(major=major_of(call.version), always=set(keys)))
         one.calls += 1
         one.always &= keys
         one.ever |= keys
         one.is_answered |= call.has_answer
-        one.is_told &= is_told
+        one.has_arguments &= has_arguments
     return found
 
 
-class Said(NamedTuple):
+class Support(NamedTuple):
     """Evidence as it counts for one viewer."""
 
     share: float
@@ -229,7 +228,7 @@ class Said(NamedTuple):
     """True if the viewer itself or two principals found it. Evidence of one other is only a suggestion."""
 
 
-def judge(votes: Evidence, viewer: Viewer) -> Said | None:
+def judge(votes: Evidence, viewer: Viewer) -> Support | None:
     """The evidence as it counts for a viewer; None if there is too little.
 
     The viewer's own experience outweighs that of one other principal.
@@ -242,51 +241,45 @@ def judge(votes: Evidence, viewer: Viewer) -> Said | None:
     others = backers - (own.yes >= _COUNTS)
     is_experienced = own.yes >= _LEAST or own.total >= _EXPERIENCED
     counted = own if others < 2 and is_experienced else total
-    return Said(counted.yes / counted.total if counted.total else 0.0, total.yes, backers, is_backed)
+    return Support(counted.yes / counted.total if counted.total else 0.0, total.yes, backers, is_backed)
 
 
 def _backers(votes: Evidence, viewer: Viewer) -> list[str]:
     return [name for name, (yes, _, at) in votes.by.items() if yes * viewer.faded(at) >= _COUNTS]
 
 
-def _make_room(held: dict[str, _Held], most: int, votes_of: Callable[[_Held], Evidence], viewer: Viewer) -> None:
+def _make_room(held: dict[str, _Held], most: int, viewer: Viewer) -> None:
     """Drop entries over the limit. A principal with many entries of its own cannot displace those of others."""
     while len(held) > most:
-        backers = {name: _backers(votes_of(each), viewer) for name, each in held.items()}
+        votes = {name: each.votes if isinstance(each, Link) else each for name, each in held.items()}
+        backers = {name: _backers(each, viewer) for name, each in votes.items()}
         alone = Counter(names[0] for names in backers.values() if len(names) == 1)
         busiest, things = max(alone.items(), key=lambda item: (item[1], item[0]), default=("", 0))
         candidates = [name for name, names in backers.items() if not names]
         candidates = candidates or [name for name, names in backers.items() if things > 1 and names == [busiest]]
-        strength = {name: votes_of(held[name]).tally(viewer).yes for name in candidates or held}
+        strength = {name: votes[name].tally(viewer).yes for name in candidates or held}
         del held[min(strength, key=lambda name: (strength[name], name))]
 
 
 # Tips
 
 
-class Follower(msgspec.Struct, frozen=True, kw_only=True):
+class Follower(NamedTuple):
     """A tool that is often called after another."""
 
     tool: str
-    share: float
-    """The share of the runs that called the first one."""
-    evidence: float
-    """The faded number of runs."""
-    principals: int
-    is_backed: bool
-    """True if the viewer itself or two principals did it. Evidence of one other is only a suggestion."""
-    flow: tuple[tuple[str, str], ...] = ()
+    support: Support
+    """For the runs that called the first one."""
+    flow: tuple[tuple[str, str], ...]
     """Fields of the first one's answer, and the parameters they became."""
 
 
-class Need(msgspec.Struct, frozen=True, kw_only=True):
+class Need(NamedTuple):
     """A parameter that a tool is usually given."""
 
     parameter: str
     """The name in the schema; with `[]` if the value from elsewhere is an item of it."""
-    share: float
-    evidence: float
-    is_backed: bool
+    support: Support
     source: tuple[str, str] | None = None
     """The tool and the field that its value comes from."""
 
@@ -307,44 +300,50 @@ def tip_mark(kind: str, name: str) -> str:
     return mark_of(f"{kind} {name}")
 
 
-def chain_tip(
-    first: ToolSpec, second: ToolSpec, follower: Follower, names: dict[str, str], *, with_code: bool
-) -> Tip | None:
-    """The tip on a tool that follows another; `names` are the Python names of the second one's parameters."""
+def _rank(need: Need) -> tuple[Any, ...]:
+    """The most certain first, and among these the ones with a source."""
+    support = need.support
+    return not support.is_backed, need.source is None, -support.share, -support.evidence, need.parameter
+
+
+def _chain_tip(first: ToolSpec, second: ToolSpec, follower: Follower, *, with_code: bool) -> Tip | None:
+    """The tip on a tool that follows another."""
     if not is_callable(second):
         return None
-    text = f"Often used with {second.module}.{second.function} after it ({_percent(follower.share)} of runs)"
-    told = [(field, names[key.removesuffix("[]")]) for field, key in follower.flow if key.removesuffix("[]") in names]
-    taken = " and ".join(f"its {_field(field)} becomes {name}" for field, name in told[:2] if is_nameable(name))
+    known = _parameters_of(second)
+    text = f"Often used with {second.module}.{second.function} after it ({_percent(follower.support)} of runs)"
+    flow = [(field, known[_plain(key)].name) for field, key in follower.flow if _plain(key) in known]
+    taken = " and ".join(f"its {_field(field)} becomes {name}" for field, name in flow[:2] if is_nameable(name))
     if taken and len(text) + len(taken) + 3 <= _CHARACTERS:
         text += f": {taken}"
     code = _code(first, second, follower.flow) if with_code else None
     return _tip("chain", first.full_name, second.full_name, f"{text}.", code)
 
 
-def need_tip(spec: ToolSpec, need: Need, name: str, source: ToolSpec | None, *, with_code: bool) -> Tip | None:
-    """The tip on a parameter that is usually given; `name` is its Python name."""
-    often = f"({_percent(need.share)} of runs)"
+def _need_tip(spec: ToolSpec, need: Need, view: Mapping[str, ToolSpec], *, with_code: bool) -> Tip | None:
+    """The tip on a parameter that is usually given."""
+    name, often, code = _parameters_of(spec)[_plain(need.parameter)].name, f"({_percent(need.support)} of runs)", None
     if not is_nameable(name):
         return None
     if need.source is None:
         text = f"Usually needs {name} too, though it is optional {often}."
-        return _tip("needs", spec.full_name, need.parameter, text, None)
-    if source is None or not is_callable(source):
-        return None
-    tool, field = need.source
-    if tool == spec.full_name:
-        text = f"Usually needs {name} from the {_field(field)} of its answer before {often}."
-        return _tip("needs", spec.full_name, need.parameter, text, None)
-    text = f"Usually needs {name} from the {_field(field)} of {source.module}.{source.function} {often}."
-    code = _code(source, spec, ((field, need.parameter),)) if with_code else None
+    else:
+        tool, field = need.source
+        source = view[tool]
+        if not is_callable(source):
+            return None
+        if source is spec:
+            text = f"Usually needs {name} from the {_field(field)} of its answer before {often}."
+        else:
+            text = f"Usually needs {name} from the {_field(field)} of {source.module}.{source.function} {often}."
+            code = _code(source, spec, ((field, need.parameter),)) if with_code else None
     return _tip("needs", spec.full_name, need.parameter, text, code)
 
 
 def _tip(kind: HintKind, subject: str, named: str, text: str, code: str | None) -> Tip | None:
     if len(text) > _CHARACTERS:
         return None
-    return Tip(kind=kind, subject=subject, mark=tip_mark(kind, named.removesuffix("[]")), text=text, code=code)
+    return Tip(kind=kind, subject=subject, mark=tip_mark(kind, _plain(named)), text=text, code=code)
 
 
 def _code(first: ToolSpec, second: ToolSpec, flow: tuple[tuple[str, str], ...]) -> str | None:
@@ -359,15 +358,15 @@ def _field(field: str) -> str:
     return shown(field) or "answer"
 
 
-def _percent(share: float) -> str:
-    return f"{round(share * 100)} %"
+def _percent(support: Support) -> str:
+    return f"{round(support.share * 100)} %"
 
 
 # The part
 
 _MARK = re.compile(r"[0-9a-f]{1,32}")
 
-_parameters: Recent[tuple[str, str], dict[str, tuple[str, bool]]] = Recent(4_000)
+_parameters: Recent[tuple[str, str], dict[str, Parameter]] = Recent(4_000)
 
 
 class Visited(msgspec.Struct, array_like=True):
@@ -379,37 +378,29 @@ class Visited(msgspec.Struct, array_like=True):
     """Tips given and not rated yet, by kind, tool and mark; True if a run has called the tool since."""
 
 
-class Chains(msgspec.Struct, kw_only=True):
+class Chains(Part, msgspec.Struct, kw_only=True):
     """The learned chains."""
 
     tools: dict[str, Habit] = {}
     visits: dict[str, Visited] = {}
     runs: int = 0
-    scores: dict[str, list[int]] = {}
-    """By kind of hint: the number of hints that could be rated, and of those that were right."""
 
     # Learning
 
-    def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Learn from a successful run, rate the tips given before any run, or remember a tip."""
-        match lesson.event:
-            case Hinted() as event:
-                self._remember(event)
-            case RunEvidence() as run:
-                self._learn_run(run, lesson.flows, lesson.viewer(half_life))
-
-    def _remember(self, event: Hinted) -> None:
-        if event.hint not in ("chain", "needs") or not event.session:
+    def learn_hint(self, hint: Hinted) -> None:
+        """Remember a tip."""
+        if hint.hint not in ("chain", "needs") or not hint.session:
             return
-        if not NAME.fullmatch(event.subject) or not _MARK.fullmatch(event.mark):
+        if not NAME.fullmatch(hint.subject) or not _MARK.fullmatch(hint.mark):
             return
-        visit = self._visit(event.principal, event.session)
-        key = f"{event.hint} {event.subject} {event.mark}"
+        visit = self._visit(hint.principal, hint.session)
+        key = f"{hint.hint} {hint.subject} {hint.mark}"
         visit.tips[key] = visit.tips.pop(key, False)
         while len(visit.tips) > TIPS:
             self._drop_tip(visit, next(iter(visit.tips)))
 
-    def _learn_run(self, run: RunEvidence, flows: Iterable[Flow], viewer: Viewer) -> None:
+    def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
+        """Learn from a successful run, and rate the tips given before any run."""
         called = called_in(run)
         if not called:
             return
@@ -419,16 +410,16 @@ class Chains(msgspec.Struct, kw_only=True):
         if run.fact.status != "ok":
             return
         self.runs += 1
-        known = [flow for flow in flows if flow.source in called and flow.target in called]
+        known = [flow for flow in lesson.flows if flow.source in called and flow.target in called]
         if visit.last in self.tools and visit.last not in called:
             self.tools[visit.last].go_on(order, viewer)
         for number, (name, one) in enumerate(called.items()):
             after = order[number + 1 :]
-            habit = self.tools[name] = self.tools.pop(name, Habit())
+            habit = touch(self.tools, name, Habit)
             is_current = habit.begin(one.major)
             fed = [flow.target for flow in known if flow.source == name and flow.target in after]
             habit.follow(after, fed, viewer)
-            if is_current and one.is_told:
+            if is_current and one.has_arguments:
                 habit.give(one, viewer)
                 habit.feed(name, called, known, viewer)
         trim(self.tools, TOOLS)  # only now: the oldest may be one that this run called
@@ -436,7 +427,7 @@ class Chains(msgspec.Struct, kw_only=True):
 
     def _visit(self, principal: str, session: str) -> Visited:
         key = f"{principal} {session}"
-        visit = self.visits[key] = self.visits.pop(key, Visited())
+        visit = touch(self.visits, key, Visited)
         while len(self.visits) > VISITS:
             oldest = self.visits.pop(next(iter(self.visits)))
             for tip in list(oldest.tips):
@@ -463,9 +454,8 @@ class Chains(msgspec.Struct, kw_only=True):
     def _count(self, visit: Visited, key: str, *, is_right: bool) -> None:
         del visit.tips[key]
         kind, subject, mark = key.split(" ")
-        score = self.scores.setdefault(kind, [0, 0])
-        score[0] += 1
-        score[1] += is_right
+        self.told += 1
+        self.right += is_right
         if kind == "chain" and subject in self.tools:
             for name, link in self.tools[subject].followers.items():
                 if tip_mark(kind, name) == mark:
@@ -486,52 +476,34 @@ class Chains(msgspec.Struct, kw_only=True):
             return []
         ranked = []
         for name, link in self.tools[tool].followers.items():
-            said = judge(link.votes, viewer) if name in view else None
-            if said is None or said.share < _OFTEN:
+            support = judge(link.votes, viewer) if name in view else None
+            if support is None or support.share < _OFTEN:
                 continue
-            if not said.is_backed and not _is_safe(view[tool], view[name]):
+            if not support.is_backed and not _is_safe(view[tool], view[name]):
                 continue  # evidence of one other principal is not enough
-            ranked.append(((not said.is_backed, -said.share, -said.evidence, name), said))
+            ranked.append(((not support.is_backed, -support.share, -support.evidence, name), support))
         ranked.sort()
         return [
-            Follower(
-                tool=rank[-1],
-                share=said.share,
-                evidence=said.evidence,
-                principals=said.principals,
-                is_backed=said.is_backed,
-                flow=tuple(self._flow(view[tool], view[rank[-1]], view, viewer)),
-            )
-            for rank, said in ranked
+            Follower(rank[-1], support, self._flow(view[tool], view[rank[-1]], view, viewer))
+            for rank, support in ranked
         ]
 
     def needs(self, spec: ToolSpec, viewer: Viewer, *, view: Mapping[str, ToolSpec]) -> list[Need]:
         """The parameters that a tool is usually given, with their sources, and optional ones. The best first."""
         found = {
-            source.parameter.removesuffix("[]"): Need(
-                parameter=source.parameter,
-                share=said.share,
-                evidence=said.evidence,
-                is_backed=said.is_backed,
-                source=(source.tool, source.field),
-            )
-            for source, said in reversed(self._sources(spec, view, viewer))
+            _plain(source.parameter): Need(source.parameter, support, (source.tool, source.field))
+            for source, support in reversed(self._sources(spec, view, viewer))
         }
         habit = self.tools.get(spec.full_name)
         if habit is not None and habit.major == major_of(spec.version):
             known = _parameters_of(spec)
             for name, votes in habit.given.items():
-                said = judge(votes, viewer) if name in known and not known[name][1] else None
-                if said is not None and said.share >= _NEARLY_ALWAYS and name not in found:
-                    found[name] = Need(
-                        parameter=name, share=said.share, evidence=said.evidence, is_backed=said.is_backed
-                    )
-        return sorted(
-            found.values(),
-            key=lambda need: (not need.is_backed, need.source is None, -need.share, -need.evidence, need.parameter),
-        )
+                support = judge(votes, viewer) if name in known and not known[name].required else None
+                if support is not None and support.share >= _NEARLY_ALWAYS and name not in found:
+                    found[name] = Need(name, support)
+        return sorted(found.values(), key=_rank)
 
-    def _sources(self, spec: ToolSpec, view: Mapping[str, ToolSpec], viewer: Viewer) -> list[tuple[Source, Said]]:
+    def _sources(self, spec: ToolSpec, view: Mapping[str, ToolSpec], viewer: Viewer) -> list[tuple[Source, Support]]:
         """The sources of a tool's parameters, the best first. Only fields that may be named are among them."""
         habit = self.tools.get(spec.full_name)
         if habit is None or habit.major != major_of(spec.version):
@@ -542,53 +514,37 @@ class Chains(msgspec.Struct, kw_only=True):
             first = view.get(source.tool)
             if first is None or major_of(first.version) != source.major:
                 continue
-            said = judge(votes, viewer)
-            if said is None or said.share < _MOSTLY or source.parameter.removesuffix("[]") not in _parameters_of(spec):
+            support = judge(votes, viewer)
+            if support is None or support.share < _MOSTLY or _plain(source.parameter) not in _parameters_of(spec):
                 continue
             # A key that one other principal saw may be data that looks like a name.
-            if said.is_backed or (_is_public(first, source) and _is_safe(spec, first)):
-                found.append((source, said))
+            if support.is_backed or (_is_public(first, source) and _is_safe(spec, first)):
+                found.append((source, support))
         found.sort(
             key=lambda each: (not each[1].is_backed, -each[1].share, each[0].is_unplaced, -each[1].evidence, each[0])
         )
         return found
 
     def _flow(
-        self,
-        first: ToolSpec,
-        second: ToolSpec,
-        view: Mapping[str, ToolSpec],
-        viewer: Viewer,
-    ) -> Iterator[tuple[str, str]]:
+        self, first: ToolSpec, second: ToolSpec, view: Mapping[str, ToolSpec], viewer: Viewer
+    ) -> tuple[tuple[str, str], ...]:
         """Fields of the first tool's answer and the parameters of the second that they become, one for each."""
-        taken: set[str] = set()
+        taken: dict[str, tuple[str, str]] = {}
         for source, _ in self._sources(second, view, viewer):
-            name = source.parameter.removesuffix("[]")
-            if source.tool == first.full_name and name not in taken:
-                taken.add(name)
-                yield source.field, source.parameter
+            if source.tool == first.full_name:
+                taken.setdefault(_plain(source.parameter), (source.field, source.parameter))
+        return tuple(taken.values())
 
     def tell(self, spec: ToolSpec, viewer: Viewer, *, view: Snapshot, with_code: bool = False) -> tuple[Tip, ...]:
         """At most two tips on a tool, with code if it is wanted and can be made."""
         if spec.full_name not in self.tools:
             return ()
-        followers = self.followers(spec.full_name, viewer, view=view.tools)
-        needs = self.needs(spec, viewer, view=view.tools)
-        chains: list[Tip | None] = []
-        for follower in followers[:_HINTS]:
-            second = view.tools[follower.tool]
-            chains.append(chain_tip(spec, second, follower, _python_names(second), with_code=with_code))
-        wants: list[Tip | None] = []
-        for need in needs[:_HINTS]:
-            source = None if need.source is None else view.tools[need.source[0]]
-            name = _python_names(spec)[need.parameter.removesuffix("[]")]
-            wants.append(need_tip(spec, need, name, source, with_code=with_code))
+        followers = self.followers(spec.full_name, viewer, view=view.tools)[:_HINTS]
+        needs = self.needs(spec, viewer, view=view.tools)[:_HINTS]
+        chains = [_chain_tip(spec, view.tools[each.tool], each, with_code=with_code) for each in followers]
+        wants = [_need_tip(spec, need, view.tools, with_code=with_code) for need in needs]
         ordered = (*chains[:1], *wants[:1], *chains[1:], *wants[1:])
         return tuple(tip for tip in ordered if tip is not None)[:_HINTS]
-
-    def score(self) -> tuple[int, int]:
-        """Tips after which the tool was called, and those that were followed."""
-        return sum(told for told, _ in self.scores.values()), sum(right for _, right in self.scores.values())
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The chains and needs that were learned."""
@@ -598,14 +554,14 @@ class Chains(msgspec.Struct, kw_only=True):
     def _chain_insights(self, viewer: Viewer) -> Iterator[Insight]:
         for first, habit in self.tools.items():
             for second, link in habit.followers.items():
-                said = judge(link.votes, viewer)
-                if said is not None and said.share >= _OFTEN:
+                support = judge(link.votes, viewer)
+                if support is not None and support.share >= _OFTEN:
                     yield Insight(
                         kind="chain",
                         subject=f"{first} -> {second}",
-                        text=f"{second} follows {first} in {round(said.share * 100)} % of runs.",
-                        evidence=said.evidence,
-                        principals=said.principals,
+                        text=f"{second} follows {first} in {_percent(support)} of runs.",
+                        evidence=support.evidence,
+                        principals=support.principals,
                         told=link.told,
                         right=link.right,
                         last_at=link.last_at,
@@ -614,16 +570,16 @@ class Chains(msgspec.Struct, kw_only=True):
     def _need_insights(self, viewer: Viewer) -> Iterator[Insight]:
         for name, habit in self.tools.items():
             for key, votes in habit.sources.items():
-                source, said = source_of(key), judge(votes, viewer)
-                parameter = source.parameter.removesuffix("[]")
-                if said is not None and said.share >= _MOSTLY and is_nameable(parameter):
-                    share, field = round(said.share * 100), shown(source.field) or "answer"
+                source, support = source_of(key), judge(votes, viewer)
+                parameter = _plain(source.parameter)
+                if support is not None and support.share >= _MOSTLY and is_nameable(parameter):
+                    field = _field(source.field)
                     yield Insight(
                         kind="needs",
                         subject=name,
-                        text=f"{parameter} of {name} is the {field} of {source.tool} in {share} % of runs.",
-                        evidence=said.evidence,
-                        principals=said.principals,
+                        text=f"{parameter} of {name} is the {field} of {source.tool} in {_percent(support)} of runs.",
+                        evidence=support.evidence,
+                        principals=support.principals,
                         last_at=votes.last_at,
                     )
 
@@ -639,15 +595,11 @@ def _is_public(spec: ToolSpec, source: Source) -> bool:
     return is_declared(spec, source.field)
 
 
-def _parameters_of(spec: ToolSpec) -> dict[str, tuple[str, bool]]:
-    """By name in the schema: the Python name of a parameter, and True if it is required."""
+def _parameters_of(spec: ToolSpec) -> dict[str, Parameter]:
+    """The parameters of a tool by their names in the schema."""
     key = (spec.full_name, spec.digest)
     known = _parameters.find(key)
     if known is None:
-        known = {parameter.key: (parameter.name, parameter.required) for parameter in parameters(spec)}
+        known = {parameter.key: parameter for parameter in parameters(spec)}
         _parameters.put(key, known)
     return known
-
-
-def _python_names(spec: ToolSpec) -> dict[str, str]:
-    return {key: name for key, (name, _) in _parameters_of(spec).items()}

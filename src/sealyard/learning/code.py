@@ -7,28 +7,24 @@ linear in the code, long code is not read, and only short identifiers are kept.
 
 import ast
 import builtins
-import hashlib
 import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
 from sealyard.code import Names, Source, find_uses, read
-from sealyard.learning.disclosure import IDENTIFIER, NAME_CHARACTERS, is_field, is_name, kind_of, plain
+from sealyard.learning.disclosure import IDENTIFIER, NAME_CHARACTERS, is_field, is_name, kind_of, mark_of, plain
 from sealyard.values.facts import CallEvidence
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _CODE_BYTES = 12 << 10  # measured: parsing this much holds the event loop for up to 30 ms; agents write a tenth of it
 _SAMPLE = 64  # hashes in the sample of a print; the error of a similarity is about 1/8
 _SHINGLE = 4  # nodes in a row that are hashed together
-_WORDS = 64  # words of names kept in a print: a bound
 _NAMES = 40  # tools, imports and skills kept in a print: a bound
-_NAME_CHARACTERS = 128  # the longest full name of a tool
 _NODES = 8_000  # nodes walked for a sketch: a bound
 _FEATURES = 400  # features of a sketch: a bound
 _DEPTH = 12  # levels of an expression that are followed to its origin: a bound
@@ -41,7 +37,6 @@ _SHORT_TEXT = 100  # shorter texts do not fail for their length
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}|[^\W\d]\w{,127}\.[^\W\d]\w{,127}")
 """A full name, or the names of a module and a function."""
 _SKILL_NAME = re.compile(r"[^\W\d]\w{,127}")
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +54,6 @@ class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
     """The top names of other modules, sorted."""
     skills: tuple[str, ...] = ()
     """The saved skills that it imports, sorted."""
-    words: tuple[str, ...] = ()
-    """The words of its names, in lower case, sorted."""
     statements: int = 0
 
 
@@ -82,7 +75,7 @@ def _print(source: Source) -> CodePrint | None:
         return None
     structure = _Structure(names.tree)
     shingles = {
-        zlib.crc32("\0".join(structure.tokens[at : at + _SHINGLE]).encode("utf-8", "replace"))
+        short_hash("\0".join(structure.tokens[at : at + _SHINGLE]))
         for at in range(max(1, len(structure.tokens) - _SHINGLE + 1))
     }
     uses = find_uses(names)
@@ -91,13 +84,12 @@ def _print(source: Source) -> CodePrint | None:
     # Code that imports the package and spells out no skill loads one by a name that is known only when it runs.
     skills = {ref.name for ref in uses.skills} or ({"load"} if "skills" in modules else set())
     return CodePrint(
-        digest=_digest(structure.text().encode("utf-8", "replace")),
+        digest=mark_of(structure.text(), 12),
         exact=source.digest,
         sample=tuple(sorted(shingles)[:_SAMPLE]),
         tools=_kept(tools, _TOOL_NAME),
         imports=_kept(modules - {"servers", "skills"}, IDENTIFIER),
         skills=_kept(skills, _SKILL_NAME),
-        words=tuple(sorted(structure.words())[:_WORDS]),
         statements=structure.statements,
     )
 
@@ -106,15 +98,9 @@ def _kept(found: set[str], form: re.Pattern[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if form.fullmatch(name))[:_NAMES])
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=12).hexdigest()
-
-
-def similarity(one: CodePrint, other: CodePrint) -> float:
-    """The share of parts that two pieces of code have in common: between 0 and 1, approximately."""
-    if one.digest == other.digest:
-        return 1.0
-    mine, theirs = set(one.sample), set(other.sample)
+def similarity(one: Collection[int], other: Collection[int]) -> float:
+    """The share of parts that two pieces of code have in common, from their samples: between 0 and 1, approximately."""
+    mine, theirs = set(one), set(other)
     smallest = sorted(mine | theirs)[:_SAMPLE]
     return len(mine & theirs & set(smallest)) / len(smallest) if smallest else 0.0
 
@@ -128,7 +114,6 @@ class _Structure:
         self.statements = 0
         self._shapes: list[str] = []
         """With the tokens, the whole tree."""
-        self._spelled: set[str] = set()
         self._named: list[str] = []
         self._bound: set[str] = set()
         """Names that the code binds, so their spelling does not matter."""
@@ -143,16 +128,10 @@ class _Structure:
         names = [numbers.setdefault(each, str(len(numbers))) if each in self._bound else each for each in self._named]
         return "\1".join("\0".join(part) for part in (self.tokens, self._shapes, names))
 
-    def words(self) -> set[str]:
-        """The words of all names, in lower case."""
-        found = (_WORD.findall(name[:_NAME_CHARACTERS]) for name in self._spelled)
-        return {word.lower() for words in found for word in words if len(word) > 2}
-
     def _add(self, node: ast.AST) -> None:
         match node:
             case ast.Name():
                 self.tokens.append("name")
-                self._spelled.add(node.id)
                 self._named.append(node.id)
                 if not isinstance(node.ctx, ast.Load):
                     self._bound.add(node.id)
@@ -160,34 +139,23 @@ class _Structure:
                 self.tokens.append(f"={type(node.value).__name__}")
             case ast.Attribute():
                 self.tokens.append(f".{node.attr}")
-                self._spelled.add(node.attr)
             case ast.keyword():
                 self.tokens.append(f"{node.arg}=")
-                self._spelled.add(node.arg or "")
             case ast.Call(func=ast.Name(id="call_tool")):
                 self.tokens.append("call_tool")
             case ast.Import() | ast.ImportFrom():
-                self._add_import(node)
+                origin = "import" if isinstance(node, ast.Import) else f"from {'.' * node.level}{node.module or ''}"
+                for alias in node.names:
+                    self.tokens.append(f"{origin} {alias.name}")
+                    self._bind(alias.asname or alias.name.partition(".")[0])
+            case ast.alias():
+                self.tokens.append("alias")
             case _:
                 self.tokens.append(type(node).__name__)
-                if not isinstance(node, ast.alias):
-                    self._add_definition(node)
-
-    def _add_import(self, node: ast.Import | ast.ImportFrom) -> None:
-        origin = "import" if isinstance(node, ast.Import) else f"from {'.' * node.level}{node.module or ''}"
-        for alias in node.names:
-            self.tokens.append(f"{origin} {alias.name}")
-            self._spelled.add(alias.name)
-            self._bind(alias.asname or alias.name.partition(".")[0])
-
-    def _add_definition(self, node: ast.AST) -> None:
-        """Add a name that is not a node: of a function, class, parameter, handler or pattern."""
-        for field in _NAMING.intersection(node._fields):
-            name = getattr(node, field)
-            if isinstance(name, str):
-                self._bind(name)
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                    self._spelled.add(name)
+                # A name that is not a node: of a function, class, parameter, handler or pattern.
+                for field in _NAMING.intersection(node._fields):
+                    if isinstance(name := getattr(node, field), str):
+                        self._bind(name)
 
     def _bind(self, name: str) -> None:
         self._named.append(name)
@@ -276,7 +244,7 @@ def sent(call: CallEvidence) -> Iterator[tuple[str, int]]:
         if is_name(name):
             yield f"sent|{tool}|{name}|{kind_of(value)}", 1
             if written := plain(value):
-                yield f"was|{tool}|{name}", _hash(written)
+                yield f"was|{tool}|{name}", short_hash(written)
             if type(value) is int and value > 0:
                 yield f"size|{tool}|{name}", value.bit_length()
             elif isinstance(value, str | list):
@@ -448,7 +416,7 @@ class Reading:
                 self._note(name)
                 self._add("arg", tool, name, kind_of(value.value) if isinstance(value, ast.Constant) else "made")
                 if written := _written(value):
-                    self.features[f"as|{tool}|{name}"] = _hash(written)
+                    self.features[f"as|{tool}|{name}"] = short_hash(written)
                 source = self.origin(value)
                 if source and source != tool:
                     self._add("flow", source, tool, name)
@@ -459,18 +427,16 @@ class Reading:
         if root in _STDLIB or (not rest and root in _BUILTINS):
             if len(name) <= NAME_CHARACTERS and all(map(_is_part, name.split("."))):
                 self._add("fn", name, origin)
-                self._count_options(name, node)
+                for word in node.keywords:
+                    if is_name(word.arg):
+                        self._add("option", name, str(word.arg))
+                given = len(node.args) + len(node.keywords)
+                self.features[f"given|{name}"] = max(self.features[f"given|{name}"], given)
         elif isinstance(node.func, ast.Attribute) and is_name(node.func.attr):
             self._count_method(node, node.func)
         if name == "open" and node.args and isinstance(node.args[0], ast.Constant):
             kind = kind_of(node.args[0].value)
             self._add("open", "absolute" if kind == "absolute" else "relative")
-
-    def _count_options(self, name: str, node: ast.Call) -> None:
-        for word in node.keywords:
-            if is_name(word.arg):
-                self._add("option", name, str(word.arg))
-        self.features[f"given|{name}"] = max(self.features[f"given|{name}"], len(node.args) + len(node.keywords))
 
     def _count_method(self, node: ast.Call, function: ast.Attribute) -> None:
         origin = self.origin(function.value)
@@ -537,7 +503,8 @@ def _written(value: ast.expr) -> str:
     return ""
 
 
-def _hash(text: str) -> int:
+def short_hash(text: str) -> int:
+    """A hash of 32 bits in place of a text: two of them may be equal by chance."""
     return zlib.crc32(text.encode("utf-8", "replace"))
 
 

@@ -8,8 +8,10 @@ import hashlib
 import keyword
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from sealyard.catalog.answers import is_named
@@ -17,8 +19,7 @@ from sealyard.privacy.reading import GIVEN_NAMES, read_name, split_name
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.schemas import resolve, unwrapped
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 NAME_CHARACTERS = 40  # longer identifiers are not shown: they could be sentences
 _NAME_WORDS = 6  # words of a name; more could be a sentence
@@ -39,32 +40,11 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """The form of a name in a hint."""
 _PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _CHOICE = re.compile(r"(?=.{2,24}$)[A-Za-z]+[0-9]{0,2}(?:[_-][A-Za-z]+[0-9]{0,2})*")
-_NOT_ONLY_NAMES = frozenset("bill dean gene iris jack mark max may miles penny roman will".split())
-"""Given names that are more often names of fields than of people."""
-_ORDERS = frozenset("ignore disregard forget bypass override obey pretend reveal print send run call delete".split())
-_ORDERED = frozenset(
-    """instruction instructions prompt prompts rule rules guideline guidelines previous prior above earlier
-    everything system secret secrets password passwords credentials tool tools""".split()
-)
-"""A name with a word of either may be an instruction to a model."""
-_UNTOLD = frozenset(
-    """id ids uid uuid guid key keys code codes token hash digest ref reference slug name names title label labels
-    handle login nick alias user users owner author assignee reviewer creator member members contact person
-    people by from to cc bcc mailbox inbox domain sender recipient host hostname server path file filename
-    folder directory url uri link branch tag tags topic project projects repo repository team teams group groups
-    customer client account tenant city town place location address street note notes text comment message
-    description summary subject body value values data content query word words answer secret password hint
-    gender sex religion diagnosis disease medication""".split()
-)
-"""Last words of a field's name that keep its texts from being shown."""
-_UNMEASURED = frozenset(
-    """id ids uid pid gid no nr num number numbers code key pin zip zipcode postal postcode phone mobile fax tel
-    year years born birth birthday dob age serial account version timestamp time at date epoch port lat lon lng
-    latitude longitude hash seed salary wage wages income pay balance debt weight height ssn ref reference
-    cursor offset""".split()
-)
-"""Last words of a field's name that keep its numbers from being shown."""
-_TRAITS = frozenset("hair eye eyes skin blood body health medical marital ethnic ethnicity religious".split())
+WORDS = {
+    name: frozenset(words.split())
+    for name, words in tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8")).items()
+}
+"""Lists of words by the name that each has in `words.toml`, which states its purpose."""
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -117,13 +97,13 @@ def tells_choices(name: str) -> bool:
     """True if the name of a field permits showing its texts."""
     words, meaning = split_name(name), read_name(name)
     is_place = meaning.kind in ("", "region?", "org?")
-    return bool(words) and is_place and not meaning.is_role and words[-1] not in _UNTOLD
+    return bool(words) and is_place and not meaning.is_role and words[-1] not in WORDS["hidden_texts"]
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_trait(name: str) -> bool:
     """True if a field describes a person: then nothing inside it may be shown at any depth."""
-    return read_name(name).kind == "trait" or not _TRAITS.isdisjoint(split_name(name))
+    return read_name(name).kind == "trait" or not WORDS["traits"].isdisjoint(split_name(name))
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -139,7 +119,7 @@ def is_choice(text: str) -> bool:
 def tells_span(name: str) -> bool:
     """True if the name of a field permits showing the bounds of its numbers."""
     words, meaning = split_name(name), read_name(name)
-    return bool(words) and not meaning.kind and not meaning.is_role and words[-1] not in _UNMEASURED
+    return bool(words) and not meaning.kind and not meaning.is_role and words[-1] not in WORDS["hidden_numbers"]
 
 
 def outward(low: float, high: float) -> tuple[float, float]:
@@ -155,13 +135,13 @@ def _rounded(value: float, to_whole: Callable[[float], int]) -> float:
 
 
 def _is_order(words: list[str]) -> bool:
-    return len(words) > 2 and not _ORDERS.isdisjoint(words) and not _ORDERED.isdisjoint(words)
+    return len(words) > 2 and not WORDS["orders"].isdisjoint(words) and not WORDS["ordered"].isdisjoint(words)
 
 
 def _is_person(words: list[str]) -> bool:
     """True if a key begins with a given name that is rarely another word, or is short and ends with one."""
     ends = (*words[:1], *(words[-1:] if len(words) <= _PERSON_WORDS else ()))
-    return any(word in GIVEN_NAMES and word not in _NOT_ONLY_NAMES for word in ends)
+    return any(word in GIVEN_NAMES and word not in WORDS["field_names_of_people"] for word in ends)
 
 
 # Kinds of values
@@ -279,7 +259,7 @@ def place_of(spec: ToolSpec, key: str) -> str | None:
 
 def _below(schema: object, root: dict[str, Any], field: str) -> Iterator[tuple[object, str]]:
     """The parts of one place, by their fields."""
-    for branch in _branches(schema, root):
+    for branch in alternatives(schema, root):
         if isinstance(branch.get("items"), dict):
             yield branch["items"], f"{field}[]"
         properties = branch.get("properties")
@@ -288,7 +268,7 @@ def _below(schema: object, root: dict[str, Any], field: str) -> Iterator[tuple[o
 
 
 def _inside(schema: object, root: dict[str, Any], step: str) -> Iterator[object]:
-    for branch in _branches(schema, root):
+    for branch in alternatives(schema, root):
         if step == "[]":
             if isinstance(branch.get("items"), dict):
                 yield branch["items"]
@@ -296,7 +276,7 @@ def _inside(schema: object, root: dict[str, Any], step: str) -> Iterator[object]
             yield branch["properties"][step]
 
 
-def _branches(schema: object, root: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def alternatives(schema: object, root: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A schema with its reference resolved, as a list of alternatives: a nullable one has two."""
     whole = resolve(schema, root)
     yield whole

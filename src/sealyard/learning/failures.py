@@ -9,7 +9,7 @@ import difflib
 import heapq
 import itertools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -17,16 +17,27 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import Parameter, parameters
 from sealyard.learning.causes import Cause, is_again
 from sealyard.learning.code import CodePrint
-from sealyard.learning.disclosure import is_field, is_name, mark_of
-from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Tally, Viewer, part_insights, put_last, trim
+from sealyard.learning.disclosure import alternatives, is_field, is_name, mark_of
+from sealyard.learning.part import (
+    Evidence,
+    Insight,
+    Lesson,
+    Part,
+    PartInsights,
+    Tally,
+    Viewer,
+    part_insights,
+    put_last,
+    touch,
+    trim,
+)
 from sealyard.learning.repairs import FUNCTIONS, METHODS, Edit, Shapes, Wording, answered_names, edits, is_portable
-from sealyard.values.facts import Executed, Hinted, RunEvidence
+from sealyard.values.facts import Hinted, RunEvidence
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
 from sealyard.versioning.compare.schemas import resolve, unwrapped
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 GROUPS = 2_000  # causes remembered, the last met: a bound
 FIXES = 8  # fixes of one cause: a bound
@@ -57,9 +68,6 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     mark: str
     subject: str
     """The full name of the tool that it concerns, or empty."""
-    success_rate: float
-    times: int
-    """The number of times that the fix was made or suggested."""
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -69,14 +77,6 @@ class Record(msgspec.Struct, kw_only=True):
     votes: Evidence = msgspec.field(default_factory=Evidence)
     told: int = 0
     right: int = 0
-    last_at: float = 0.0
-
-
-class Group(msgspec.Struct, kw_only=True):
-    """One cause."""
-
-    seen: Evidence = msgspec.field(default_factory=Evidence)
-    fixes: dict[str, Record] = {}
     last_at: float = 0.0
 
 
@@ -91,11 +91,11 @@ class Waiting(msgspec.Struct, kw_only=True):
     """Marks of the fixes that the agent received."""
 
 
-class Failures(msgspec.Struct, kw_only=True):
+class Failures(Part, msgspec.Struct, kw_only=True):
     """Failed runs, their causes and their fixes."""
 
-    groups: dict[str, Group] = {}
-    """By cause, the most recent last."""
+    groups: dict[str, dict[str, Record]] = {}
+    """Fixes by cause, then by `Edit.key`; the most recent last."""
     visits: dict[str, list[Waiting]] = {}
     hints: dict[str, list[str]] = {}
     """By execution: marks of fixes."""
@@ -105,18 +105,12 @@ class Failures(msgspec.Struct, kw_only=True):
     """The newest major versions of tools."""
     runs: int = 0
     """Runs that failed, or that repaired a failed one."""
-    told: int = 0
-    right: int = 0
 
-    def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Learn from a run, or note that an agent received a fix: its next run rates it."""
-        match lesson.event:
-            case Hinted() as event:
-                self._remember(event)
-            case RunEvidence(fact=fact) if lesson.cause is not None:
-                self._learn_run(fact, lesson.code, lesson.cause, lesson.viewer(half_life))
-
-    def _learn_run(self, fact: Executed, code: CodePrint | None, cause: Cause, viewer: Viewer) -> None:
+    def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
+        """Learn a failure, or what repaired one, and rate the fixes that the agent received."""
+        fact, code, cause = run.fact, lesson.code, lesson.cause
+        if cause is None:
+            return
         self._note_majors(cause)
         visit = f"{fact.principal}\n{fact.session}"
         waiting = [each for each in self.visits.pop(visit, []) if -_SECONDS < fact.at - each.at < _SECONDS]
@@ -132,24 +126,24 @@ class Failures(msgspec.Struct, kw_only=True):
             hints = self.hints.pop(fact.execution_id, [])
             waiting.append(Waiting(at=fact.at, execution_id=fact.execution_id, cause=kept, code=code, hints=hints))
             for key in cause.groups():
-                group = self._group(key, fact.at)
-                group.seen.add(viewer, yes=1.0)
+                self._fixes(key)
         if waiting:
             self.visits[visit] = waiting[-WAITING:]
         trim(self.visits, VISITS)
 
-    def _remember(self, event: Hinted) -> None:
-        if event.hint != "fix" or event.mark not in self.marks:
+    def learn_hint(self, hint: Hinted) -> None:
+        """Note that an agent received a fix: its next run rates it."""
+        if hint.hint != "fix" or hint.mark not in self.marks:
             return
-        key, edit = self.marks[event.mark]
-        self.groups[key].fixes[edit].told += 1
+        key, edit = self.marks[hint.mark]
+        self.groups[key][edit].told += 1
         self.told += 1
-        for each in self.visits.get(f"{event.principal}\n{event.session}", []):
-            if each.execution_id == event.execution_id:
-                each.hints.append(event.mark)
+        for each in self.visits.get(f"{hint.principal}\n{hint.session}", []):
+            if each.execution_id == hint.execution_id:
+                each.hints.append(hint.mark)
                 return
-        marks = [*self.hints.get(event.execution_id, []), event.mark][-FIXES:]
-        put_last(self.hints, event.execution_id, marks, HINTS)
+        marks = [*self.hints.get(hint.execution_id, []), hint.mark][-FIXES:]
+        put_last(self.hints, hint.execution_id, marks, HINTS)
 
     def tell(
         self, cause: Cause, viewer: Viewer, *, view: Snapshot, shapes: Shapes | None = None, said: str = ""
@@ -160,9 +154,7 @@ class Failures(msgspec.Struct, kw_only=True):
         """
         wording = Wording(view, cause, shapes)
         for key in cause.groups():
-            group = self.groups.get(key)
-            found = [] if group is None else _ranked(group, viewer)
-            for record, own, all_of, others in found:
+            for record, own, all_of, others in _ranked(self.groups.get(key, {}), viewer):
                 spec = wording.spec(record.edit.tool)
                 if spec is not None and major_of(spec.version) > self.majors.get(record.edit.tool, 0) > 0:
                     continue
@@ -172,29 +164,21 @@ class Failures(msgspec.Struct, kw_only=True):
                 sentence = wording.sentence(record.edit, is_vouched=is_vouched)
                 if sentence is None or _is_said(sentence, said):
                     continue
-                return Fix(
-                    text=f"{_lead(own, all_of, others)} {sentence}",
-                    mark=_mark(key, record.edit),
-                    subject="" if spec is None else spec.full_name,
-                    success_rate=all_of.yes / all_of.total,
-                    times=max(1, round(all_of.total)),
-                )
+                subject = "" if spec is None else spec.full_name
+                text = f"{_lead(own, all_of, others)} {sentence}"
+                return Fix(text=text, mark=_mark(key, record.edit), subject=subject)
         return None
-
-    def score(self) -> tuple[int, int]:
-        """The number of fixes given to agents, and of those after which the next run succeeded."""
-        return self.told, self.right
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The learned fixes, for an operator."""
         items = []
         learned = 0
-        for key, group in self.groups.items():
+        for key, fixes in self.groups.items():
             tool, family, *rest = key.split("|")
             if (tool == "*") != (len(rest) == 1):  # each cause once: the narrowest with a tool, the widest without
                 continue
-            learned += bool(group.fixes)
-            for record in group.fixes.values():
+            learned += bool(fixes)
+            for record in fixes.values():
                 tally = record.votes.tally(viewer)
                 change = _change(record.edit)
                 items.append(
@@ -222,7 +206,7 @@ class Failures(msgspec.Struct, kw_only=True):
         for edit in found:
             self._vote(failed.cause, edit, viewer, yes=1 / len(found))
         for mark in dict.fromkeys(failed.hints):
-            record = self._told(mark)
+            record = self._record_of(mark)
             if record is not None:
                 record.right += 1
                 self.right += 1
@@ -234,10 +218,11 @@ class Failures(msgspec.Struct, kw_only=True):
     def _failed_again(self, waiting: list[Waiting], same: list[Waiting], cause: Cause, viewer: Viewer) -> list[Waiting]:
         """The runs that still wait after another run on the same job has failed."""
         for each in same:
-            if not _is_same_cause(each.cause, cause):
+            # The narrowest key; an error of an unknown tool has none.
+            if not each.cause.groups() or each.cause.groups()[:1] != cause.groups()[:1]:
                 continue  # it got further: the next success repairs both
             for mark in dict.fromkeys(each.hints):
-                record = self._told(mark)
+                record = self._record_of(mark)
                 if record is not None:
                     record.votes.add(viewer, no=1.0)
             for edit in edits(each.cause, cause, is_same=False):
@@ -257,8 +242,8 @@ class Failures(msgspec.Struct, kw_only=True):
         for key in cause.groups():
             if key.startswith("*") and not is_portable(edit):
                 continue
-            group = self._group(key, viewer.now)
-            record = group.fixes.pop(edit.key, None)
+            fixes = self._fixes(key)
+            record = fixes.pop(edit.key, None)
             if record is None:
                 if not yes:
                     continue
@@ -266,29 +251,28 @@ class Failures(msgspec.Struct, kw_only=True):
                 self.marks[_mark(key, edit)] = (key, edit.key)
             record.votes.add(viewer, yes=yes, no=no)
             record.last_at = viewer.now
-            group.fixes[edit.key] = record
-            while len(group.fixes) > FIXES:
-                self._forget(key, next(iter(group.fixes)))
+            fixes[edit.key] = record
+            while len(fixes) > FIXES:
+                self._forget(key, next(iter(fixes)))
 
-    def _told(self, mark: str) -> Record | None:
+    def _record_of(self, mark: str) -> Record | None:
         key, edit = self.marks.get(mark, ("", ""))
-        return self.groups[key].fixes[edit] if key else None
+        return self.groups[key][edit] if key else None
 
-    def _group(self, key: str, at: float) -> Group:
-        group = self.groups.pop(key, None) or Group()
-        group.last_at = at
-        self.groups[key] = group
+    def _fixes(self, key: str) -> dict[str, Record]:
+        """The fixes of a cause that was just met."""
+        fixes = touch(self.groups, key, dict[str, Record])
         while len(self.groups) > GROUPS:
             self._drop(next(iter(self.groups)))
-        return group
+        return fixes
 
     def _drop(self, key: str) -> None:
-        for edit in list(self.groups[key].fixes):
+        for edit in list(self.groups[key]):
             self._forget(key, edit)
         del self.groups[key]
 
     def _forget(self, key: str, edit: str) -> None:
-        record = self.groups[key].fixes.pop(edit)
+        record = self.groups[key].pop(edit)
         self.marks.pop(_mark(key, record.edit), None)
 
     def _note_majors(self, cause: Cause) -> None:
@@ -310,10 +294,10 @@ def _change(edit: Edit) -> str:
     return edit.kind
 
 
-def _ranked(group: Group, viewer: Viewer) -> list[tuple[Record, Tally, Tally, int]]:
-    """The fixes of a group that may be shown: the viewer's own first, then those with the most other principals."""
+def _ranked(fixes: Mapping[str, Record], viewer: Viewer) -> list[tuple[Record, Tally, Tally, int]]:
+    """The fixes of a cause that may be shown: the viewer's own first, then those with the most other principals."""
     found = []
-    for record in group.fixes.values():
+    for record in fixes.values():
         own = record.votes.tally(viewer, is_own=True)
         all_of = record.votes.tally(viewer)
         others = all_of.principals - own.principals
@@ -342,11 +326,6 @@ def _is_same_job(one: CodePrint | None, other: CodePrint | None, failed: Cause, 
         return found is True or one.exact == other.exact
     mine, theirs = set(one.sample), set(other.sample)
     return len(mine & theirs) >= _INSIDE * min(len(mine), len(theirs))
-
-
-def _is_same_cause(one: Cause, other: Cause) -> bool:
-    """True if two failures share their narrowest key. An error of an unknown tool has no key."""
-    return bool(one.groups()) and one.groups()[:1] == other.groups()[:1]
 
 
 def _called(cause: Cause) -> set[str]:
@@ -515,18 +494,11 @@ def _given(cause: Cause) -> frozenset[str]:
 
 
 def _form(parameter: Parameter, spec: ToolSpec) -> str | None:
-    for schema in (parameter.schema, *_branches(parameter.schema)):
-        form = resolve(schema, spec.input_schema).get("format")
+    for schema in alternatives(parameter.schema, spec.input_schema):
+        form = schema.get("format")
         if isinstance(form, str) and form in _FORMATS:
             return _FORMATS[form]
     return None
-
-
-def _branches(schema: object) -> Iterator[object]:
-    if isinstance(schema, dict):
-        for key in ("anyOf", "oneOf"):
-            if isinstance(schema.get(key), list):
-                yield from schema[key][:8]
 
 
 def _source(given: frozenset[str], view: Snapshot, spec: ToolSpec) -> str | None:

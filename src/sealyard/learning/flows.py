@@ -16,13 +16,12 @@ import msgspec
 from sealyard.catalog.stubs import Parameter, parameters
 from sealyard.code import read
 from sealyard.learning.code import names_of
-from sealyard.learning.disclosure import UNPLACED, agree, is_callable, is_field, is_nameable, joined, steps
+from sealyard.learning.disclosure import UNPLACED, WORDS, agree, is_callable, is_field, is_nameable, joined, steps
 from sealyard.values.facts import CallEvidence, RunEvidence
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _CALLS = 100  # calls of a run that are read: a bound
 _FLOWS = 24  # flows of a run: a bound
@@ -51,11 +50,7 @@ _LOOPS = 2  # nested loops of a fragment
 _YEARS = range(1_900, 2_101)
 _DAY = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 _IDS = re.compile(r"(?i:(^|_|-)(ids?|keys?|numbers?|no|uuid|cursor|token)$)|[a-z](Ids?|Keys?)$")
-_COMMON = frozenset(
-    "active approved archived canceled cancelled closed completed created default deleted disabled enabled english"
-    " error failed failure global inactive medium normal number object open pending private public ready rejected"
-    " resolved running string success unknown updated user warning".split()
-)
+_COMMON = WORDS["common_values"]
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,11 +236,11 @@ class _Step(msgspec.Struct, frozen=True, kw_only=True):
 
     parameter: Parameter
     loops: tuple[tuple[str, ...], ...]
-    """The keys to each list of the loop, from the answer or from an item of the list before."""
+    """The keys to each list that the call loops over, from the answer or from an item of the list before."""
     keys: tuple[str, ...]
     """The keys from the last item to the value."""
-    is_collected: bool = False
-    """True if the last list becomes a list of values instead of a call for each."""
+    listed: tuple[str, ...] | None = None
+    """The keys to a last list that becomes a list of values, instead of a call for each."""
     is_item: bool = False
     """True if the value becomes a list of one."""
 
@@ -262,8 +257,8 @@ def fragment(first: ToolSpec, second: ToolSpec, flow: Sequence[tuple[str, str]])
     found = [step for field, key in flow if (step := _step(field, key, known)) is not None]
     if not found:
         return None
-    longest = max((step.loops[: len(step.loops) - step.is_collected] for step in found), key=len)
-    taken = [step for step in found if _reaches(step, longest)]
+    longest = max((step.loops for step in found), key=len)
+    taken = [step for step in found if step.loops == longest[: len(step.loops)]]  # the others are in other lists
     filled = {step.parameter.key for step in taken}
     missing = _required(first), [each for each in _required(second) if each.key not in filled]
     asked = list(dict.fromkeys(each.name for each in (*missing[0], *missing[1])))
@@ -294,20 +289,9 @@ def _step(field: str, key: str, known: dict[str, Parameter]) -> _Step | None:
             keys = []
         else:
             keys.append(step)
-    is_listed = key.endswith("[]")
-    return _Step(
-        parameter=parameter,
-        loops=tuple(loops),
-        keys=tuple(keys),
-        is_collected=is_listed and bool(loops),
-        is_item=is_listed and not loops,
-    )
-
-
-def _reaches(step: _Step, loops: tuple[tuple[str, ...], ...]) -> bool:
-    """True if the values that a step needs exist inside these loops."""
-    outer = step.loops[: len(step.loops) - step.is_collected]
-    return outer == loops[: len(outer)]
+    if key.endswith("[]") and loops:
+        return _Step(parameter=parameter, loops=tuple(loops[:-1]), keys=tuple(keys), listed=loops[-1])
+    return _Step(parameter=parameter, loops=tuple(loops), keys=tuple(keys), is_item=key.endswith("[]"))
 
 
 def _write(
@@ -318,10 +302,10 @@ def _write(
     missing: tuple[list[Parameter], list[Parameter]],
     asked: list[str],
 ) -> str:
-    names = _Names([first.function, second.function, *asked])
-    found, answers = names.new("found"), names.new("answers")
-    rows = [names.new(name) for name in ("row", "part")[: len(loops)]]
-    called = second.function if first.function != second.function else names.new(f"{second.function}_2")
+    names = {first.function, second.function, *asked}
+    found, answers = _new("found", names), _new("answers", names)
+    rows = [_new(name, names) for name in ("row", "part")[: len(loops)]]
+    called = second.function if first.function != second.function else _new(f"{second.function}_2", names)
     given = [f"{step.parameter.name}={_expression(step, [found, *rows], names)}" for step in taken]
     given += [f"{each.name}={each.name}" for each in missing[1]]
     call = f"{called}({', '.join(given)})"
@@ -343,14 +327,13 @@ def _imports(first: ToolSpec, second: ToolSpec, called: str) -> str:
     return f"from servers.{first.module} import {first.function}\nfrom servers.{second.module} import {other}"
 
 
-def _expression(step: _Step, places: list[str], names: "_Names") -> str:
-    outer = len(step.loops) - step.is_collected
-    place = places[outer]
-    if not step.is_collected:
+def _expression(step: _Step, places: list[str], names: set[str]) -> str:
+    place = places[len(step.loops)]
+    if step.listed is None:
         text = _at(place, step.keys)
         return f"[{text}]" if step.is_item else text
-    listed = _at(place, step.loops[-1])
-    each = names.new("each")
+    listed = _at(place, step.listed)
+    each = _new("each", names)
     return f"[{_at(each, step.keys)} for {each} in {listed}]" if step.keys else listed
 
 
@@ -358,14 +341,9 @@ def _at(name: str, keys: Iterable[str]) -> str:
     return name + "".join(f'["{key}"]' for key in keys)
 
 
-class _Names:
-    """New names for a fragment, different from those that it uses."""
-
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
-
-    def new(self, name: str) -> str:
-        while name in self._taken:
-            name += "_"
-        self._taken.add(name)
-        return name
+def _new(name: str, taken: set[str]) -> str:
+    """A name that a fragment does not use yet."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name

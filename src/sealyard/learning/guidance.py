@@ -24,10 +24,10 @@ from sealyard.errors import ApprovalRefused
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Tip
 from sealyard.learning.code import CodePrint, code_print
-from sealyard.learning.failures import advice
+from sealyard.learning.failures import Fix, advice
 from sealyard.learning.learner import Model
 from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
-from sealyard.learning.part import Viewer
+from sealyard.learning.part import Viewer, put_last
 from sealyard.learning.precedents import Curve, WrongCall, wrong_calls
 from sealyard.learning.resources import Fitted, Prediction, fit, wanted
 from sealyard.learning.risk import Assessment
@@ -143,8 +143,7 @@ class Barrier:
         # One request may query a part several times: a quick lookup offsets a tenth of a slow one, not all of it.
         score = self._slow.pop((part, who), 0.0) + (1.0 if is_slow else -_FORGIVEN)
         if score > 0:
-            self._slow[part, who] = score
-            _keep_last(self._slow)
+            put_last(self._slow, (part, who), score, _KEPT)
         if score >= _SLOW_IN_A_ROW:
             _log.error("What was learned takes too long to look up: %s is left out for five minutes.", part)
             self._switch_off(part, who)
@@ -157,9 +156,7 @@ class Barrier:
     def _switch_off(self, part: str, who: str) -> None:
         self._slow.pop((part, who), None)
         self.faults[part] = self.faults.get(part, 0) + 1
-        self._off_until.pop((part, who), None)
-        self._off_until[part, who] = self._clock() + _OFF_SECONDS
-        _keep_last(self._off_until)
+        put_last(self._off_until, (part, who), self._clock() + _OFF_SECONDS, _KEPT)
 
 
 class Watch:
@@ -191,11 +188,6 @@ class Watch:
         return found
 
 
-def _keep_last(some: dict[tuple[str, str], Any]) -> None:
-    while len(some) > _KEPT:
-        del some[next(iter(some))]
-
-
 # Around a run
 
 
@@ -211,28 +203,16 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     code: CodePrint | None = None
 
 
-_Predicted = tuple[Prediction | None, Fitted | None]
+class _Reading(msgspec.Struct):
+    """Facts from the text of code alone, and the last look at that code."""
 
-
-class _Seen(msgspec.Struct, frozen=True):
-    """Facts from the text of code alone."""
-
-    code: CodePrint | None
-    specs: dict[str, ToolSpec]
+    code: CodePrint | None = None
+    specs: dict[str, ToolSpec] = {}
     """The tools that it names, by the names of `code.tools`."""
-    wrong: tuple[WrongCall, ...]
-
-
-class _Known:
-    """Code that was read, and the result of the last look at it."""
-
-    __slots__ = ("key", "look", "seen")
-
-    def __init__(self, seen: _Seen) -> None:
-        self.seen = seen
-        self.key: tuple[object, ...] | None = None
-        """Everything else that the look depends on."""
-        self.look: Look | None = None
+    wrong: tuple[WrongCall, ...] = ()
+    look: Look | None = None
+    look_key: tuple[object, ...] | None = None
+    """Everything else that `look` depends on."""
 
 
 class Guidance:
@@ -262,7 +242,7 @@ class Guidance:
         self.barrier = Barrier()
         self._pool = PoolFollowing(runner.opening, lambda: self.learner.models) if settings.pool else None
         self._steady = SteadyShapes()
-        self._known: Recent[tuple[str, str], _Known] = Recent(_CODES_KEPT)
+        self._readings: Recent[tuple[str, str], _Reading] = Recent(_CODES_KEPT)
         """By the catalog and the code: agents often run the same code again."""
         self._curves: Recent[str, tuple[tuple[int, int], Curve]] = Recent(_CURVES_KEPT)
         """By principal, with the time and revision at which it was computed."""
@@ -298,6 +278,10 @@ class Guidance:
             self.barrier.fail("model", principal)
             return _EMPTY
 
+    def viewer(self, principal: str) -> Viewer:
+        """A principal at the present time."""
+        return Viewer(principal, time.time(), self.half_life)
+
     # Before a run
 
     async def look(
@@ -316,41 +300,74 @@ class Guidance:
         """
         if not self.is_on:
             return Look(limits=limits)
-        principal = record.principal
-        known = await self._read(record.code, snapshot, principal)
-        model, now, has_context = self.model(principal), time.time(), record.context is not None
-        key = (self.learner.revision, int(now), principal, record.session, review, policy, limits, is_memory_exact)
-        if known.look is not None and known.key == key and not has_context:
-            return known.look
-        watch = self.barrier.watch(principal)
-        look = self._look(model, known.seen, record, review, policy, limits, now, watch, is_memory_exact)
+        reading = await self._read(record.code, snapshot, record.principal)
+        viewer, has_context = self.viewer(record.principal), record.context is not None
+        moment = (self.learner.revision, int(viewer.now))
+        key = (*moment, record.principal, record.session, review, policy, limits, is_memory_exact)
+        if reading.look is not None and reading.look_key == key and not has_context:
+            return reading.look
+        watch = self.barrier.watch(record.principal)
+        look = self._look(reading, record, review, policy, limits, viewer, watch, is_memory_exact)
         if watch.is_clean and not has_context:
-            known.key, known.look = key, look
+            reading.look, reading.look_key = look, key
         return look
+
+    async def assess(
+        self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
+    ) -> Assessment:
+        """Assess code that is not run. `code` is concealed."""
+        reading, viewer = await self._read(code, snapshot, principal), self.viewer(principal)
+        record = ExecutionRecord(
+            execution_id="", principal=principal, session=session, code=code, started_at=viewer.now
+        )
+        policy, watch = self._runner.policy_of(principal), self.barrier.watch(principal)
+        return self._look(reading, record, review, policy, Limits(), viewer, watch, is_memory_exact=False).assessment
 
     def _look(
         self,
-        model: Model,
-        seen: _Seen,
+        reading: _Reading,
         record: ExecutionRecord,
         review: Review,
         policy: IsolationPolicy,
         limits: Limits,
-        now: float,
+        viewer: Viewer,
         watch: Watch,
         is_memory_exact: bool,
     ) -> Look:
-        usual = _within(limits, policy)
-        predicted, fitted = self._predict(model, seen, record.principal, policy, now, watch, is_memory_exact)
-        given = usual if fitted is None else _within(limits, fitted)
-        assessment = self._assess(model, seen, record, review, predicted, given, now, watch)
-        is_refused = assessment.risk == "critical" and self._settings.critical == "refuse"
-        is_asked = assessment.risk == "critical" and self._settings.critical == "ask"
+        model, code, usual = self.model(viewer.principal), reading.code, _within(limits, policy)
+
+        def predict() -> tuple[Prediction | None, Fitted]:
+            tools = [spec.full_name for spec in reading.specs.values()]
+            predicted = None if code is None else model.resources.tell(code, viewer, tools=tools)
+            if predicted is None or not self._settings.limits:
+                return predicted, usual
+            fitted = fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact)
+            return predicted, _within(limits, fitted)
+
+        def assess() -> Assessment:
+            return model.risk.tell(
+                code,
+                viewer,
+                review=review,
+                specs=reading.specs,
+                context_digest=context_digest(record.context),
+                session=record.session,
+                predicted=predicted,
+                wall_seconds=given.wall_seconds,
+                memory_mib=given.memory_mib,
+                wrong=reading.wrong,
+                curve=self._curve(model, viewer),
+            )
+
+        nothing: tuple[Prediction | None, Fitted] = (None, usual)
+        predicted, given = watch.ask("resources", predict, nothing)
+        assessment = watch.ask("risk", assess, _LOW)
+        critical = self._settings.critical if assessment.risk == "critical" else ""
         assessed = Assessed(
             risk=assessment.risk,
             chance=assessment.chance,
             reasons=assessment.reasons,
-            decision="refused" if is_refused else "asked" if is_asked else "ran",
+            decision="refused" if critical == "refuse" else "asked" if critical == "ask" else "ran",
             wall_seconds=given.wall_seconds,
             memory_mib=given.memory_mib,
             usual_seconds=usual.wall_seconds,
@@ -362,20 +379,9 @@ class Guidance:
             limits=limits,
             assessment=assessment,
             assessed=None if review.verdict == "refuse" else assessed,
-            refusal=_refusal(assessment, record.code) if is_refused else None,
-            code=seen.code,
+            refusal=_refusal(assessment, record.code) if critical == "refuse" else None,
+            code=code,
         )
-
-    async def assess(
-        self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
-    ) -> Assessment:
-        """Assess code that is not run. `code` is concealed."""
-        known = await self._read(code, snapshot, principal)
-        model, now = self.model(principal), time.time()
-        watch, policy = self.barrier.watch(principal), self._runner.policy_of(principal)
-        predicted, _ = self._predict(model, known.seen, principal, policy, now, watch, is_memory_exact=False)
-        record = ExecutionRecord(execution_id="", principal=principal, session=session, code=code, started_at=now)
-        return self._assess(model, known.seen, record, review, predicted, policy, now, watch)
 
     async def ask(self, look: Look, grant: Grant, record: ExecutionRecord) -> Failure | None:
         """Ask a person about code that is almost certain to fail, if configured; returns the reason not to run it."""
@@ -387,16 +393,16 @@ class Guidance:
             return _refusal(look.assessment, record.code, f"{error} ")
         return None
 
-    async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _Known:
+    async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _Reading:
         key = (snapshot.version, code)
-        known = self._known.find(key)
-        if known is None:
+        reading = self._readings.find(key)
+        if reading is None:
             read = functools.partial(_read_code, code, self._tools.functions(snapshot), snapshot)
             is_short = len(code) <= _LONG_CODE
-            known = _Known(await self._work("code", read, _NOTHING, who=principal, is_short=is_short))
-            if known.seen.code is not None:
-                self._known.put(key, known)
-        return known
+            reading = await self._work("code", read, None, who=principal, is_short=is_short) or _Reading()
+            if reading.code is not None:
+                self._readings.put(key, reading)
+        return reading
 
     async def _work(self, part: str, work: Callable[[], _T], otherwise: _T, *, who: str, is_short: bool) -> _T:
         """Do short work here, in its turn on the event loop, and long work in a thread."""
@@ -408,60 +414,6 @@ class Guidance:
             return self.barrier.ask(part, work, otherwise, who=who)
         finally:
             spend(started)
-
-    def _predict(
-        self,
-        model: Model,
-        seen: _Seen,
-        principal: str,
-        policy: IsolationPolicy,
-        now: float,
-        watch: Watch,
-        is_memory_exact: bool,
-    ) -> _Predicted:
-        """The predicted needs of code and its limits; None without experience or if it is not followed."""
-        code, viewer = seen.code, Viewer(principal, now, self.half_life)
-        if code is None:
-            return _UNKNOWN
-
-        def look() -> _Predicted:
-            tools = [spec.full_name for spec in seen.specs.values()]
-            predicted = model.resources.tell(code, viewer, tools=tools)
-            if predicted is None or not self._settings.limits:
-                return predicted, None
-            return predicted, fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact)
-
-        return watch.ask("resources", look, _UNKNOWN)
-
-    def _assess(
-        self,
-        model: Model,
-        seen: _Seen,
-        record: ExecutionRecord,
-        review: Review,
-        predicted: Prediction | None,
-        given: Fitted | IsolationPolicy,
-        now: float,
-        watch: Watch,
-    ) -> Assessment:
-        viewer = Viewer(record.principal, now, self.half_life)
-        return watch.ask(
-            "risk",
-            lambda: model.risk.tell(
-                seen.code,
-                viewer,
-                review=review,
-                specs=seen.specs,
-                context_digest=context_digest(record.context),
-                session=record.session,
-                predicted=predicted,
-                wall_seconds=given.wall_seconds,
-                memory_mib=given.memory_mib,
-                wrong=seen.wrong,
-                curve=self._curve(model, viewer),
-            ),
-            _LOW,
-        )
 
     def _curve(self, model: Model, viewer: Viewer) -> Curve:
         """The correction of estimates for a principal, computed at most once a second and after each lesson."""
@@ -483,36 +435,32 @@ class Guidance:
         who = record.principal
         prepare = functools.partial(prepare_cause, evidence, look.code)
         is_short = len(record.code) <= _SHORT_CODE and not evidence.calls
-        found = await self._work("failures", prepare, None, who=who, is_short=is_short)
-        if found is None:
+        cause = await self._work("failures", prepare, None, who=who, is_short=is_short)
+        if cause is None:
             return outcome
-        model, viewer = self.model(record.principal), Viewer(record.principal, time.time(), self.half_life)
-        shapes = functools.partial(self._schema_of, model, viewer)
-        said = failure.hint or ""
-        fix = self.barrier.ask(
-            "failures",
-            lambda: model.failures.tell(found, viewer, view=view, shapes=shapes, said=said),
-            None,
-            who=who,
-        )
+        model, viewer, said = self.model(who), self.viewer(who), failure.hint or ""
+
+        def shapes(spec: ToolSpec) -> dict[str, Any] | None:
+            shape = self.shape_of(model, spec, viewer)
+            return None if shape is None else shape.schema
+
+        def find_fix() -> Fix | None:
+            return model.failures.tell(cause, viewer, view=view, shapes=shapes, said=said)
+
+        fix = self.barrier.ask("failures", find_fix, None, who=who)
         if fix is not None:
             self.tell(run.visit, "fix", fix.subject, fix.mark, record.execution_id)
             return _with_hint(outcome, failure, fix.text)
-        text = self.barrier.ask("advice", lambda: advice(found, record.code, view, shapes, said=said), None, who=who)
+        text = self.barrier.ask("advice", lambda: advice(cause, record.code, view, shapes, said=said), None, who=who)
         return outcome if text is None else _with_hint(outcome, failure, text)
 
     def shape_of(self, model: Model, spec: ToolSpec, viewer: Viewer) -> LearnedShape | None:
         """The part of the shape of a tool's answers that the viewer may see."""
-        return self.barrier.ask(
-            "shapes",
-            lambda: model.shapes.tell(spec, viewer, is_alone=self.is_alone),
-            None,
-            who=viewer.principal,
-        )
 
-    def _schema_of(self, model: Model, viewer: Viewer, spec: ToolSpec) -> dict[str, Any] | None:
-        found = self.shape_of(model, spec, viewer)
-        return None if found is None else found.schema
+        def look() -> LearnedShape | None:
+            return model.shapes.tell(spec, viewer, is_alone=self.is_alone)
+
+        return self.barrier.ask("shapes", look, None, who=viewer.principal)
 
     async def notes(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run) -> list[str]:
         """Hints for the agent: the risk of the code, a skill that does the job, or code worth saving."""
@@ -531,32 +479,22 @@ class Guidance:
         principal, visit, code = record.principal, run.visit, look.code
         if code is None or not code.tools:
             return None
-        known = self.skills.of(principal)
-        model, viewer = self.model(principal), Viewer(principal, time.time(), self.half_life)
+        model, viewer, known = self.model(principal), self.viewer(principal), self.skills.of(principal)
         if known is not None and known.skills:
-            read = functools.partial(job_print, record.code)
             is_short = len(record.code) <= _LONG_CODE
+            read = functools.partial(job_print, record.code)
             job = await self._work("skills", read, None, who=principal, is_short=is_short)
-            found = (
-                None
-                if job is None
-                else self.barrier.ask(
-                    "skills",
-                    lambda: suggest_for_code(job, known, model.skills, viewer),
-                    None,
-                    who=principal,
-                )
+            found = self.barrier.ask(
+                "skills",
+                lambda: None if job is None else suggest_for_code(job, known, model.skills, viewer),
+                None,
+                who=principal,
             )
             if found is not None and await self.skills.is_importable(found, principal):
                 return found.text if self._tell_once(visit, "skill", found.subject, "", record.execution_id) else None
         if code.skills:
             return None
-        candidate = self.barrier.ask(
-            "skills",
-            lambda: model.skills.tell(code, viewer),
-            None,
-            who=principal,
-        )
+        candidate = self.barrier.ask("skills", lambda: model.skills.tell(code, viewer), None, who=principal)
         if candidate is None:
             return None
         is_new = self._tell_once(visit, "save_skill", candidate.mark, candidate.mark, record.execution_id)
@@ -579,12 +517,8 @@ class Guidance:
         catalog = self._tools.catalog
         # Principals with the same tools share stubs, so stubs hold only facts that all of them may see.
         learned = self.learner.models.get("", _EMPTY).shapes
-        is_changed = await self._steady.look(
-            learned,
-            catalog.snapshot,
-            Viewer("", time.time(), self.half_life),
-            is_alone=self.is_alone,
-        )
+        viewer = self.viewer("")
+        is_changed = await self._steady.look(learned, catalog.snapshot, viewer, is_alone=self.is_alone)
         if is_changed:
             await self._tools.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
 
@@ -635,16 +569,14 @@ class Guidance:
 
 
 _EMPTY = Model()
-_UNKNOWN: _Predicted = (None, None)
-_NOTHING = _Seen(None, {}, ())
 
 
-def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Seen:
+def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Reading:
     found = code_print(code)
     if found is None or not found.tools:
-        return _Seen(found, {}, ())
+        return _Reading(found)
     specs = {name: spec for name in found.tools if (spec := snapshot.tools.get(names.get(name, name))) is not None}
-    return _Seen(found, specs, wrong_calls(code, specs))
+    return _Reading(found, specs, wrong_calls(code, specs))
 
 
 def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:
@@ -709,23 +641,21 @@ class SearchGuide:
 
     def __init__(self, guidance: Guidance, visit: Visit, view: Snapshot, query: str) -> None:
         self._guidance = guidance
-        self._barrier = guidance.barrier
         self._visit = visit
         self._view = view
         self._query = query
         self._model = guidance.model(visit.principal)
-        self._viewer = Viewer(visit.principal, time.time(), guidance.half_life)
+        self._viewer = guidance.viewer(visit.principal)
         self._told: list[Tip] = []
         self._shown: list[str] = []
 
+    def _ask(self, part: str, look: Callable[[], _T], otherwise: _T) -> _T:
+        return self._guidance.barrier.ask(part, look, otherwise, who=self._visit.principal)
+
     def recall(self, query: str) -> Learned | None:
         """The evidence on the words of the query."""
-        return self._barrier.ask(
-            "ranking",
-            lambda: self._model.ranking.tell(self._query, self._viewer, used=tuple(self._visit.tools)),
-            None,
-            who=self._visit.principal,
-        )
+        used = tuple(self._visit.tools)
+        return self._ask("ranking", lambda: self._model.ranking.tell(self._query, self._viewer, used=used), None)
 
     def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
         """A hit with hints about its tool; `place` is 0 for the best."""
@@ -737,8 +667,7 @@ class SearchGuide:
         hints = [text for tip in tips for text in (tip.text, tip.code) if text is not None]
         if not is_full:
             return msgspec.structs.replace(hit, hints=tuple(hints)) if hints else hit
-        learned = self._guidance.shape_of(self._model, spec, self._viewer)
-        learned = learned or self._view.shapes.get(spec.full_name)
+        learned = self._guidance.shape_of(self._model, spec, self._viewer) or self._view.shapes.get(spec.full_name)
         if learned is not None:
             hints += learned.conflicts[:_CONFLICTS]
             self._shown.append(spec.full_name)
@@ -747,11 +676,8 @@ class SearchGuide:
         )
 
     def _tips(self, spec: ToolSpec, *, is_full: bool) -> tuple[Tip, ...]:
-        return self._barrier.ask(
-            "chains",
-            lambda: self._model.chains.tell(spec, self._viewer, view=self._view, with_code=is_full),
-            (),
-            who=self._visit.principal,
+        return self._ask(
+            "chains", lambda: self._model.chains.tell(spec, self._viewer, view=self._view, with_code=is_full), ()
         )
 
     async def told(self, answer: SearchAnswer) -> SearchAnswer:
@@ -764,17 +690,16 @@ class SearchGuide:
         return msgspec.structs.replace(answer, skills=skills) if skills else answer
 
     async def _skills(self) -> tuple[str, ...]:
-        principal = self._visit.principal
-        known = self._guidance.skills.of(principal)
+        skills, principal = self._guidance.skills, self._visit.principal
+        known = skills.of(principal)
         if known is None or not known.skills:
             return ()
-        found = self._barrier.ask(
+        found = self._ask(
             "skills",
             lambda: suggest_for_query(self._query, known, self._model.skills, self._viewer, limit=_SKILLS),
             list[Suggestion](),
-            who=principal,
         )
-        usable = [each for each in found if await self._guidance.skills.is_importable(each, principal)]
+        usable = [each for each in found if await skills.is_importable(each, principal)]
         for each in usable:
             self._guidance.tell(self._visit, "skill", each.subject)
         return tuple(each.text for each in usable)

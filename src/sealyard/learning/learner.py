@@ -13,7 +13,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from sealyard.learning.chains import Chains
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import Failures
 from sealyard.learning.flows import prepare_flows
-from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, merged, principal_of, put_last
+from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, principal_of, put_last, touch
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
 from sealyard.learning.risk import Dangers
@@ -33,8 +33,7 @@ from sealyard.learning.skills import SkillMemory
 from sealyard.store import Store
 from sealyard.values.facts import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _REST_SECONDS = 0.25  # longest pause after preparing a run, so that one slow run does not stop learning
 SLICE_SECONDS = 0.004  # time on the event loop before other tasks get a turn
@@ -93,19 +92,6 @@ def prepare(event: LearningEvent, number: int = 0) -> Lesson:
     )
 
 
-def _tools(event: LearningEvent) -> tuple[str, ...]:
-    """Full names of the tools that an event is about."""
-    match event:
-        case Searched(found=found):
-            return found
-        case Used(tool=tool):
-            return (tool,)
-        case RunEvidence(fact=fact):
-            return fact.tools
-        case _:
-            return ()
-
-
 def _try(part: str, faults: list[str], work: Callable[[], _T], otherwise: _T) -> _T:
     try:
         return work()
@@ -151,18 +137,16 @@ def _is_before(number: int, event: LearningEvent, forgotten: Forgotten) -> bool:
 
 def _is_about(lesson: Lesson, tool: str) -> bool:
     """True if it calls, imports or names a tool. A hint about a whole run names none."""
-    event = lesson.event
-    if isinstance(event, Hinted):
-        return tool in event.subject.split()
-    if isinstance(event, RunEvidence):
-        wanted = _letters(tool)
-        named = () if lesson.code is None else lesson.code.tools
-        return (
-            tool in event.fact.tools
-            or any(call.tool == tool for call in event.calls)
-            or any(wanted in (_letters(name), f"mcp{_letters(name)}") for name in named)
-        )
-    return tool in _tools(event)
+    match lesson.event:
+        case Used(tool=name):
+            return tool == name
+        case Hinted(subject=subject):
+            return tool in subject.split()
+        case RunEvidence() as run:
+            named = set() if lesson.code is None else set(map(letters, lesson.code.tools))
+            called = {*run.fact.tools, *(call.tool for call in run.calls)}
+            return tool in called or not named.isdisjoint((letters(tool), letters(tool).removeprefix("mcp")))
+    return False
 
 
 def _without_hit(search: Searched, tool: str) -> Searched:
@@ -174,8 +158,8 @@ def _without_hit(search: Searched, tool: str) -> Searched:
     )
 
 
-def _letters(name: str) -> str:
-    """A normal form, equal for the name of a tool and for the function and module made from it."""
+def letters(name: str) -> str:
+    """A normal form, equal for all spellings of a name: that of a tool, and the function and module made from it."""
     return "".join(filter(str.isalnum, name)).lower()
 
 
@@ -230,16 +214,11 @@ class Model(msgspec.Struct, kw_only=True):
 
     def _teach(self, name: str, lesson: Lesson, half_life: float) -> None:
         try:
-            self.part(name).learn(lesson, half_life)
+            getattr(self, name).learn(lesson, half_life)
         except Exception:  # noqa: BLE001 - a broken part must neither stop nor falsify the others
             self._note_fault(name)
             if self.faults[name].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
                 _log.exception("What is learned of %s failed %d times.", name, self.faults[name])
-
-    def part(self, name: str) -> Part:
-        """One of the parts."""
-        part: Part = getattr(self, name)
-        return part
 
     def _note_fault(self, part: str) -> None:
         self.faults[part] = self.faults.get(part, 0) + 1
@@ -249,7 +228,7 @@ class Model(msgspec.Struct, kw_only=True):
         found = []
         for name in PARTS:
             try:
-                found.append(self.part(name).insights(viewer))
+                found.append(getattr(self, name).insights(viewer))
             except Exception:  # noqa: BLE001 - as above
                 _log.exception("What was learned of %s cannot be told.", name)
         return found
@@ -257,14 +236,6 @@ class Model(msgspec.Struct, kw_only=True):
     def encode(self) -> bytes:
         """The whole model as bytes."""
         return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def decode(cls, content: bytes) -> "Model":
-        """Reads the bytes of `encode`. Raises `ValueError` for anything else."""
-        try:
-            return msgspec.msgpack.decode(content, type=cls)
-        except RecursionError:
-            raise ValueError("The content is nested too deeply to be a model.") from None
 
 
 def layout() -> str:
@@ -280,46 +251,27 @@ class BrokenModels(Exception):
     """The bytes were not made by `pack`."""
 
 
-class _Partition(msgspec.Struct, frozen=True):
-    name: str
-    parts: dict[str, bytes]
-    domains: Domains
-    faults: dict[str, int]
-
-
 async def pack(models: Mapping[str, Model]) -> bytes:
     """All models, by partition. They must not change meanwhile."""
-    packed = []
+    pieces = [_map_header(len(models))]
+    until = time.perf_counter() + SLICE_SECONDS
     for name, model in models.items():
-        parts = {part: await _encode(getattr(model, part)) for part in PARTS}
-        packed.append(_Partition(name, parts, model.domains, model.faults))
-    return await asyncio.to_thread(lambda: zlib.compress(msgspec.msgpack.encode(packed), _PACKING))
+        pieces.append(msgspec.msgpack.encode(name))
+        for piece in _pieces(model):
+            pieces.append(piece)
+            if time.perf_counter() > until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_SECONDS
+    return await asyncio.to_thread(lambda: zlib.compress(b"".join(pieces), _PACKING))
 
 
 def unpack(content: bytes) -> dict[str, Model]:
     """The models, in their order, for a thread. Raises `BrokenModels`."""
-    found = {}
     try:
         unpacked = zlib.decompressobj().decompress(content, _UNPACKED_BYTES)
-        for saved in msgspec.msgpack.decode(unpacked, type=list[_Partition]):
-            parts: dict[str, Any] = {
-                name: msgspec.msgpack.decode(saved.parts[name], type=part) for name, part in PARTS.items()
-            }
-            found[saved.name] = Model(**parts, domains=saved.domains, faults=saved.faults)
-    except (msgspec.MsgspecError, LookupError, RecursionError, zlib.error) as error:
+        return msgspec.msgpack.decode(unpacked, type=dict[str, Model])
+    except (msgspec.MsgspecError, RecursionError, zlib.error) as error:
         raise BrokenModels(f"A saved model cannot be read: {error}.") from None
-    return found
-
-
-async def _encode(part: msgspec.Struct) -> bytes:
-    pieces = []
-    until = time.perf_counter() + SLICE_SECONDS
-    for piece in _pieces(part):
-        pieces.append(piece)
-        if time.perf_counter() > until:
-            await asyncio.sleep(0)
-            until = time.perf_counter() + SLICE_SECONDS
-    return b"".join(pieces)
 
 
 def _pieces(value: object) -> Iterator[bytes]:
@@ -364,7 +316,7 @@ class _State(msgspec.Struct):
 
     def model_of(self, partition: str) -> Model:
         """The model of a partition that learns now."""
-        return put_last(self.models, partition, self.models.get(partition) or Model(), PARTITIONS)
+        return touch(self.models, partition, Model, PARTITIONS)
 
 
 class Learner:
@@ -412,22 +364,9 @@ class Learner:
         """The model for a principal that works in `domain`, if known. Never fails; the model may be empty."""
         models = self._state.models
         if self._scope == "domain":
-            everything = models.get("")
-            domain = domain or ("" if everything is None else everything.domains.principals.get(principal, ""))
-            found = models.get(domain, everything)
-        else:
-            found = models.get(principal if self._scope == "principal" else "")
-        return Model() if found is None else found
-
-    def insights(self, principal: str | None = None) -> list[PartInsights]:
-        """The record of each part, from all partitions or from that of a principal."""
-        operator = Viewer("", time.time(), self._half_life)
-        if principal is not None:
-            return self.model_for(principal).insights(operator)
-        # With domains, the first partition has learned everything that the others have.
-        models = [*self._state.models.values()] if self._scope == "principal" else [self._state.models.get("", Model())]
-        found = [each for model in models for each in model.insights(operator)]
-        return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
+            everything = models.get("", Model())
+            return models.get(domain or everything.domains.principals.get(principal, ""), everything)
+        return models.get(principal if self._scope == "principal" else "", Model())
 
     # Learning
 

@@ -9,7 +9,7 @@ import msgspec
 
 from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest
-from sealyard.learning.learner import PARTS, Learner, Model
+from sealyard.learning.learner import PARTS, Learner, Model, letters
 from sealyard.learning.part import MAX_ITEMS, Insight, PartInsights, Viewer, merged
 from sealyard.learning.precedents import LEVELS
 from sealyard.skills.record import EXEMPLARY, WEAK, KindRecord, by_kind, combined, effectiveness, is_right, judge
@@ -142,9 +142,9 @@ async def with_conflicts(found: Insights, learner: Learner, specs: Iterable[Tool
     return msgspec.structs.replace(found, conflicts=ordered[:_SHOWN])
 
 
-async def census_of(learner: Learner, *, half_life: float) -> list[PartInsights]:
-    """The record of each part, from all models."""
-    return await _parts(_models(learner).values(), Viewer("", time.time(), half_life))
+async def census_of(learner: Learner, *, half_life: float, principal: str | None = None) -> list[PartInsights]:
+    """The record of each part, from all models or from that of a principal."""
+    return await _parts(_models(learner, principal).values(), Viewer("", time.time(), half_life))
 
 
 async def _parts(models: Iterable[Model], operator: Viewer) -> list[PartInsights]:
@@ -287,15 +287,10 @@ def _find_tools(name: str, tools: Sequence[str]) -> list[str]:
     """The tool with this full name, or all that match `server.function` or the upstream's name."""
     if name in tools:
         return [name]
-    wanted = tuple(map(_letters, name.removeprefix("servers.").split(".")))
+    wanted = tuple(map(letters, name.removeprefix("servers.").split(".")))
     return [tool for tool in tools if all(wanted) and wanted in _short_names(tool)]
 
 
 def _short_names(tool: str) -> tuple[tuple[str, ...], ...]:
     server, _, name = tool.removeprefix("mcp__").partition("__")
-    return (_letters(server), _letters(name)), (_letters(name),)
-
-
-def _letters(text: str) -> str:
-    """A normal form, equal for all spellings of one name."""
-    return "".join(filter(str.isalnum, text)).lower()
+    return (letters(server), letters(name)), (letters(name),)

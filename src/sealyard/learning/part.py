@@ -3,8 +3,8 @@
 Evidence for and against a statement fades with time, and no principal can give more than a share of it.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -12,10 +12,9 @@ from sealyard.catalog.answers import AnswerSeen
 from sealyard.learning.causes import Cause
 from sealyard.learning.code import CodePrint
 from sealyard.learning.flows import Flow
-from sealyard.values.facts import LearningEvent, RunEvidence
+from sealyard.values.facts import Hinted, LearningEvent, RunEvidence
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 CAP = 5.0  # most weight of one principal: a thousand repetitions count as five
 OWN_CAP = 60.0  # the cap where a principal's own runs count in full for itself
@@ -24,6 +23,7 @@ PRINCIPALS = 16  # principals in one piece of evidence, the last heard: a bound
 _HEARD = 0.05  # remaining weight that still counts as a voice: one observation for about four half-lives
 MAX_ITEMS = 50  # insights listed of one part
 
+_Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 
@@ -150,7 +150,7 @@ def shrunk(prior: float, weight: float, known: Known) -> float:
     return (prior * weight + known.failed) / (weight + known.total)
 
 
-def put_last(table: dict[str, _Value], key: str, value: _Value, most: int) -> _Value:
+def put_last(table: dict[_Key, _Value], key: _Key, value: _Value, most: int) -> _Value:
     """Set an entry, move it to the end, and drop the entries set longest ago down to `most`.
 
     Tables stay plain dictionaries, so that a model is encoded and compared as it is.
@@ -161,7 +161,15 @@ def put_last(table: dict[str, _Value], key: str, value: _Value, most: int) -> _V
     return value
 
 
-def trim(table: dict[str, Any], most: int) -> None:
+def touch(table: dict[_Key, _Value], key: _Key, make: Callable[[], _Value], most: int | None = None) -> _Value:
+    """The entry of `key`, made if there is none, and moved to the end; with a bound, it drops entries as `put_last`."""
+    value = table[key] = table.pop(key) if key in table else make()
+    if most is not None:
+        trim(table, most)
+    return value
+
+
+def trim(table: dict[_Key, Any], most: int) -> None:
     """Drop the entries that were set longest ago down to `most`."""
     while len(table) > most:
         del table[next(iter(table))]
@@ -259,17 +267,36 @@ def principal_of(event: LearningEvent) -> str:
     return event.fact.principal if isinstance(event, RunEvidence) else event.principal
 
 
-class Part(Protocol):
-    """A part of the model: it learns, answers and rates itself independently. Only the event loop's thread uses it."""
+class Part(msgspec.Struct, kw_only=True):
+    """A part of the model: it learns, answers and rates itself independently. Only the event loop's thread uses it.
+
+    Each has a method `tell` that answers its question for a viewer, in our own words with checked names, and changes
+    nothing. A part names `msgspec.Struct` as a base too, by which a linter knows that its defaults are copied.
+    """
+
+    told: int = 0
+    """Statements that proved right or wrong."""
+    right: int = 0
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
         """Learn from one lesson; one that does not concern the part changes nothing."""
+        match lesson.event:
+            case Hinted() as hint:
+                self.learn_hint(hint)
+            case RunEvidence() as run:
+                self.learn_run(run, lesson, lesson.viewer(half_life))
 
-    def tell(self, *question: Any, **context: Any) -> Any:
-        """Answer the part's question for a viewer, in our own words with checked names. Changes nothing."""
+    def learn_hint(self, hint: Hinted) -> None:
+        """Note what an agent was told: what it does next rates it."""
+
+    def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
+        """Learn from a run, and rate by it what its principal was told before."""
+        raise NotImplementedError
 
     def score(self) -> tuple[int, int]:
         """The number of statements that proved right or wrong, and of those that were right."""
+        return self.told, self.right
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The record of the part for an operator."""
+        raise NotImplementedError

@@ -9,22 +9,21 @@ way stubs bind arguments.
 import ast
 import builtins
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from sealyard import errors
-from sealyard.catalog.stubs import parameters, rest
+from sealyard.catalog.stubs import Parameter, parameters, rest
 from sealyard.code import Names
 from sealyard.learning.code import CodePrint, names_of, similarity
-from sealyard.learning.disclosure import mark_of
-from sealyard.learning.part import Evidence, Viewer, put_last, shrunk, trim
+from sealyard.learning.disclosure import WORDS, mark_of
+from sealyard.learning.part import Evidence, Viewer, put_last, shrunk, touch, trim
 from sealyard.values.facts import Risk, RunEvidence
 from sealyard.values.tools import ToolSpec
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 TIMES = 3  # failures in an hour that make the next one certain
 HOUR = 3_600.0  # the time in which repeats count
@@ -51,13 +50,7 @@ _OWN_KINDS = frozenset(("exception", "refused", "syntax", "import", "result"))
 _OWN_ERRORS = frozenset(("InvalidRequest", "InvalidArguments", "UnknownTool"))
 _OTHERS = frozenset(errors.__all__) - _OWN_ERRORS
 """Our errors that have another cause than the code: an upstream, a person, a limit, the gateway itself."""
-_MISTAKES = frozenset(
-    "AttributeError ImportError IndentationError IndexError InvalidArguments InvalidRequest KeyError"
-    " ModuleNotFoundError NameError SyntaxError TypeError UnboundLocalError UnknownTool ValueError"
-    " ZeroDivisionError".split()
-)
-"""Mistakes in code that count even after tools answered. Errors that code raises itself, such as `RuntimeError`, may
-mean that it waits for an answer to change."""
+_MISTAKES = WORDS["mistakes"]
 
 
 def is_own_failure(run: RunEvidence) -> bool:
@@ -113,7 +106,7 @@ class Repeats(msgspec.Struct, array_like=True):
         if len(used) > _TOOLS:
             return  # so much can change that nothing is certain
         workspace = _workspace(run.session)
-        codes = put_last(self.sessions, workspace, self.sessions.get(workspace, {}), _SESSIONS)
+        codes = touch(self.sessions, workspace, dict[str, Repeat], _SESSIONS)
         key = _key(run.fact.principal, print_.exact, run.context_digest)
         found, mark = codes.get(key), _mark(run)
         times = found.times if found is not None and found.mark == mark else []
@@ -158,20 +151,13 @@ def _mark(run: RunEvidence) -> str:
 class Pattern(msgspec.Struct, array_like=True, gc=False):
     """Code of one form."""
 
-    form: CodePrint
-    """A print with only the digest and the sample."""
+    sample: tuple[int, ...]
+    """As in its prints."""
     places: list[str]
     """The keys of the index under which it is found."""
     majors: dict[str, str]
     """Major versions of the tools it called, by full name."""
     record: Evidence = msgspec.field(default_factory=Evidence)
-
-
-class Like(msgspec.Struct, frozen=True):
-    """A known form and its similarity to the requested one: above 0, at most 1."""
-
-    pattern: Pattern
-    weight: float
 
 
 class Patterns(msgspec.Struct, array_like=True):
@@ -180,20 +166,11 @@ class Patterns(msgspec.Struct, array_like=True):
     by_digest: dict[str, Pattern] = {}
     by_place: dict[str, list[str]] = {}
 
-    def add(
-        self,
-        print_: CodePrint,
-        majors: Mapping[str, str],
-        viewer: Viewer,
-        *,
-        failed: bool,
-    ) -> None:
+    def add(self, print_: CodePrint, majors: Mapping[str, str], viewer: Viewer, *, failed: bool) -> None:
         """Count a run. A new major version of a called tool starts a new form."""
         pattern = self._take(print_.digest)
         if pattern is None or _is_other(pattern.majors, majors):
-            pattern = Pattern(
-                form=CodePrint(digest=print_.digest, exact="", sample=print_.sample), places=[], majors={}
-            )
+            pattern = Pattern(sample=print_.sample, places=[], majors={})
         pattern.places = _places(print_)  # a tool that is called by its name is a value, and not part of the form
         for place in pattern.places:
             found = self.by_place.setdefault(place, [])
@@ -206,8 +183,8 @@ class Patterns(msgspec.Struct, array_like=True):
         if len(self.by_digest) > _PATTERNS:
             self._take(next(iter(self.by_digest)))
 
-    def find(self, print_: CodePrint, majors: Mapping[str, str]) -> tuple[Pattern | None, list[Like]]:
-        """The form itself and those similar to it, if they ran with these versions of the tools."""
+    def find(self, print_: CodePrint, majors: Mapping[str, str]) -> tuple[Pattern | None, list[tuple[Pattern, float]]]:
+        """The form itself and similar ones with their weights up to 1, if they ran with these versions of the tools."""
         same = self.by_digest.get(print_.digest)
         if same is not None and _is_other(same.majors, majors):
             same = None
@@ -216,13 +193,11 @@ class Patterns(msgspec.Struct, array_like=True):
         likes = []
         for digest in [each for each in dict.fromkeys(digests) if each != print_.digest][:_CANDIDATES]:
             pattern = self.by_digest[digest]
-            theirs = pattern.form.sample
             # An upper bound of the similarity is cheap, and excludes most pairs.
-            if len(mine.intersection(theirs)) > _LIKE * max(len(mine), len(theirs)) and not _is_other(
-                pattern.majors, majors
-            ):
-                weight = (similarity(print_, pattern.form) - _LIKE) / (1 - _LIKE)
-                likes += [Like(pattern, weight)] if weight > 0 else []
+            common, most = len(mine.intersection(pattern.sample)), max(len(mine), len(pattern.sample))
+            if common > _LIKE * most and not _is_other(pattern.majors, majors):
+                weight = (similarity(mine, pattern.sample) - _LIKE) / (1 - _LIKE)
+                likes += [(pattern, weight)] if weight > 0 else []
         return same, likes
 
     def _take(self, digest: str) -> Pattern | None:
@@ -259,6 +234,10 @@ class Level(msgspec.Struct, array_like=True):
     expected: float = 0.0
     """The sum of their chances."""
     record: Evidence = msgspec.field(default_factory=Evidence)
+
+    def right(self, risk: str) -> int:
+        """The number of runs for which `risk` was right: those that ended well if it is low, that failed otherwise."""
+        return self.told - self.failed if risk == "low" else self.failed
 
 
 class Step(msgspec.Struct, array_like=True):
@@ -342,12 +321,7 @@ _CERTAIN_EXPRESSIONS = (
     *(ast.NamedExpr, ast.Set, ast.Slice, ast.Starred, ast.Subscript, ast.Tuple, ast.UnaryOp, ast.keyword),
 )
 """Expressions that always evaluate all of their parts."""
-_UNCERTAIN_NAMES = frozenset(
-    "SystemExit exit quit _exit abort kill exec eval globals locals vars setattr delattr getattr __dict__"
-    " __builtins__ __import__ builtins import_module importlib reload modules patch mock settrace setprofile"
-    " as_completed create_task ensure_future gather run_coroutine_threadsafe shield wait wait_for".split()
-)
-"""Code that names one of these may end before a call, change what a name means, or never look at what a call raises."""
+_UNCERTAIN_NAMES = WORDS["uncertain_names"]
 
 
 class WrongCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -381,15 +355,16 @@ def _checked(names: Names, specs: Mapping[str, ToolSpec]) -> Iterator[tuple[ast.
     """The calls of known tools that do not fit, each with its mistake."""
     by_path = {f"servers.{spec.module}.{spec.function}": spec for spec in specs.values()}
     by_name = {spec.full_name: spec for spec in specs.values()}
-    stubs: dict[str, _Stub] = {}
+    stubs: dict[str, tuple[tuple[Parameter, ...], bool]] = {}
+    """The parameters of each function, and True if it takes others."""
     left = _CALLS
     for node, place in names.noted:
         if not isinstance(node, ast.Call) or not left:
             continue
         path = names.meaning(node.func, place.scope) or ""
         if (spec := by_path.get(path)) is not None:
-            stub = stubs.get(path) or stubs.setdefault(path, _stub(spec))
-            problem = _check_function(node, stub)
+            stub = stubs.get(path) or stubs.setdefault(path, (parameters(spec), rest(spec) is not None))
+            problem = _check_function(node, *stub)
         elif path == "builtins.call_tool" and (spec := by_name.get(_name(node))) is not None:
             problem = _check_by_name(node, spec)
         else:
@@ -410,32 +385,18 @@ def _name(node: ast.Call) -> str:
 _Problem = tuple[Literal["unknown", "missing", "many"], tuple[str, ...]]
 
 
-class _Stub(msgspec.Struct, frozen=True):
-    """The parameters of a tool's function, as Python writes them."""
-
-    names: tuple[str, ...]
-    required: tuple[str, ...]
-    has_rest: bool
-
-
-def _stub(spec: ToolSpec) -> _Stub:
-    taken = parameters(spec)
-    names = tuple(parameter.name for parameter in taken)
-    return _Stub(names, tuple(parameter.name for parameter in taken if parameter.required), rest(spec) is not None)
-
-
-def _check_function(node: ast.Call, stub: _Stub) -> _Problem | None:
+def _check_function(node: ast.Call, taken: Sequence[Parameter], has_rest: bool) -> _Problem | None:
     """The mistake in the arguments, as the stub binds them."""
-    names = stub.names
+    names = tuple(parameter.name for parameter in taken)
     named = {keyword.arg for keyword in node.keywords}
-    if not stub.has_rest and any(name not in names for name in named if name is not None):
+    if not has_rest and any(name not in names for name in named if name is not None):
         return "unknown", names
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         return None
     if len(node.args) > len(names):
         return "many", names
     given = named | set(names[: len(node.args)])
-    missing = tuple(name for name in stub.required if name not in given)
+    missing = tuple(each.name for each in taken if each.required and each.name not in given)
     return ("missing", missing) if missing and None not in named else None
 
 

@@ -25,16 +25,17 @@ from sealyard.learning.part import (
     Evidence,
     Insight,
     Lesson,
+    Part,
     PartInsights,
     Viewer,
     part_insights,
     put_last,
+    touch,
     trim,
 )
 from sealyard.values.facts import RunEvidence, Searched, Used
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _QUERY_CHARACTERS = 500  # the journal keeps as much of a query
 _TERMS = 32  # words of a query that are learned: a bound
@@ -78,8 +79,6 @@ _CLEAR = 1.25  # lead in weight by which experience is held to have decided for 
 _NAMED = re.compile(r"[^\W\d_]+\d{1,2}|[^\W\d_][^\W_]{0,3}")
 """`oauth2` and `k8s` name a thing; a word with more digits is probably a private number."""
 
-# One setting for all development sets, picked by the worst of them: `benchmarks learning` measures it.
-
 
 def learnable(query: str) -> list[str]:
     """The stems of a query that describe the wanted tool, each once, without numbers, ids and other values."""
@@ -92,17 +91,6 @@ def learnable(query: str) -> list[str]:
 def term_mark(term: str) -> str:
     """A digest in place of a term, since queries are private. A weak word is kept as it is."""
     return term if term in WEAK else mark_of(term)
-
-
-def length_of(terms: list[str]) -> float:
-    """The divisor for a query: each word of a long one counts less."""
-    return 1 - _BY_LENGTH + _BY_LENGTH * len(terms) / _TYPICAL_TERMS
-
-
-def least_terms(terms: list[str]) -> int:
-    """The number of words, weak ones aside, that must match a tool: two, more in a long query, all in a short one."""
-    telling = sum(term not in WEAK for term in terms)
-    return max(1, min(telling, max(_LEAST_TERMS, math.ceil(_LEAST_SHARE * telling))))
 
 
 def weigh(votes: Evidence, viewer: Viewer) -> tuple[float, float]:
@@ -121,12 +109,6 @@ def weigh(votes: Evidence, viewer: Viewer) -> tuple[float, float]:
                 others += net
                 voices += 1
     return own + (others if voices > 1 else 0.0), own + others
-
-
-def worth_of(tools: int, tried: int) -> float:
-    """The highest weight of a word that led to `tools` of all the `tried` tools."""
-    rarity = 1 - math.log1p(tools) / math.log(tried + _KNOWN_TOOLS)
-    return _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
 
 
 # Trust
@@ -159,13 +141,6 @@ class Trust(msgspec.Struct, array_like=True):
         return min(1.0, max(0.0, 1 - excess / _WORST))
 
 
-def record_change(place: int, text_place: int) -> tuple[float, float]:
-    """Better and worse orders for a wanted tool that text ranks at `text_place`, 0 if text does not find it."""
-    if text_place == 0 or text_place > place:
-        return 1.0, 0.0
-    return (0.0, 1.0) if text_place < place else (0.0, 0.0)
-
-
 # The part
 
 _NO_FAULT = ("PolicyRefused", "ApprovalRefused", "LimitReached", "Cancelled")
@@ -193,7 +168,7 @@ class _Open(msgspec.Struct, array_like=True):
         return self.text_ranks[place] if self.text_ranks else place + 1
 
 
-class Ranking(msgspec.Struct, kw_only=True):
+class Ranking(Part, msgspec.Struct, kw_only=True):
     """The evidence of searches and runs about words and tools."""
 
     words: dict[str, dict[str, Evidence]] = {}
@@ -211,10 +186,6 @@ class Ranking(msgspec.Struct, kw_only=True):
     searches: int = 0
     taught: int = 0
     """Searches after which a tool worked."""
-    told: int = 0
-    """Orders that were changed, and after which a tool was called."""
-    right: int = 0
-    """The orders among them that ranked that tool at least as high as text alone."""
 
     # Learning
 
@@ -225,8 +196,8 @@ class Ranking(msgspec.Struct, kw_only=True):
                 self._open(event)
             case Used() as event:
                 self._use(event)
-            case RunEvidence() as run:
-                self._learn_run(run, lesson.viewer(half_life))
+            case _:
+                Part.learn(self, lesson, half_life)
 
     def _open(self, event: Searched) -> None:
         self.searches += 1
@@ -242,11 +213,12 @@ class Ranking(msgspec.Struct, kw_only=True):
             if search.id == event.search_id and not search.first and event.tool in search.found:
                 search.first = event.tool
 
-    def _learn_run(self, run: RunEvidence, viewer: Viewer) -> None:
+    def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
+        """Learn which of the tools that the searches of this visit found did the job."""
         fact = run.fact
         outcomes = _outcomes(run)
         for tool, is_ok in outcomes.items():
-            votes = self.tools[tool] = self.tools.pop(tool, Evidence())
+            votes = touch(self.tools, tool, Evidence)
             votes.add(viewer, yes=float(is_ok), no=float(not is_ok))
         trim(self.tools, TOOLS)  # only now: the oldest may be one that this run called
         searches = [
@@ -309,9 +281,8 @@ class Ranking(msgspec.Struct, kw_only=True):
         for at, tool in enumerate(new):
             for other in (*before, *new[:at]):
                 for one, two in ((tool, other), (other, tool)):
-                    partners = self.together[one] = self.together.pop(one, {})
-                    votes = put_last(partners, two, partners.get(two) or Evidence(), _PARTNERS)
-                    votes.add(viewer, yes=1.0)
+                    partners = touch(self.together, one, dict[str, Evidence])
+                    touch(partners, two, Evidence, _PARTNERS).add(viewer, yes=1.0)
         trim(self.together, TOOLS)
         if before or new:
             put_last(self.visits, fact.session, [*before, *new][-_SEARCHES:], VISITS)
@@ -320,7 +291,9 @@ class Ranking(msgspec.Struct, kw_only=True):
         """Compare an order with the one by text, now that the wanted tool is known."""
         place = search.found.index(search.first)
         if search.text_ranks:
-            better, worse = record_change(place + 1, search.text_ranks[place])
+            by_text = search.text_ranks[place]
+            better = float(by_text == 0 or by_text > place + 1)
+            worse = float(0 < by_text < place + 1)
             self.told += 1
             self.right += not worse
             for above in range(place):  # moved up, seen, and passed over
@@ -344,7 +317,9 @@ class Ranking(msgspec.Struct, kw_only=True):
         return (1.0, 0.0) if wanted > above + _CLEAR else (0.0, 0.0)
 
     def _vote(self, search: _Open, tool: str, viewer: Viewer, *, yes: float = 0, no: float = 0) -> None:
-        length = length_of(search.terms)
+        length = (
+            1 - _BY_LENGTH + _BY_LENGTH * len(search.terms) / _TYPICAL_TERMS
+        )  # each word of a long query counts less
         for term in search.terms:
             tools = self.words.pop(term, {})
             votes = tools.pop(tool, None)
@@ -384,7 +359,9 @@ class Ranking(msgspec.Struct, kw_only=True):
         for term, tools in known:
             if term not in WEAK:
                 telling.update(tools.keys())
-        least = least_terms(terms)
+        # Words, weak ones aside, that must match a tool: two, more in a long query, all in a short one.
+        strong_terms = sum(term not in WEAK for term in terms)
+        least = max(1, min(strong_terms, max(_LEAST_TERMS, math.ceil(_LEAST_SHARE * strong_terms))))
         found: dict[str, list[LearnedWord]] = {tool: [] for tool, count in telling.items() if count >= least}
         for term, tools in known:
             some = [(tool, votes) for tool, votes in tools.items() if tool in found]
@@ -420,48 +397,24 @@ class Ranking(msgspec.Struct, kw_only=True):
 
     def _worth(self, tools: int) -> float:
         """The highest weight of a word that led to this number of tools."""
-        return worth_of(tools, len(self.tools)) if tools < _TOOLS_OF_TERM else 0.0
+        if tools >= _TOOLS_OF_TERM:
+            return 0.0
+        rarity = 1 - math.log1p(tools) / math.log(len(self.tools) + _KNOWN_TOOLS)
+        return _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
 
-    def _scaled(
-        self,
-        tool: str,
-        words: list[LearnedWord],
-        used: tuple[str, ...],
-        viewer: Viewer,
-    ) -> list[LearnedWord]:
+    def _scaled(self, tool: str, words: list[LearnedWord], used: tuple[str, ...], viewer: Viewer) -> list[LearnedWord]:
         """The weight of a tool's learned words, scaled by the success of its calls and by the other tools in use."""
-        scale = self._success(tool, viewer) * self._companionship(tool, used, viewer)
+        calls = self.tools.get(tool, Evidence()).tally(viewer)
+        partners = [votes for other in used if (votes := self.together.get(other, {}).get(tool)) is not None]
+        together = max((weigh(votes, viewer)[0] for votes in partners), default=0.0)
+        scale = (calls.yes + 1) / (calls.total + 1) * (1 + _TOGETHER * min(1.0, together / CAP))
         if scale == 1.0:
             return words
         return [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]
 
-    def _success(self, tool: str, viewer: Viewer) -> float:
-        """The share of its calls that worked; 1 without evidence against it."""
-        votes = self.tools.get(tool)
-        if votes is None:
-            return 1.0
-        tally = votes.tally(viewer)
-        return (tally.yes + 1) / (tally.total + 1)
-
-    def _companionship(self, tool: str, used: tuple[str, ...], viewer: Viewer) -> float:
-        """1, or more for a tool that worked in visits in which the same tools were used."""
-        most = 0.0
-        for other in used:
-            votes = self.together.get(other, {}).get(tool)
-            if votes is not None:
-                most = max(most, weigh(votes, viewer)[0])
-        return 1 + _TOGETHER * min(1.0, most / CAP)
-
-    def score(self) -> tuple[int, int]:
-        """Changed orders after which a tool was called, and those that ranked it at least as high as text alone."""
-        return self.told, self.right
-
     def insights(self, viewer: Viewer) -> PartInsights:
         """The tools that were found and used most."""
-        by_tool: dict[str, int] = {}
-        for tools in self.words.values():
-            for tool in tools:
-                by_tool[tool] = by_tool.get(tool, 0) + 1
+        by_tool = Counter(tool for tools in self.words.values() for tool in tools)
         items = []
         for tool, count in by_tool.items():
             votes = self.tools.get(tool)

@@ -16,12 +16,11 @@ import msgspec
 from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import parameter_names
 from sealyard.learning.causes import Cause
-from sealyard.learning.disclosure import is_field, is_name
+from sealyard.learning.disclosure import WORDS, is_field, is_name
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.schemas import resolve, unwrapped
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _EDITS = 3  # edits that share the credit for one repair
 _ALIKE = 0.6  # similarity from which two names count as spellings of one name; `difflib` has the same default
@@ -30,25 +29,9 @@ _FIELDS = 400  # fields of a declared schema that are read: a bound
 
 # Edits that can repair a family of failures
 
-FUNCTIONS = frozenset(
-    """int float str bool list dict set tuple sorted len enumerate zip max min sum isinstance next iter map filter range
-    round abs repr any all open bytes frozenset json.loads json.dumps json.load json.dump ast.literal_eval
-    datetime.datetime.fromisoformat datetime.date.fromisoformat datetime.datetime.strptime datetime.datetime.now
-    datetime.datetime datetime.date datetime.timedelta datetime.datetime.fromtimestamp decimal.Decimal asyncio.gather
-    asyncio.run asyncio.sleep time.sleep os.path.join os.path.exists os.path.basename os.makedirs os.listdir
-    pathlib.Path collections.defaultdict collections.Counter copy.deepcopy math.isnan csv.DictReader csv.reader
-    io.StringIO re.sub re.search re.findall itertools.islice itertools.chain html.unescape base64.b64decode
-    statistics.mean statistics.median statistics.fmean urllib.parse.quote functools.cmp_to_key fractions.Fraction
-    dict.fromkeys operator.itemgetter hasattr getattr""".split()
-)
-"""Functions that an edit may name."""
+FUNCTIONS = WORDS["functions"]
 
-METHODS = frozenset(
-    """items values keys get copy encode decode strip replace split splitlines isoformat date total_seconds timestamp
-    append add extend update setdefault astimezone lower upper title join format read readlines tolist to_dict
-    startswith endswith rstrip lstrip pop fromisoformat strftime discard""".split()
-)
-"""Methods that an edit may name."""
+METHODS = WORDS["methods"]
 
 _TO_NUMBER = "used:int,float,decimal.Decimal,round"
 _TO_TEXT = "used:str,repr,json.dumps"
@@ -67,7 +50,7 @@ RELEVANT: Mapping[str, tuple[str, ...]] = {
     "loop": ("unused:asyncio.run", "awaited"),
     "mixed_none": ("guarded", "checked", "field_optional", "used:filter", "field_renamed"),
     "none": ("guarded", "checked", "field_optional", "param_added", "value_kind", "field_renamed", "tool_instead"),
-    "zone": ("attribute:utc", "method:astimezone,replace", "used:datetime.datetime.now"),
+    "zone": ("zone", "method:astimezone,replace", "used:datetime.datetime.now"),
     "mixed": (_TIMES, _TO_NUMBER, _TO_TEXT, "fstring", "option:sorted,min,max", "method:date,items", "used:sum"),
     "keyword": ("param_renamed", "param_dropped"),
     "missing": ("param_added", "param_renamed"),
@@ -86,7 +69,7 @@ RELEVANT: Mapping[str, tuple[str, ...]] = {
     "not_iterable": ("used:range,len,list,zip,enumerate", "unwrapped", "method:items,values", "awaited", "guarded"),
     "not_subscriptable": ("used:list,sorted", "method:values,items", "awaited", "called", "unwrapped"),
     "join": ("used:map,str", "fstring"),
-    "type": (_TO_NUMBER, _TO_TEXT, "guarded", "method:isoformat,encode,decode,strftime", "op:FloorDiv", _TIMES),
+    "type": (_TO_NUMBER, _TO_TEXT, "guarded", "method:isoformat,encode,decode,strftime", "whole_division", _TIMES),
     "json": (
         "unused:json.loads",
         "used:ast.literal_eval",
@@ -101,7 +84,7 @@ RELEVANT: Mapping[str, tuple[str, ...]] = {
         "guarded",
         "checked",
         "option:max,min",
-        "given:next",
+        "defaulted",
         "caught",
         "param_added",
         "param_dropped",
@@ -129,6 +112,19 @@ RELEVANT: Mapping[str, tuple[str, ...]] = {
 
 
 # The edits between two runs
+
+_SIGNS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "guarded": (("check", "none"), ("check", "or"), ("check", "if"), ("fn", "isinstance")),
+    "checked": (("check", "in"),),
+    "awaited": (("await",),),
+    "indexed": (("index",),),
+    "looped": (("loop",),),
+    "sliced": (("slice",),),
+    "fstring": (("fstring",),),
+    "global": (("global",),),
+    "whole_division": (("op", "FloorDiv"),),
+}
+"""Edits without a name: one happened if a feature that begins like this is new."""
 
 _OF_VALUE = ("value_kind", "smaller", "larger")
 _NAMES_PARAMETER = frozenset(("argument", "keyword", "missing"))
@@ -190,95 +186,49 @@ class _Change:
         self.old, self.new = before.features, after.features
         self.gone = [key.split("|") for key, count in self.old.items() if count > self.new.get(key, 0)]
         self.come = [key.split("|") for key, count in self.new.items() if count > self.old.get(key, 0)]
-        self._finders: dict[str, Callable[[], Iterator[Edit]]] = {
-            "param_renamed": self._param_renamed,
-            "param_added": self._param_added,
-            "param_dropped": self._param_dropped,
-            "value_kind": self._value_kind,
-            "smaller": lambda: self._sized(-1),
-            "larger": lambda: self._sized(1),
-            "tool_first": self._tool_first,
-            "tool_instead": self._tool_instead,
-            "tool_imported": self._tool_imported,
-            "uncalled": self._uncalled,
-            "field_renamed": self._field_renamed,
-            "field_added": self._field_added,
-            "field_optional": self._field_optional,
-            "unwrapped": lambda: self._field_added("unwrapped"),
-            "subscripted": self._subscripted,
-            "parsed": lambda: self._used("json.loads,ast.literal_eval"),
-            "renamed": self._renamed,
-            "imported": self._imported,
-            "attributed": self._attributed,
-            "caught": self._caught,
-            "waited": lambda: self._plain("waited", any(self._used("time.sleep,asyncio.sleep"))),
-            "gathered": lambda: self._plain("gathered", any(self._used("asyncio.gather"))),
-            "ungathered": lambda: self._plain("ungathered", any(self._unused("asyncio.gather"))),
-            "relative": self._relative,
-        }
 
     def reads(self, field: str) -> bool:
         """True if the new code reads a field of any value."""
         return any(key.startswith("field|") and key.split("|")[2] == field for key in self.new)
 
     def find(self, rule: str) -> Iterator[Edit]:
-        """The edits that a rule allows."""
+        """The edits that a rule allows: those of the method that has its name, or one without a name."""
         kind, _, allowed = rule.partition(":")
-        if kind in self._finders:
-            return self._finders[kind]()
-        match kind:
-            case "used":
-                return self._used(allowed)
-            case "unused":
-                return self._unused(allowed)
-            case "method":
-                return self._method(allowed)
-            case "option":
-                return self._option(allowed)
-            case "given":
-                return self._plain("defaulted", self._grew(f"given|{allowed}"))
-            case "op":
-                return self._plain("whole_division", self._has_come("op", allowed))
-            case "attribute":
-                return self._plain("zone", any(part[0] == "attr" and part[2] in (allowed, "UTC") for part in self.come))
-        return self._plain(kind, self._is_plain(kind))
+        find: Callable[[str], Iterator[Edit]] | None = getattr(self, f"_find_{kind}", None)
+        if find is not None:
+            yield from find(allowed)
+        elif self._happened(kind):
+            yield Edit(kind=kind)
 
-    def _is_plain(self, kind: str) -> bool:
+    def _happened(self, kind: str) -> bool:
         """True if an edit without a name happened."""
         match kind:
-            case "guarded":
-                return any(self._has_come("check", each) for each in ("none", "or", "if")) or self._has_come(
-                    "fn", "isinstance"
-                )
-            case "checked":
-                return self._has_come("check", "in")
-            case "awaited":
-                return self._has_come("await")
-            case "indexed":
-                return self._has_come("index")
-            case "looped":
-                return self._has_come("loop")
-            case "sliced":
-                return self._has_come("slice")
-            case "fstring":
-                return self._has_come("fstring")
-            case "global":
-                return self._has_come("global")
+            case "defaulted":
+                return self._grew("given|next")
             case "opened":
                 return self._grew("given|open")
             case "called":
                 return self._has_come("method") and any(part[0] == "attr" for part in self.come + self.gone)
-        return False
+            case "zone":
+                return any(part[0] == "attr" and part[2] in ("utc", "UTC") for part in self.come)
+            case "subscripted":
+                gone = {part[2] for part in self.gone if part[0] == "attr"}
+                return not gone.isdisjoint(part[2] for part in self.come if part[0] == "field")
+            case "relative":
+                return self._has_come("open", "relative") and ["open", "absolute"] in [part[:2] for part in self.gone]
+            case "waited":
+                return any(self._find_used("time.sleep,asyncio.sleep"))
+            case "gathered":
+                return any(self._find_used("asyncio.gather"))
+            case "ungathered":
+                return any(self._find_unused("asyncio.gather"))
+        return any(self._has_come(*sign) for sign in _SIGNS.get(kind, ()))
 
     def _has_come(self, *start: str) -> bool:
         return any(tuple(part[: len(start)]) == start for part in self.come)
 
     def _grew(self, key: str) -> bool:
         return 0 < self.old.get(key, 0) < self.new.get(key, 0)
-
-    @staticmethod
-    def _plain(kind: str, happened: bool) -> Iterator[Edit]:
-        return iter((Edit(kind=kind),) if happened else ())
 
     # Arguments
 
@@ -292,7 +242,7 @@ class _Change:
             return [self.cause.tool]
         return [key.removeprefix("call|") for key in self.old if key.startswith("call|") and key in self.new]
 
-    def _param_renamed(self) -> Iterator[Edit]:
+    def _find_param_renamed(self, _: str) -> Iterator[Edit]:
         for tool in self._tools():
             old, new = self._parameters(self.old, tool), self._parameters(self.new, tool)
             gone = sorted(old - new)
@@ -313,21 +263,23 @@ class _Change:
         ]
         return any(one == other for one, other in known)
 
-    def _param_added(self) -> Iterator[Edit]:
+    def _find_param_added(self, _: str) -> Iterator[Edit]:
         for tool in self._tools():
-            if f"call|{tool}" in self.new:
-                old, new = self._parameters(self.old, tool), self._parameters(self.new, tool)
-                if not old - new and len(new - old) <= 2:
-                    yield from (Edit(kind="param_added", tool=tool, to=name) for name in sorted(new - old))
+            for name in self._only_in(self.new, self.old, tool):
+                yield Edit(kind="param_added", tool=tool, to=name)
 
-    def _param_dropped(self) -> Iterator[Edit]:
+    def _find_param_dropped(self, _: str) -> Iterator[Edit]:
         for tool in self._tools():
-            if f"call|{tool}" in self.new:
-                old, new = self._parameters(self.old, tool), self._parameters(self.new, tool)
-                if not new - old and len(old - new) <= 2:
-                    yield from (Edit(kind="param_dropped", tool=tool, name=name) for name in sorted(old - new))
+            for name in self._only_in(self.old, self.new, tool):
+                yield Edit(kind="param_dropped", tool=tool, name=name)
 
-    def _value_kind(self) -> Iterator[Edit]:
+    def _only_in(self, more: Mapping[str, int], less: Mapping[str, int], tool: str) -> list[str]:
+        """The one or two parameters that only `more` gives, if that is the only difference and it is still called."""
+        some, others = self._parameters(more, tool), self._parameters(less, tool)
+        is_only = f"call|{tool}" in self.new and others <= some and len(some - others) <= 2
+        return sorted(some - others) if is_only else []
+
+    def _find_value_kind(self, _: str) -> Iterator[Edit]:
         for tool in self._tools():
             for mark in ("sent", "arg"):
                 start = [mark, tool]
@@ -338,40 +290,44 @@ class _Change:
                 if both:
                     break
 
-    def _sized(self, direction: int) -> Iterator[Edit]:
+    def _find_smaller(self, _: str) -> Iterator[Edit]:
+        yield from (Edit(kind="smaller", tool=tool, name=name) for tool, name, change in self._sizes() if change < 0)
+
+    def _find_larger(self, _: str) -> Iterator[Edit]:
+        yield from (Edit(kind="larger", tool=tool, name=name) for tool, name, change in self._sizes() if change > 0)
+
+    def _sizes(self) -> Iterator[tuple[str, str, int]]:
+        """Tools and parameters whose value is of the same kind, with the change of its size."""
         for tool in self._tools():
             for key, size in self.old.items():
                 if key.startswith(f"size|{tool}|") and key in self.new:
-                    change = self.new[key] - size
-                    kinds = [mark for mark in (*self.gone, *self.come) if mark[:3] == ["sent", tool, key.split("|")[2]]]
-                    if change * direction > 0 and not kinds:
-                        yield Edit(
-                            kind="smaller" if direction < 0 else "larger", tool=tool, name=key.rpartition("|")[2]
-                        )
+                    name = key.split("|")[2]
+                    if not any(mark[:3] == ["sent", tool, name] for mark in (*self.gone, *self.come)):
+                        yield tool, name, self.new[key] - size
 
     # Tools
 
     def _called(self, features: Mapping[str, int]) -> set[str]:
         return {key.removeprefix("call|") for key in features if key.startswith("call|")}
 
-    def _tool_first(self) -> Iterator[Edit]:
+    def _find_tool_first(self, _: str) -> Iterator[Edit]:
         come = self._called(self.new) - self._called(self.old)
         for part in self.come:
             if part[0] == "flow" and part[1] in come and part[2] in self._tools():
                 yield Edit(kind="tool_first", tool=part[2], name=part[3], to=part[1])
 
-    def _tool_instead(self) -> Iterator[Edit]:
+    def _find_tool_instead(self, _: str) -> Iterator[Edit]:
         gone, come = self._called(self.old) - self._called(self.new), self._called(self.new) - self._called(self.old)
         wanted = self.cause.tool
         if len(come) == 1 and (wanted in gone or (not wanted and len(gone) <= 1)):
             yield Edit(kind="tool_instead", tool=wanted or next(iter(gone), ""), to=next(iter(come)))
 
-    def _tool_imported(self) -> Iterator[Edit]:
+    def _find_tool_imported(self, _: str) -> Iterator[Edit]:
         for tool in sorted(self._called(self.new) - self._called(self.old)):
             if tool.rpartition(".")[2] == self.cause.name:
                 yield Edit(kind="tool_imported", tool=tool, name=self.cause.name, to=tool)
 
-    def _uncalled(self) -> Iterator[Edit]:
+    def _find_uncalled(self, _: str) -> Iterator[Edit]:
         for part in self.gone:
             if part[0] == "looped":
                 yield Edit(kind="uncalled", tool=part[1])
@@ -386,7 +342,7 @@ class _Change:
         parts = self._field_parts([key.split("|") for key in features])
         return {part[2] for part in parts}
 
-    def _field_renamed(self) -> Iterator[Edit]:
+    def _find_field_renamed(self, _: str) -> Iterator[Edit]:
         old, new = self._read(self.old), self._read(self.new)
         gone, come = old - new, new - old
         if self.cause.family == "field":
@@ -394,57 +350,57 @@ class _Change:
         if len(gone) == 1 and len(come) == 1:
             yield Edit(kind="field_renamed", tool=self.cause.tool, name=gone.pop(), to=come.pop())
 
-    def _field_added(self, kind: str = "field_added") -> Iterator[Edit]:
+    def _find_unwrapped(self, _: str) -> Iterator[Edit]:
+        return self._find_field_added("", kind="unwrapped")
+
+    def _find_parsed(self, _: str) -> Iterator[Edit]:
+        return self._find_used("json.loads,ast.literal_eval")
+
+    def _find_field_added(self, _: str, kind: str = "field_added") -> Iterator[Edit]:
         old, new = self._read(self.old), self._read(self.new)
         come = new - old - {part[2] for part in self.gone if part[0] == "attr"}
         if len(come) == 1 and not old - new:
             yield Edit(kind=kind, tool=self.cause.tool, to=come.pop())
 
-    def _field_optional(self) -> Iterator[Edit]:
+    def _find_field_optional(self, _: str) -> Iterator[Edit]:
         gone = {part[2] for part in self._field_parts(self.gone) if part[3] == "sub"}
         come = {part[2] for part in self._field_parts(self.come) if part[3] == "get"}
         for name in sorted(gone & come):
             if self.cause.family != "field" or name == self.cause.name:
                 yield Edit(kind="field_optional", tool=self.cause.tool, name=name)
 
-    def _subscripted(self) -> Iterator[Edit]:
-        gone = {part[2] for part in self.gone if part[0] == "attr"}
-        come = {part[2] for part in self.come if part[0] == "field"}
-        if gone & come:
-            yield Edit(kind="subscripted")
-
     # Python
 
-    def _used(self, allowed: str) -> Iterator[Edit]:
-        wanted = FUNCTIONS if allowed == "*" else frozenset(allowed.split(",")) & FUNCTIONS
-        for name in dict.fromkeys(part[1] for part in self.come if part[0] == "fn" and part[1] in wanted):
-            if self._total("fn", name, self.new) > self._total("fn", name, self.old):
-                yield Edit(kind="used", to=name)
+    def _find_used(self, allowed: str) -> Iterator[Edit]:
+        yield from (Edit(kind="used", to=name) for name in self._changed("fn", allowed, FUNCTIONS, self.come))
 
-    def _unused(self, allowed: str) -> Iterator[Edit]:
-        wanted = FUNCTIONS | {"print"} if allowed == "*" else frozenset(allowed.split(","))
-        for name in dict.fromkeys(part[1] for part in self.gone if part[0] == "fn" and part[1] in wanted):
-            if self._total("fn", name, self.new) < self._total("fn", name, self.old):
-                yield Edit(kind="unused", name=name)
+    def _find_unused(self, allowed: str) -> Iterator[Edit]:
+        known = FUNCTIONS | {"print"}
+        yield from (Edit(kind="unused", name=name) for name in self._changed("fn", allowed, known, self.gone))
 
-    def _method(self, allowed: str) -> Iterator[Edit]:
-        wanted = METHODS if allowed == "*" else frozenset(allowed.split(",")) & METHODS
-        for name in dict.fromkeys(part[1] for part in self.come if part[0] == "method" and part[1] in wanted):
-            if self._total("method", name, self.new) > self._total("method", name, self.old):
-                yield Edit(kind="method", to=name)
+    def _find_method(self, allowed: str) -> Iterator[Edit]:
+        yield from (Edit(kind="method", to=name) for name in self._changed("method", allowed, METHODS, self.come))
 
-    def _option(self, allowed: str) -> Iterator[Edit]:
-        wanted = FUNCTIONS if allowed == "*" else frozenset(allowed.split(",")) & FUNCTIONS
+    def _find_option(self, allowed: str) -> Iterator[Edit]:
+        wanted = _wanted(allowed, FUNCTIONS)
         for part in self.come:
             if part[0] == "option" and part[1] in wanted:
                 yield Edit(kind="option", name=part[1], to=part[2])
+
+    def _changed(self, mark: str, allowed: str, known: frozenset[str], parts: list[list[str]]) -> Iterator[str]:
+        """The functions or methods among `parts` that the new code uses more often than the old, or less often."""
+        wanted = _wanted(allowed, known)
+        for name in dict.fromkeys(part[1] for part in parts if part[0] == mark and part[1] in wanted):
+            change = self._total(mark, name, self.new) - self._total(mark, name, self.old)
+            if (change > 0 and parts is self.come) or (change < 0 and parts is self.gone):
+                yield name
 
     @staticmethod
     def _total(mark: str, name: str, features: Mapping[str, int]) -> int:
         start = f"{mark}|{name}|"
         return sum(count for key, count in features.items() if key.startswith(start))
 
-    def _renamed(self) -> Iterator[Edit]:
+    def _find_renamed(self, _: str) -> Iterator[Edit]:
         """A name replaced by a similar one, or by the only new one if that was a variable before."""
         gone = sorted({part[1] for part in self.gone if part[0] == "load"})
         come = sorted({part[1] for part in self.come if part[0] == "load"})
@@ -456,26 +412,26 @@ class _Change:
         for to in near or (bound if len(come) == 1 else []):
             yield Edit(kind="renamed", name=name, to=to)
 
-    def _imported(self) -> Iterator[Edit]:
+    def _find_imported(self, _: str) -> Iterator[Edit]:
         gone = sorted({part[1] for part in self.gone if part[0] == "import"})
         for part in self.come:
             if part[0] == "import" and (self.cause.family != "name" or _is_meant(self.cause.name, part[1:])):
                 yield Edit(kind="imported", name=gone[0] if gone else "", to=".".join(filter(None, part[1:])))
 
-    def _attributed(self) -> Iterator[Edit]:
+    def _find_attributed(self, _: str) -> Iterator[Edit]:
         gone, come = [[part[2] for part in parts if part[0] == "attr"] for parts in (self.gone, self.come)]
         if len(come) == 1 and self.cause.name in gone:
             yield Edit(kind="attributed", name=self.cause.name, to=come[0])
 
-    def _caught(self) -> Iterator[Edit]:
+    def _find_caught(self, _: str) -> Iterator[Edit]:
         for part in self.come:
             if part[0] == "except":
                 yield Edit(kind="caught", to=part[1])
                 return
 
-    def _relative(self) -> Iterator[Edit]:
-        if self._has_come("open", "relative") and any(part[:2] == ["open", "absolute"] for part in self.gone):
-            yield Edit(kind="relative")
+
+def _wanted(allowed: str, known: frozenset[str]) -> frozenset[str]:
+    return known if allowed == "*" else known.intersection(allowed.split(","))
 
 
 def _is_meant(name: str, imported: list[str]) -> bool:
@@ -489,11 +445,9 @@ def _is_meant(name: str, imported: list[str]) -> bool:
 Shapes = Callable[[ToolSpec], dict[str, Any] | None]
 """The learned JSON schema of a tool's answers, if any."""
 
-_PACKAGES = frozenset("numpy pandas polars scipy duckdb yaml dateutil openpyxl".split())
-_OPTIONS = frozenset("key default encoding errors exist_ok newline reverse indent ensure_ascii mode strict".split())
-_CAUGHT = frozenset(
-    "ToolError KeyError ValueError TypeError IndexError AttributeError Exception OSError StopIteration".split()
-)
+_PACKAGES = WORDS["packages"]
+_OPTIONS = WORDS["options"]
+_CAUGHT = WORDS["exceptions"]
 _KINDS = {
     "none": "None",
     "bool": "True or False",

@@ -14,12 +14,11 @@ import msgspec
 
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER
-from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last, trim
+from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights, touch, trim
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.values.facts import Assessed, Executed, RunEvidence
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _STARTS = 1_024  # starts of runs remembered: a bound
 _PRINCIPALS = 64  # principals whose imports are remembered: a bound
@@ -74,7 +73,7 @@ class Demand(msgspec.Struct, kw_only=True):
         names = [_ANY] if imports is None else list(imports)
         if not names:
             return
-        mine = put_last(self.imported, principal, self.imported.get(principal, {}), _PRINCIPALS)
+        mine = touch(self.imported, principal, dict[str, float], _PRINCIPALS)
         for name in names:
             mine[name] = max(at, mine.pop(name, at))
         trim(mine, _MODULES)
@@ -185,7 +184,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int
 
 
-class Resources(msgspec.Struct, kw_only=True):
+class Resources(Part, msgspec.Struct, kw_only=True):
     """The needs of past runs: at most 2,000 codes and 500 sets of tools and imports with 32 runs each."""
 
     codes: dict[str, Record] = {}
@@ -193,8 +192,6 @@ class Resources(msgspec.Struct, kw_only=True):
     sets: dict[str, Record] = {}
     demand: Demand = msgspec.field(default_factory=Demand)
     runs: int = 0
-    told: int = 0
-    right: int = 0
     avoided: int = 0
     """Good runs that took longer than the usual limit, within the one they were given."""
     spared_seconds: float = 0.0
@@ -205,11 +202,9 @@ class Resources(msgspec.Struct, kw_only=True):
     """The total memory saved by them."""
     last_at: float = 0.0
 
-    def learn(self, lesson: Lesson, half_life: float) -> None:
+    def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
         """Learn from a run. Analyses and single calls are ignored: they have no code."""
-        run, code = lesson.event, lesson.code
-        if not isinstance(run, RunEvidence):
-            return
+        code = lesson.code
         fact = run.fact
         if fact.form == "call" or fact.failure in ("refused", "syntax"):
             return
@@ -279,10 +274,6 @@ class Resources(msgspec.Struct, kw_only=True):
             right=self.right,
             last_at=self.last_at,
         )
-
-    def score(self) -> tuple[int, int]:
-        """The number of limits that differed from the usual ones, and of those that were right."""
-        return self.told, self.right
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The needs of tools that were used alone, and the effect of learned limits."""

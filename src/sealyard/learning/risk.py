@@ -15,7 +15,18 @@ import msgspec
 
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER, is_name
-from sealyard.learning.part import Evidence, Insight, Known, Lesson, PartInsights, Viewer, part_insights, shrunk, trim
+from sealyard.learning.part import (
+    Evidence,
+    Insight,
+    Known,
+    Lesson,
+    Part,
+    PartInsights,
+    Viewer,
+    part_insights,
+    shrunk,
+    trim,
+)
 from sealyard.learning.precedents import (
     AGAIN_SECONDS,
     LEVELS,
@@ -34,8 +45,7 @@ from sealyard.values.facts import Risk, RiskReason, RunEvidence
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _NAMES = 8  # names of parameters listed in one sentence
 _TELLING_RUNS = 3.0  # runs before a tool is listed as one whose runs fail
@@ -75,7 +85,7 @@ FIRM_RULES: dict[str, tuple[str, str]] = {
 """Rules of the review that predict a failure (others only warn): the effect of such a line, and the alternative."""
 
 
-def about_wrong_call(wrong: WrongCall) -> str:
+def _about_wrong_call(wrong: WrongCall) -> str:
     """A call that cannot fit."""
     tool, names = _tool(wrong.tool), _listed(wrong.names)
     if wrong.problem == "missing":
@@ -88,64 +98,46 @@ def about_wrong_call(wrong: WrongCall) -> str:
     return f"{said} Change that call before running this."
 
 
-def about_repeat(repeat: Repeat, now: float) -> str:
-    """The sentence for code that failed unchanged; certain or not."""
+def _about_repeat(repeat: Repeat, now: float, *, is_certain: bool = False) -> str:
+    """The sentence for code that failed unchanged."""
     times, line = repeat.recent(now), "" if repeat.line is None else f" at line {repeat.line}"
     error = f" with {repeat.error}" if is_known_error(repeat.error) else ""
     often = "once" if times == 1 else f"{times} times"
-    return f"This very code failed {often} in the last hour, last{error}{line}. Change it instead of repeating it."
-
-
-def about_certain_repeat(repeat: Repeat, now: float) -> str:
-    """The sentence for code that failed unchanged, and will fail again."""
+    text = f"This very code failed {often} in the last hour, last{error}{line}. Change it instead of repeating it."
+    if not is_certain:
+        return text
     minutes = max(1, round((repeat.times[-1] + AGAIN_SECONDS - now) / 60))
-    return f"{about_repeat(repeat, now)} Nothing that it depends on has changed; try it as it is in {minutes} min."
+    return f"{text} Nothing that it depends on has changed; try it as it is in {minutes} min."
 
 
-def about_form(share: float) -> str:
-    """The sentence for code that differs only in its values."""
-    return (
-        f"Code like this, whatever its values, failed in {_percent(share)} of its runs. "
-        "Check what it does with values that are missing or empty."
-    )
+_SENTENCES = {
+    "form": "Code like this, whatever its values, failed in {share} of its runs. Check what it does with values that "
+    "are missing or empty.",
+    "similar": "Code much like this failed in {share} of its runs. Run its first steps alone and look at what they "
+    "give.",
+    "tools": "Runs with {tool} fail in {share} of cases. Call it alone first, or catch its errors.",
+    "new_tool": "Nobody has called {tool} yet, and first runs with a tool fail in {share} of cases. Call it alone "
+    "first and look at its answer.",
+    "all": "Runs here fail in {share} of cases. Run its first steps alone and look at what they give.",
+}
+"""On runs of the same form, similar runs, runs with a tool, first runs with a tool, and all runs."""
 
 
-def about_similar(share: float) -> str:
-    """The sentence for similar code."""
-    return (
-        f"Code much like this failed in {_percent(share)} of its runs. "
-        "Run its first steps alone and look at what they give."
-    )
+def _about(what: str, share: float, tool: ToolSpec | None = None) -> str:
+    """The sentence on a share of failed runs."""
+    return _SENTENCES[what].format(share=f"{share * 100:.0f} %", tool="" if tool is None else _tool(tool))
 
 
-def about_tool(spec: ToolSpec, share: float) -> str:
-    """The sentence for a tool whose runs fail."""
-    return f"Runs with {_tool(spec)} fail in {_percent(share)} of cases. Call it alone first, or catch its errors."
-
-
-def about_new_tool(spec: ToolSpec, share: float) -> str:
-    """The sentence for a tool that was never called."""
-    return (
-        f"Nobody has called {_tool(spec)} yet, and first runs with a tool fail in {_percent(share)} of cases. "
-        "Call it alone first and look at its answer."
-    )
-
-
-def about_rule(finding: Finding) -> str:
+def _about_rule(finding: Finding) -> str:
     """The sentence for a finding of the review."""
     does, instead = FIRM_RULES[finding.rule]
     return f"{f'Line {finding.line}' if finding.line else 'The code'} {does}. {instead}"
 
 
-def about_cost(needed: float, given: float, unit: str) -> str:
+def _about_cost(needed: float, given: float, unit: str) -> str:
     """The sentence for a run that needs more than its limits."""
     instead = "Do less in one run" + (", or give timeout_seconds." if unit == "s" else ".")
     return f"Runs like this needed {needed:.0f} {unit} or more, and it has {given:.0f} {unit}. {instead}"
-
-
-def about_all(share: float) -> str:
-    """The sentence for unknown code where many runs fail."""
-    return f"Runs here fail in {_percent(share)} of cases. Run its first steps alone and look at what they give."
 
 
 def _tool(spec: ToolSpec) -> str:
@@ -160,54 +152,12 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(told[:_NAMES]) + (", …" if len(told) > _NAMES else "")
 
 
-def _percent(share: float) -> str:
-    return f"{share * 100:.0f} %"
-
-
-# Insights
-
-
-def insights_of(calibration: Calibration, tools: Sequence[tuple[str, Evidence]], viewer: Viewer) -> Iterator[Insight]:
-    """The share of runs that failed, for each level and for each tool whose runs often do."""
-    for risk in LEVELS:
-        level = calibration.levels.get(risk)
-        if level is None:
-            continue
-        share, expected = level.failed / level.told, level.expected / level.told
-        yield Insight(
-            kind="risk",
-            subject=risk,
-            text=f"Of {level.told:,} runs told {risk}, {share:.0%} failed; {expected:.0%} was expected.",
-            evidence=level.record.tally(viewer).total,
-            principals=len(level.record.by),
-            told=level.told,
-            right=level.told - level.failed if risk == "low" else level.failed,
-            last_at=level.record.last_at,
-        )
-    for name, record in tools:
-        known = record.known(viewer)
-        runs = record.tally(viewer).total
-        if runs >= _TELLING_RUNS and known.share >= _TELLING_SHARE:
-            yield Insight(
-                kind="tool",
-                subject=name,
-                text=f"Of the runs with {name}, {known.share:.0%} failed.",
-                evidence=runs,
-                principals=len(record.by),
-                last_at=record.last_at,
-            )
-
-
 # The part
 
 _ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6}
 """The chance of failure assumed for these reasons at first; outcomes correct it. Chosen, not measured."""
 _LOOSE = re.compile(r"[\W_]+")
 _ENDED = frozenset(("failed", "timeout", "limit", "broken"))
-
-
-_Specs = Mapping[str, ToolSpec]
-"""Tools by their names in code."""
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,7 +200,7 @@ class _Step(msgspec.Struct, frozen=True):
         return self.rise >= _RISE or self.share >= MEDIUM
 
 
-class Dangers(msgspec.Struct, kw_only=True):
+class Dangers(Part, msgspec.Struct, kw_only=True):
     """The evidence on outcomes of runs."""
 
     runs: int = 0
@@ -266,15 +216,13 @@ class Dangers(msgspec.Struct, kw_only=True):
 
     # Learning
 
-    def learn(self, lesson: Lesson, half_life: float) -> None:
+    def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
         """Learn from a run. One that never began is ignored: otherwise one refusal would cause the next."""
-        run, print_ = lesson.event, lesson.code
-        if not isinstance(run, RunEvidence) or (run.fact.status not in _ENDED and run.fact.status != "ok"):
-            return
-        if _is_never_run(run):
+        print_ = lesson.code
+        if (run.fact.status not in _ENDED and run.fact.status != "ok") or _is_never_run(run):
             return
         if run.fact.form == "code":
-            self._learn_code(run, print_, lesson.viewer(half_life))
+            self._learn_code(run, print_, viewer)
         self.repeats.note(run, print_ if run.fact.form == "code" else None, self._versions(print_))
 
     def _learn_code(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer) -> None:
@@ -363,7 +311,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         told = tuple(dict.fromkeys(step.reason for step in reasons))
         if chance < MEDIUM:
             return Assessment(risk="low", chance=chance, reasons=told)
-        text = next((step.text for step in reasons if step.text), about_all(chance))
+        text = next((step.text for step in reasons if step.text), _about("all", chance))
         line = reasons[0].line if reasons else None
         return Assessment(
             risk="high" if chance >= HIGH else "medium", chance=chance, reasons=told, text=text, line=line
@@ -371,23 +319,40 @@ class Dangers(msgspec.Struct, kw_only=True):
 
     def score(self) -> tuple[int, int]:
         """Runs assessed to end well or to fail, and those that did; `medium` says neither."""
-        told = right = 0
-        for risk, level in self.calibration.levels.items():
-            if risk != "medium":
-                told += level.told
-                right += level.told - level.failed if risk == "low" else level.failed
-        return told, right
+        levels = [(risk, level) for risk, level in self.calibration.levels.items() if risk != "medium"]
+        return sum(level.told for _, level in levels), sum(level.right(risk) for risk, level in levels)
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The share of assessments that came true, and the tools whose runs fail."""
-        tools = [(known.name, known.record) for known in self.tools.values()]
-        return part_insights(
-            "risk",
-            insights_of(self.calibration, tools, viewer),
-            learned=len(self.patterns.by_digest) + len(self.tools),
-            evidence=self.runs,
-            score=self.score(),
-        )
+        learned = len(self.patterns.by_digest) + len(self.tools)
+        return part_insights("risk", self._items(viewer), learned=learned, evidence=self.runs, score=self.score())
+
+    def _items(self, viewer: Viewer) -> Iterator[Insight]:
+        for risk in LEVELS:
+            level = self.calibration.levels.get(risk)
+            if level is not None:
+                share, expected = level.failed / level.told, level.expected / level.told
+                yield Insight(
+                    kind="risk",
+                    subject=risk,
+                    text=f"Of {level.told:,} runs told {risk}, {share:.0%} failed; {expected:.0%} was expected.",
+                    evidence=level.record.tally(viewer).total,
+                    principals=len(level.record.by),
+                    told=level.told,
+                    right=level.right(risk),
+                    last_at=level.record.last_at,
+                )
+        for tool in self.tools.values():
+            share, runs = tool.record.known(viewer).share, tool.record.tally(viewer).total
+            if runs >= _TELLING_RUNS and share >= _TELLING_SHARE:
+                yield Insight(
+                    kind="tool",
+                    subject=tool.name,
+                    text=f"Of the runs with {tool.name}, {share:.0%} failed.",
+                    evidence=runs,
+                    principals=len(tool.record.by),
+                    last_at=tool.record.last_at,
+                )
 
     def _certain(
         self, repeat: Repeat | None, wrong: Sequence[WrongCall], viewer: Viewer, specs: Mapping[str, ToolSpec]
@@ -401,9 +366,9 @@ class Dangers(msgspec.Struct, kw_only=True):
         reason: RiskReason
         line: int | None
         if (call := next((each for each in wrong if each.is_certain), None)) is not None:
-            reason, text, line = "arguments", about_wrong_call(call), call.line
+            reason, text, line = "arguments", _about_wrong_call(call), call.line
         elif repeat is not None and repeat.is_certain(specs, viewer.now):
-            reason, text, line = "same_failures", about_certain_repeat(repeat, viewer.now), repeat.line
+            reason, text, line = "same_failures", _about_repeat(repeat, viewer.now, is_certain=True), repeat.line
         else:
             return None
         return Assessment(risk="critical", chance=chance, reasons=(reason,), text=text, line=line)
@@ -421,25 +386,24 @@ class Dangers(msgspec.Struct, kw_only=True):
         majors = {spec.full_name: str(major_of(spec.version)) for spec in specs.values()}
         same, likes = self.patterns.find(print_, majors)
         before, near, weights = estimate, 0.0, 0.0
-        for like in likes:
-            known = like.pattern.record.known(viewer)
-            near, weights = near + like.weight * known.failed, weights + like.weight * known.total
+        for like, weight in likes:
+            known = like.record.known(viewer)
+            near, weights = near + weight * known.failed, weights + weight * known.total
             behind.append(known)
         if weights >= _ENOUGH:
             estimate = (before * _SIMILAR_WEIGHT + near) / (_SIMILAR_WEIGHT + weights)
             share = near / weights
-            found.append(_Step("similar_failures", estimate - before, about_similar(share), share=share))
+            found.append(_Step("similar_failures", estimate - before, _about("similar", share), share=share))
         if same is not None and (known := same.record.known(viewer)).total >= _ENOUGH:
             before = estimate
             estimate = shrunk(before, _FORM_WEIGHT, known)
-            found.append(_Step("same_failures", estimate - before, about_form(known.share), share=known.share))
+            found.append(_Step("same_failures", estimate - before, _about("form", known.share), share=known.share))
             behind.append(known)
         if repeat is not None and (times := repeat.recent(viewer.now)) >= _ENOUGH:
             known = Known(times, times, times)
             estimate = shrunk(estimate, _TEXT_WEIGHT, known)
-            found.append(
-                _Step("same_failures", 1.0, about_repeat(repeat, viewer.now), repeat.line)
-            )  # nothing tells more
+            # A rise of 1, since nothing tells more.
+            found.append(_Step("same_failures", 1.0, _about_repeat(repeat, viewer.now), repeat.line))
             behind.append(known)
         own, accusers = sum(known.own_failed for known in behind), max((known.accusers for known in behind), default=0)
         return estimate, found, Known(own_failed=own, accusers=accusers)
@@ -449,7 +413,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         print_: CodePrint,
         base: float,
         viewer: Viewer,
-        specs: _Specs,
+        specs: Mapping[str, ToolSpec],
         found: list[_Step],
         behind: list[Known],
     ) -> float:
@@ -466,8 +430,9 @@ class Dangers(msgspec.Struct, kw_only=True):
             shares.append(share)
             behind.append(seen)
             if share > worst[0]:
-                text = "" if spec is None else (about_new_tool if is_new else about_tool)(spec, seen.share)
-                worst = share, _Step("new_tool" if is_new else "tools", share - base, text, share=seen.share)
+                reason: RiskReason = "new_tool" if is_new else "tools"
+                text = "" if spec is None else _about(reason, seen.share, spec)
+                worst = share, _Step(reason, share - base, text, share=seen.share)
         if worst[1] is None:
             return base
         found.append(worst[1])
@@ -495,9 +460,9 @@ def _added(
     found: list[_Step] = []
     finding = next((each for each in review.findings if each.rule in FIRM_RULES), None)
     if finding is not None:
-        found.append(_Step("review", 0.0, about_rule(finding), finding.line))
+        found.append(_Step("review", 0.0, _about_rule(finding), finding.line))
     if wrong:
-        found.append(_Step("arguments", 0.0, about_wrong_call(wrong[0]), wrong[0].line))
+        found.append(_Step("arguments", 0.0, _about_wrong_call(wrong[0]), wrong[0].line))
     if predicted is not None and predicted.is_binding and (text := _cost(predicted, wall_seconds, memory_mib)):
         found.append(_Step("cost", 0.0, text))
     return found
@@ -507,9 +472,9 @@ def _cost(predicted: Prediction, wall_seconds: float | None, memory_mib: int | N
     """The sentence for a run that needs more than its limits; empty if it does not."""
     seconds = max(predicted.seconds, predicted.timed_out_seconds)
     if wall_seconds is not None and (predicted.seconds > wall_seconds or predicted.timed_out_seconds >= wall_seconds):
-        return about_cost(seconds, wall_seconds, "s")
+        return _about_cost(seconds, wall_seconds, "s")
     if memory_mib is not None and (predicted.is_out_of_memory or predicted.memory_mib > memory_mib):
-        return about_cost(max(predicted.memory_mib, memory_mib), memory_mib, "MiB")
+        return _about_cost(max(predicted.memory_mib, memory_mib), memory_mib, "MiB")
     return ""
 
 

@@ -7,7 +7,7 @@ declared schema is never overridden; differences from it are reported.
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -37,7 +37,7 @@ from sealyard.catalog.answers import (
 from sealyard.catalog.stubs import returns
 from sealyard.catalog.text import is_vague
 from sealyard.learning.disclosure import is_choice, is_data, is_field, is_trait, outward, tells_choices, tells_span
-from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, faded, part_insights
+from sealyard.learning.part import Evidence, Insight, Lesson, Part, PartInsights, Viewer, faded, part_insights
 from sealyard.privacy import TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values.facts import CallEvidence, Hinted, RunEvidence
@@ -45,8 +45,7 @@ from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
 from sealyard.versioning.compare.schemas import resolve, unwrapped
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 CHOICES = 10  # different texts of a field that still count as a choice
 _TOOLS = 8  # tools of a run that are read: a bound
@@ -186,24 +185,6 @@ _TYPES = {
     "null": "null",
 }
 _Schema = dict[str, Any]
-
-
-def find_conflicts(
-    spec: ToolSpec, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool = False
-) -> list[str]:
-    """A sentence for each difference, at most five: declared but never present, present but not declared, another type.
-
-    If rows were left out (`is_sampled`), no field of rows is reported as never present.
-    """
-    if spec.output_schema is None:
-        return []
-    reading = _Comparing(spec.output_schema, places, audience, is_sampled=is_sampled)
-    found = []
-    for sentence in reading.read("", unwrapped(spec.output_schema), _DECLARED_DEPTH):
-        found.append(sentence)
-        if len(found) == _MOST:
-            break
-    return found
 
 
 class _Comparing:
@@ -374,6 +355,17 @@ class Learned(msgspec.Struct, kw_only=True):
         self.total += seen.answers
         self.last_at = max(self.last_at, viewer.now)
 
+    def conflicts(self, spec: ToolSpec, audience: Audience) -> list[str]:
+        """A sentence for each difference from the declaration, at most five.
+
+        A field may be declared but never present, present but not declared, or of another type. If rows were left out,
+        no field of rows is reported as never present.
+        """
+        if spec.output_schema is None:
+            return []
+        reading = _Comparing(spec.output_schema, self.places, audience, is_sampled=self.is_sampled)
+        return list(islice(reading.read("", unwrapped(spec.output_schema), _DECLARED_DEPTH), _MOST))
+
     def fits(self, seen: AnswerSeen) -> bool:
         """True if answers have no new field or type, and lack no field that was always present."""
         children = children_of(self.places)
@@ -437,7 +429,7 @@ class Learned(msgspec.Struct, kw_only=True):
         return place.seen_by().bit_count() < 2, _depth(path), -place.all_weight(), path
 
 
-class Shapes(msgspec.Struct, kw_only=True):
+class Shapes(Part, msgspec.Struct, kw_only=True):
     """The shapes of answers. Only the event loop's thread touches it."""
 
     tools: dict[str, Learned] = {}
@@ -446,18 +438,15 @@ class Shapes(msgspec.Struct, kw_only=True):
     """The first two principals whose runs were learned: enough to know if there is more than one."""
     runs: int = 0
 
-    def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Learn from the answers of a run, or note that a principal was shown a shape: its next answers rate it."""
-        match lesson.event:
-            case Hinted() as event:
-                learned = self.tools.get(event.subject)
-                if event.hint == "shape" and learned is not None and event.principal not in learned.pending:
-                    learned.pending = [*learned.pending, event.principal][-_PENDING:]
-            case RunEvidence():
-                self._learn_run(lesson.answers, lesson.viewer(half_life))
+    def learn_hint(self, hint: Hinted) -> None:
+        """Note that a principal was shown a shape: its next answers rate it."""
+        learned = self.tools.get(hint.subject)
+        if hint.hint == "shape" and learned is not None and hint.principal not in learned.pending:
+            learned.pending = [*learned.pending, hint.principal][-_PENDING:]
 
-    def _learn_run(self, seen: Sequence[AnswerSeen], viewer: Viewer) -> None:
+    def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
         """Add answers to the records of tools. A new major version starts a new record; older answers do not count."""
+        seen = lesson.answers
         principal = viewer.principal
         self.runs += bool(seen)
         if seen and principal not in self.principals and len(self.principals) < 2:
@@ -477,8 +466,8 @@ class Shapes(msgspec.Struct, kw_only=True):
         `is_alone`: this gateway has one principal; it counts only if all evidence comes from one principal. A viewer
         sees shapes of its own answers and those that two others have seen. An empty principal means all principals.
         """
-        learned = self.tools.get(spec.full_name)
-        if learned is None or learned.major != major_of(spec.version):
+        learned = self._known(spec)
+        if learned is None:
             return None
         audience = self._audience(learned, is_alone=is_alone, viewer=viewer.principal)
         answers = learned.answers * viewer.faded(learned.at)
@@ -491,7 +480,7 @@ class Shapes(msgspec.Struct, kw_only=True):
             answers=max(1, round(answers)),
             principals=sum(map(bool, learned.slots)),
             last_at=learned.last_at,
-            conflicts=tuple(find_conflicts(spec, learned.places, audience, is_sampled=learned.is_sampled)),
+            conflicts=tuple(learned.conflicts(spec, audience)),
         )
 
     def score(self) -> tuple[int, int]:
@@ -508,13 +497,16 @@ class Shapes(msgspec.Struct, kw_only=True):
         """Differences of answers from declared schemas, for an operator with access to all principals."""
         found = []
         for spec in specs:
-            learned = self.tools.get(spec.full_name)
-            if learned is None or learned.major != major_of(spec.version) or spec.output_schema is None:
-                continue
-            audience = self._audience(learned, is_alone=is_alone, viewer="")
-            texts = find_conflicts(spec, learned.places, audience, is_sampled=learned.is_sampled)
-            found += [self._insight("conflict", spec.full_name, text, learned, viewer) for text in texts]
+            learned = self._known(spec)
+            if learned is not None:
+                texts = learned.conflicts(spec, self._audience(learned, is_alone=is_alone, viewer=""))
+                found += [self._insight("conflict", spec.full_name, text, learned, viewer) for text in texts]
         return found
+
+    def _known(self, spec: ToolSpec) -> Learned | None:
+        """The record of a tool at its major version."""
+        learned = self.tools.get(spec.full_name)
+        return learned if learned is not None and learned.major == major_of(spec.version) else None
 
     def _items(self, viewer: Viewer) -> Iterator[Insight]:
         for tool, learned in self.tools.items():
@@ -582,14 +574,7 @@ class SteadyShapes:
         """Shapes that differ from the stubs, with the time of the first difference."""
         self._next_at = 0.0
 
-    async def look(
-        self,
-        learned: Shapes,
-        snapshot: Snapshot,
-        viewer: Viewer,
-        *,
-        is_alone: bool = False,
-    ) -> bool:
+    async def look(self, learned: Shapes, snapshot: Snapshot, viewer: Viewer, *, is_alone: bool = False) -> bool:
         """Update `shapes`; True if it changed. Call it as often as you like: it changes at most once a minute.
 
         A shape is used from five answers on, and replaces another after a minute without change. Forgotten shapes
@@ -599,44 +584,32 @@ class SteadyShapes:
         now = viewer.now
         if now < self._next_at and not is_less:
             return False
+        before, known = self.shapes, self._candidates
         kept, candidates, number = dict[str, LearnedShape](), dict[str, tuple[_Schema, float]](), 0
         for number, spec in enumerate(_vague(learned, snapshot), 1):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            shape = learned.tell(spec, viewer, is_alone=is_alone)
-            if shape is not None:
-                self._weigh(spec.full_name, shape, kept, candidates, now=now, is_less=is_less)
-        before, self.shapes, self._candidates = self.shapes, kept, candidates
+            name, shape = spec.full_name, learned.tell(spec, viewer, is_alone=is_alone)
+            if shape is None:
+                continue
+            schema, current = _stub_schema(shape.schema), before.get(name)
+            if current is not None and current.major != shape.major:
+                current = None
+            since = known[name][1] if name in known and known[name][0] == schema else now
+            if current is not None and current.schema == schema:
+                kept[name] = current
+            elif shape.answers >= STEADY and (current is None or is_less or now - since >= _PAUSE_SECONDS):
+                kept[name] = msgspec.structs.replace(shape, schema=schema, conflicts=())
+            else:
+                candidates[name] = (schema, since)
+                if current is not None and not is_less:
+                    kept[name] = current
+        self.shapes, self._candidates = kept, candidates
         self._totals = {name: learned.tools[name].total for name in kept if name in learned.tools}
         is_changed = _schemas(before) != _schemas(kept)
         pause = max(_PAUSE_SECONDS, _SECONDS_PER_TOOL * len(snapshot.tools))
         self._next_at = now + (pause if is_changed else _SECONDS_PER_SHAPE * number)
         return is_changed
-
-    def _weigh(
-        self,
-        name: str,
-        shape: LearnedShape,
-        kept: dict[str, LearnedShape],
-        candidates: dict[str, tuple[_Schema, float]],
-        *,
-        now: float,
-        is_less: bool,
-    ) -> None:
-        """Keep the present shape of a tool, use the new one once it has lasted, or note it as a candidate."""
-        schema, current = _stub_schema(shape.schema), self.shapes.get(name)
-        if current is not None and current.major != shape.major:
-            current = None
-        known, since = self._candidates.get(name, (None, now))
-        since = since if known == schema else now
-        if current is not None and current.schema == schema:
-            kept[name] = current
-        elif shape.answers >= STEADY and (current is None or is_less or now - since >= _PAUSE_SECONDS):
-            kept[name] = msgspec.structs.replace(shape, schema=schema, conflicts=())
-        else:
-            candidates[name] = (schema, since)
-            if current is not None and not is_less:
-                kept[name] = current
 
 
 def _schemas(shapes: Mapping[str, LearnedShape]) -> dict[str, _Schema]:

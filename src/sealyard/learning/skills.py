@@ -12,9 +12,8 @@ import hashlib
 import logging
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -24,8 +23,8 @@ from sealyard.code import Names, Source, find_uses, read
 from sealyard.discovery.words import WEAK, words
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
 from sealyard.learning.code import CodePrint, names_of, similarity
-from sealyard.learning.disclosure import IDENTIFIER, is_nameable
-from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last
+from sealyard.learning.disclosure import IDENTIFIER, WORDS, is_nameable
+from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights, put_last, touch
 from sealyard.skills import SkillLoader
 from sealyard.skills.record import combined, counted, effectiveness, judge
 from sealyard.store import Store
@@ -33,8 +32,7 @@ from sealyard.store.skills import SkillRecord
 from sealyard.values.facts import Hinted, RunEvidence
 from sealyard.values.skills import SHARED, Skill
 
-# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
-# measured.
+# Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _NODES = 8_000  # nodes of code that are walked: a bound
 _PARTS = 160  # parts kept of a job: a bound
@@ -73,15 +71,7 @@ _log = logging.getLogger(__name__)
 
 # Jobs
 
-_NEUTRAL = frozenset(
-    "abs bool bytes dict enumerate float format frozenset hasattr int isinstance iter list next print range repr round"
-    " set str tuple type zip open super getattr setattr object Exception ValueError KeyError TypeError RuntimeError"
-    " json.dumps json.loads"
-    " .add .append .capitalize .clear .copy .decode .encode .endswith .extend .format .get .insert .isoformat .items"
-    " .join .keys .lower .lstrip .pop .read .replace .rstrip .setdefault .split .splitlines .startswith .strip .title"
-    " .update .upper .values .write".split()
-)
-"""Functions and methods that shape or move data. All others decide what the job is."""
+_NEUTRAL = WORDS["neutral_functions"]
 _TELLING = _NEUTRAL | {"len", "sorted"}
 """Functions that a `print` of progress may call."""
 _DECIDING = (
@@ -328,7 +318,6 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """`namespace/name`, as the journal names it."""
     name: str
     version: str
-    score: float
     text: str
     """The text for the agent."""
 
@@ -392,19 +381,20 @@ class SkillIndex:
             score = likeness(job, skill.print)
             if score >= (SURE if skill.is_proven else VERY_SURE):
                 found.append((score, skill))
-        return [_suggestion(score, skill, "A saved skill does this: ") for score, skill in _best_first(found)]
+        return [_suggestion(skill, "A saved skill does this: ") for skill in _best_first(found)]
 
     def for_query(self, query: str) -> list[Suggestion]:
         """The skills that fit the query, the most certain first."""
         asked = telling_words(query)[:_WORDS]
-        rare = [word for word in asked if word in self._by_word and self._is_rare(word)]
+        most = max(_RARE_COUNT, _RARE_SHARE * self._total)
+        rare = [word for word in asked if word in self._by_word and self._count(word) <= most]
         candidates = {id(skill): skill for word in rare for skill in self._by_word[word][:_COMPARED]}
         found = []
         for skill in candidates.values():
             score = self._fit(asked, rare, skill) if skill.is_proven else 0.0
             if score >= FITTING:
                 found.append((score, skill))
-        return [_suggestion(score, skill, "") for score, skill in _best_first(found)]
+        return [_suggestion(skill) for skill in _best_first(found)]
 
     def _fit(self, asked: Sequence[str], rare: Sequence[str], skill: KnownSkill) -> float:
         """The common weight of words, in which rare ones count more and words without a match count against."""
@@ -415,9 +405,6 @@ class SkillIndex:
         mine, theirs = (sum(map(self._weight, some)) for some in (asked, skill.description_words))
         return common / math.sqrt(mine * theirs)
 
-    def _is_rare(self, word: str) -> bool:
-        return self._count(word) <= max(_RARE_COUNT, _RARE_SHARE * self._total)
-
     def _weight(self, word: str) -> float:
         return float(math.log(1 + (self._total + 1) / max(1, self._count(word))) ** 2)
 
@@ -426,16 +413,16 @@ class SkillIndex:
         return len(self._by_word.get(word, ())) + self._background.get(word, 0)
 
 
-def _best_first(found: Sequence[tuple[float, KnownSkill]]) -> list[tuple[float, KnownSkill]]:
-    return sorted(found, key=lambda each: (-each[0], not each[1].is_own, -each[1].effectiveness, each[1].name))
+def _best_first(found: Sequence[tuple[float, KnownSkill]]) -> list[KnownSkill]:
+    ordered = sorted(found, key=lambda each: (-each[0], not each[1].is_own, -each[1].effectiveness, each[1].name))
+    return [skill for _, skill in ordered]
 
 
-def _suggestion(score: float, skill: KnownSkill, lead: str) -> Suggestion:
+def _suggestion(skill: KnownSkill, lead: str = "") -> Suggestion:
     return Suggestion(
         subject=f"{skill.namespace}/{skill.name}",
         name=skill.name,
         version=skill.version,
-        score=score,
         text=f"{lead}from skills import {skill.name} ({_record(skill)})",
     )
 
@@ -460,8 +447,6 @@ def telling_words(text: str) -> tuple[str, ...]:
 
 # The part
 
-_T = TypeVar("_T")
-
 
 _SAVED = "save_skill"
 
@@ -469,16 +454,16 @@ _SAVED = "save_skill"
 class _Job(msgspec.Struct, array_like=True):
     """Code that a principal ran, and code like it."""
 
-    times: int
-    weight: float
-    """The number of runs, as they count at `at`."""
-    at: float
     sample: tuple[int, ...]
-    named: tuple[str, ...]
+    times: int = 0
+    weight: float = 0.0
+    """The number of runs, as they count at `at`."""
+    at: float = 0.0
+    named: tuple[str, ...] = ()
     """The tools that it imports."""
-    tools: tuple[str, ...]
+    tools: tuple[str, ...] = ()
     """Full names of those that it called."""
-    execution_id: str
+    execution_id: str = ""
     """Of the last run."""
 
 
@@ -512,12 +497,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     last_at: float = 0.0
 
 
-class SkillMemory(msgspec.Struct, kw_only=True):
+class SkillMemory(Part, msgspec.Struct, kw_only=True):
     """The part of the model that is about skills."""
 
     jobs: dict[str, dict[str, _Job]] = {}
     """Principal -> digest -> code that ran well."""
-    told: dict[str, dict[str, _Told]] = {}
+    given: dict[str, dict[str, _Told]] = {}
     """Principal -> `skill namespace/name` or `save_skill digest`."""
     used: dict[str, dict[str, float]] = {}
     """Principal -> `namespace/name` -> when it used that skill last."""
@@ -525,36 +510,29 @@ class SkillMemory(msgspec.Struct, kw_only=True):
     """`skill namespace/name`, or `save_skill` for all code together."""
     runs: int = 0
 
-    def learn(self, lesson: Lesson, half_life: float) -> None:
-        """Count code that ran well, rate suggestions by it, and remember the suggestions made."""
-        match lesson.event:
-            case Hinted() as event:
-                self._remember(event)
-            case RunEvidence() as run:
-                self._learn_run(run, lesson.code, lesson.viewer(half_life))
+    def learn_hint(self, hint: Hinted) -> None:
+        """Remember a suggestion."""
+        if hint.hint not in ("skill", _SAVED):
+            return
+        given = touch(self.given, hint.principal, dict[str, _Told], PRINCIPALS)
+        key = f"{hint.hint} {hint.subject}"
+        put_last(given, key, _Told(given[key].times + 1 if key in given else 1, hint.at), HINTS)
+        score = self._score_of(key)
+        score.told += 1
+        score.at = max(score.at, hint.at)
 
-    def _learn_run(self, run: RunEvidence, code: CodePrint | None, viewer: Viewer) -> None:
+    def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
+        """Count code that ran well, and rate suggestions by it."""
         self.runs += 1
         self._rate(run)
-        fact = run.fact
+        fact, code = run.fact, lesson.code
         is_job = fact.form == "code" and fact.status == "ok" and not run.skills
         if is_job and code is not None and not code.skills and code.statements >= _FEWEST_STATEMENTS:
             self._count(run, code, viewer)
 
-    def _remember(self, event: Hinted) -> None:
-        if event.hint not in ("skill", _SAVED):
-            return
-        told = _inner(self.told, event.principal)
-        key = f"{event.hint} {event.subject}"
-        before = told.get(key)
-        put_last(told, key, _Told(1 if before is None else before.times + 1, event.at), HINTS)
-        score = self._score_of(key)
-        score.told += 1
-        score.at = max(score.at, event.at)
-
     def is_unheeded(self, subject: str, viewer: Viewer) -> bool:
         """True if a skill was suggested to the viewer three times lately and never used."""
-        told = self.told.get(viewer.principal, {}).get(f"skill {subject}")
+        told = self.given.get(viewer.principal, {}).get(f"skill {subject}")
         return told is not None and told.times >= _UNHEEDED and viewer.now - told.at < viewer.half_life
 
     def tell(self, code: CodePrint, viewer: Viewer) -> Candidate | None:
@@ -569,7 +547,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
         if digest is None:
             return None
         job = self.jobs[principal][digest]
-        told = self.told.get(principal, {}).get(f"{_SAVED} {digest}")
+        told = self.given.get(principal, {}).get(f"{_SAVED} {digest}")
         is_told = told is not None and viewer.now - told.at < _HEEDED_SECONDS
         if is_told or job.weight * viewer.faded(job.at) < (_TIMES - 1) * _FRESH:
             return None
@@ -580,7 +558,8 @@ class SkillMemory(msgspec.Struct, kw_only=True):
         """Code of all principals that is worth saving, that which ran most often first."""
         found = [
             _candidate(principal, digest, job, job.times)
-            for principal, digest, job in self._all_jobs()
+            for principal, jobs in self.jobs.items()
+            for digest, job in jobs.items()
             if job.times >= _TIMES and job.weight * viewer.faded(job.at) >= _TIMES * _FRESH
         ]
         return sorted(found, key=lambda each: (-each.times, -each.last_at, each.principal, each.mark))
@@ -610,7 +589,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                     subject=subject or "code",
                     text=f"Told {_times(score.told)}, and done within a day {_times(score.right)}.",
                     evidence=score.told * viewer.faded(score.at),
-                    principals=sum(key in some for some in self.told.values()),
+                    principals=sum(key in some for some in self.given.values()),
                     told=score.told,
                     right=score.right,
                     last_at=score.at,
@@ -622,15 +601,14 @@ class SkillMemory(msgspec.Struct, kw_only=True):
 
     def _count(self, run: RunEvidence, code: CodePrint, viewer: Viewer) -> None:
         fact = run.fact
-        jobs = _inner(self.jobs, fact.principal)
+        jobs = touch(self.jobs, fact.principal, dict[str, _Job], PRINCIPALS)
         digest = _find(jobs, code) or code.digest
-        before = jobs.get(digest)
-        weight = 0.0 if before is None else before.weight * viewer.faded(before.at)
+        before = jobs.get(digest) or _Job(sample=code.sample)
         job = _Job(
-            times=1 if before is None else before.times + 1,
-            weight=weight + 1,
+            times=before.times + 1,
+            weight=before.weight * viewer.faded(before.at) + 1,
             at=fact.at,
-            sample=code.sample if before is None else before.sample,
+            sample=before.sample,
             named=code.tools,
             tools=fact.tools[:5],
             execution_id=fact.execution_id,
@@ -641,7 +619,8 @@ class SkillMemory(msgspec.Struct, kw_only=True):
         fact = run.fact
         if not run.skills:
             return
-        told, used = _inner(self.told, fact.principal), _inner(self.used, fact.principal)
+        told = touch(self.given, fact.principal, dict[str, _Told], PRINCIPALS)
+        used = touch(self.used, fact.principal, dict[str, float], PRINCIPALS)
         is_new = any(subject not in used for subject in run.skills)
         done = [key for subject in run.skills if (key := f"skill {subject}") in told]
         done += [key for key in told if key.startswith(_SAVED)] if is_new else []
@@ -654,34 +633,19 @@ class SkillMemory(msgspec.Struct, kw_only=True):
 
     def _score_of(self, key: str) -> _Score:
         name = _SAVED if key.startswith(_SAVED) else key
-        return put_last(self.scores, name, self.scores.get(name) or _Score(), SUBJECTS)
-
-    def _all_jobs(self) -> Iterator[tuple[str, str, _Job]]:
-        for principal, jobs in self.jobs.items():
-            for digest, job in jobs.items():
-                yield principal, digest, job
+        return touch(self.scores, name, _Score, SUBJECTS)
 
 
 def suggest_for_code(job: JobPrint, skills: SkillIndex, memory: SkillMemory, viewer: Viewer) -> Suggestion | None:
     """The skill that surely does the job of the code, unless the principal ignored it three times."""
-    for found in skills.for_code(job):
-        if not memory.is_unheeded(found.subject, viewer):
-            return found
-    return None
+    return next((each for each in skills.for_code(job) if not memory.is_unheeded(each.subject, viewer)), None)
 
 
 def suggest_for_query(
-    query: str,
-    skills: SkillIndex,
-    memory: SkillMemory,
-    viewer: Viewer,
-    *,
-    limit: int = 2,
+    query: str, skills: SkillIndex, memory: SkillMemory, viewer: Viewer, *, limit: int = 2
 ) -> list[Suggestion]:
     """The skills that fit a query, the best first, without those that the principal ignored three times."""
-    found = skills.for_query(query)
-    heeded = [each for each in found if not memory.is_unheeded(each.subject, viewer)]
-    return heeded[:limit]
+    return [each for each in skills.for_query(query) if not memory.is_unheeded(each.subject, viewer)][:limit]
 
 
 def _candidate(principal: str, digest: str, job: _Job, times: int) -> Candidate:
@@ -704,14 +668,9 @@ def _find(jobs: dict[str, _Job], code: CodePrint) -> str | None:
     for digest, job in jobs.items():
         # A count rules out most jobs at a tenth of the cost.
         may_be = job.named == code.tools and len(sample.intersection(job.sample)) >= _ALIKE * len(sample) / 2
-        if may_be and similarity(CodePrint(digest="", exact="", sample=job.sample), code) >= _ALIKE:
+        if may_be and similarity(job.sample, code.sample) >= _ALIKE:
             return digest
     return None
-
-
-def _inner(outer: dict[str, dict[str, _T]], principal: str) -> dict[str, _T]:
-    """The table of a principal; those that were active last are kept."""
-    return put_last(outer, principal, outer.get(principal, {}), PRINCIPALS)
 
 
 def _times(count: int) -> str:
@@ -720,19 +679,52 @@ def _times(count: int) -> str:
 
 # The skills of each principal
 
-_Key = tuple[str, str, int, int]
 
+class KnownSkills:
+    """The skills that code of each recent principal can import.
 
-class SkillIndexing:
-    """Makes indexes of skills, each once until something changes."""
+    A request gets the index that is ready and does not wait; indexes are made in the background, each once until
+    something changes.
+    """
 
     def __init__(self, store: Store, tools: Tools, loading: SkillLoader) -> None:
         self._store = store
         self._tools = tools
         self._loading = loading
-        self._made: Recent[str, tuple[_Key, SkillIndex]] = Recent(_INDEXES)
+        self._made: Recent[str, tuple[tuple[object, ...], SkillIndex]] = Recent(_INDEXES)
+        """By principal, each with everything that it depends on."""
         self._prints: Recent[str, tuple[JobPrint | None]] = Recent(_PRINTS)
         self._words: Recent[str, Counter[str]] = Recent(_CATALOGS)
+        self._looked_at: dict[str, float] = {}
+        self._making: dict[str, asyncio.Task[None]] = {}
+
+    def of(self, principal: str) -> SkillIndex | None:
+        """The latest index of a principal's skills; None before the first. It is renewed in the background."""
+        now = time.monotonic()
+        if principal not in self._making and now - self._looked_at.get(principal, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
+            put_last(self._looked_at, principal, now, _INDEXES)
+            task = asyncio.create_task(self._renew(principal))
+            self._making[principal] = task
+            task.add_done_callback(lambda _: self._making.pop(principal, None))
+        made = self._made.find(principal)
+        return None if made is None else made[1]
+
+    async def first_look(self, principal: str) -> None:
+        """Wait shortly for the first index of a principal's skills, because many agents search only once."""
+        if principal not in self._looked_at:
+            self.of(principal)
+            await asyncio.wait({self._making[principal]}, timeout=_FIRST_SECONDS)
+
+    async def settled(self) -> None:
+        """Wait until nothing is being made."""
+        await asyncio.gather(*self._making.values())
+
+    async def close(self) -> None:
+        """Stop."""
+        tasks = list(self._making.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def index(self, principal: str) -> SkillIndex:
         """The skills that code of `principal` can import now, each in the version that it would get."""
@@ -742,24 +734,34 @@ class SkillIndexing:
         key = (view.version, self._tools.catalog.snapshot.version, await table.stamp(), minute)
         made = self._made.find(principal)
         if made is None or made[0] != key:
-            skills = await self._importable(principal, view)
+            names = [each.name for each in await self._loading.visible(principal, view) if each.status == "active"]
+            found = [await self._resolve(name, principal, view) for name in names]
+            skills = [each for each in found if each is not None]
             records = combined(await table.uses()) if skills else {}
-            made = key, await asyncio.to_thread(self._make, skills, records, principal, view)
+            made = key, await asyncio.to_thread(self._index, skills, records, principal, view)
             self._made.put(principal, made)
         return made[1]
 
     async def is_importable(self, suggestion: Suggestion, principal: str) -> bool:
-        """True if the principal's code would import the suggested version now."""
-        found = await self._resolve(suggestion.name, principal, await self._tools.view(principal))
-        return found is not None and (f"{found.namespace}/{found.name}", found.version) == (
-            suggestion.subject,
-            suggestion.version,
-        )
+        """True if code of the principal would import the suggested version now; false after any error."""
+        try:
+            found = await self._resolve(suggestion.name, principal, await self._tools.view(principal))
+        except SealyardError as error:
+            _log.error("A skill is not suggested: %s", error)
+            return False
+        except Exception:  # noqa: BLE001 - as below
+            _log.exception("A skill is not suggested.")
+            return False
+        version = (suggestion.subject, suggestion.version)
+        return found is not None and (f"{found.namespace}/{found.name}", found.version) == version
 
-    async def _importable(self, principal: str, view: Snapshot) -> list[Skill]:
-        names = [each.name for each in await self._loading.visible(principal, view) if each.status == "active"]
-        found = [await self._resolve(name, principal, view) for name in names]
-        return [each for each in found if each is not None]
+    async def _renew(self, principal: str) -> None:
+        try:
+            await self.index(principal)
+        except SealyardError as error:
+            _log.error("Skills cannot be suggested now: %s", error)
+        except Exception:  # noqa: BLE001 - a suggestion is not worth a failed run
+            _log.exception("Skills cannot be suggested now.")
 
     async def _resolve(self, name: str, principal: str, view: Snapshot) -> Skill | None:
         """The active version that an import gets; None if it gets none."""
@@ -771,7 +773,7 @@ class SkillIndexing:
 
     # In a thread
 
-    def _make(
+    def _index(
         self,
         skills: Sequence[Skill],
         records: dict[tuple[str, str], SkillRecord],
@@ -802,65 +804,3 @@ class SkillIndexing:
                 found.update(telling_words(f"{spec.name} {spec.description}"))
             self._words.put(view.version, found)
         return found
-
-
-class KnownSkills:
-    """The skills of each recent principal. A question gets the index that is ready and does not wait."""
-
-    def __init__(self, store: Store, tools: Tools, loading: SkillLoader) -> None:
-        self._indexing = SkillIndexing(store, tools, loading)
-        self._ready: OrderedDict[str, SkillIndex] = OrderedDict()
-        self._looked_at: dict[str, float] = {}
-        self._making: dict[str, asyncio.Task[None]] = {}
-
-    def of(self, principal: str) -> SkillIndex | None:
-        """The latest index of a principal's skills; None before the first. It is renewed in the background."""
-        now = time.monotonic()
-        if principal not in self._making and now - self._looked_at.get(principal, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
-            self._looked_at[principal] = now
-            task = asyncio.create_task(self._make(principal))
-            self._making[principal] = task
-            task.add_done_callback(lambda _: self._making.pop(principal, None))
-        return self._ready.get(principal)
-
-    async def first_look(self, principal: str) -> None:
-        """Wait shortly for the first index of a principal's skills, because many agents search only once."""
-        if principal not in self._looked_at:
-            self.of(principal)
-            await asyncio.wait({self._making[principal]}, timeout=_FIRST_SECONDS)
-
-    async def settled(self) -> None:
-        """Wait until nothing is being made."""
-        await asyncio.gather(*self._making.values())
-
-    async def close(self) -> None:
-        """Stop."""
-        tasks = list(self._making.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def is_importable(self, suggestion: Suggestion, principal: str) -> bool:
-        """True if code of the principal would import this skill now; false after any error."""
-        try:
-            return await self._indexing.is_importable(suggestion, principal)
-        except SealyardError as error:
-            _log.error("A skill is not suggested: %s", error)
-        except Exception:  # noqa: BLE001 - as below
-            _log.exception("A skill is not suggested.")
-        return False
-
-    async def _make(self, principal: str) -> None:
-        try:
-            made = await self._indexing.index(principal)
-        except SealyardError as error:
-            _log.error("Skills cannot be suggested now: %s", error)
-            return
-        except Exception:  # noqa: BLE001 - a suggestion is not worth a failed run
-            _log.exception("Skills cannot be suggested now.")
-            return
-        self._ready[principal] = made
-        self._ready.move_to_end(principal)
-        while len(self._ready) > _INDEXES:
-            gone, _ = self._ready.popitem(last=False)
-            self._looked_at.pop(gone, None)

@@ -129,7 +129,7 @@ class Journal:
         """The names and shares of what follows a tool."""
         viewer = Viewer(principal, more.pop("now", self.at), MONTH)
         found = self.chains.followers(full(tool), viewer, view=shop.tools, **more)
-        return [(each.tool.removeprefix("mcp__shop__"), round(each.share, 2)) for each in found]
+        return [(each.tool.removeprefix("mcp__shop__"), round(each.support.share, 2)) for each in found]
 
 
 def teach(chains: Chains, event: RunEvidence | Hinted) -> None:
@@ -312,7 +312,7 @@ def test_a_field_is_one_field_whether_its_place_was_seen_or_not() -> None:
         teach(journal.chains, RunEvidence(fact=fact, code=code, started_at=journal.at, calls=calls))
 
     (need,) = journal.chains.needs(SHOW, Viewer("ann", journal.at, MONTH), view=SHOP.tools)
-    assert (need.source, need.share, round(need.evidence)) == ((full("find"), "[].id"), 1.0, 4)
+    assert (need.source, need.support.share, round(need.support.evidence)) == ((full("find"), "[].id"), 1.0, 4)
 
 
 # Who may say what to whom

@@ -53,9 +53,7 @@ def test_fix_of_one_other_agent_is_told_without_certainty() -> None:
     fix = world.ask(LATER)
 
     assert fix is not None
-    assert msgspec.structs.replace(fix, mark="") == Fix(
-        text=ONE_OTHER, mark="", subject="mcp__bank__list_bookings", success_rate=1.0, times=1
-    )
+    assert msgspec.structs.replace(fix, mark="") == Fix(text=ONE_OTHER, mark="", subject="mcp__bank__list_bookings")
 
 
 def test_fix_of_several_agents_is_told_with_how_often_it_helped() -> None:
@@ -139,7 +137,7 @@ def test_run_on_another_job_repairs_nothing() -> None:
         ),
     )
 
-    assert [group.fixes for group in world.failures.groups.values()] == [{}] * len(world.failures.groups)
+    assert list(world.failures.groups.values()) == [{}] * len(world.failures.groups)
 
 
 def test_two_mistakes_are_both_repaired_by_the_run_that_goes_well() -> None:
@@ -347,7 +345,7 @@ def test_part_stays_within_its_bounds_and_decodes_as_it_was() -> None:
     assert len(failures.groups) <= GROUPS
     assert len(failures.visits) <= VISITS
     assert max(map(len, failures.visits.values()), default=0) <= WAITING
-    assert max(len(group.fixes) for group in failures.groups.values()) <= FIXES
+    assert max(map(len, failures.groups.values())) <= FIXES
     encoded = msgspec.msgpack.encode(failures)
     assert msgspec.msgpack.encode(msgspec.msgpack.decode(encoded, type=Failures)) == encoded
 

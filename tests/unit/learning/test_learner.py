@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.learning import learner as module
 from sealyard.learning.learner import PARTS, Learner, Model, Scope, prepare, without_forgotten
+from sealyard.learning.overview import census_of
 from sealyard.store import Store, open_store
 from sealyard.store.learning import EventPage
 from sealyard.values.facts import (
@@ -186,8 +187,8 @@ async def test_nothing_is_learned_from_an_empty_journal(tmp_path: Path) -> None:
         assert await learner.once() == 0
 
         assert (learner.model_for("ann"), learner.is_ready) == (Model(), True)
-        assert [each.part for each in learner.insights()] == list(PARTS)
-        assert {each.learned for each in learner.insights()} == {0}
+        assert [each.part for each in await census_of(learner, half_life=HALF_LIFE)] == list(PARTS)
+        assert {each.learned for each in await census_of(learner, half_life=HALF_LIFE)} == {0}
 
 
 async def test_every_part_learns(tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ async def test_every_part_learns(tmp_path: Path) -> None:
     assert model.faults == {}
     for part, kind in PARTS.items():
         assert getattr(model, part) != kind()
-    assert [each.part for each in learner.insights()] == list(PARTS)
+    assert [each.part for each in await census_of(learner, half_life=HALF_LIFE)] == list(PARTS)
 
 
 _ENTRIES = st.builds(
@@ -422,7 +423,7 @@ async def test_part_that_breaks_neither_stops_nor_changes_the_others(
     """It is counted and told, and every other part learns just what it would have."""
     entries = week()
     ((_, content),) = await learned(entries)
-    whole = Model.decode(content)
+    whole = msgspec.msgpack.decode(content, type=Model)
 
     def fail(*given: Any, **named: Any) -> None:
         raise ZeroDivisionError("broken")
@@ -440,7 +441,8 @@ async def test_part_that_breaks_neither_stops_nor_changes_the_others(
             for each in PARTS:
                 expected = PARTS[each]() if each == part else getattr(whole, each)
                 assert msgspec.msgpack.encode(getattr(found, each)) == msgspec.msgpack.encode(expected)
-            assert [each.learned > 0 for each in learner.insights() if each.part == part] == [False]
+            census = await census_of(learner, half_life=HALF_LIFE)
+            assert [each.learned > 0 for each in census if each.part == part] == [False]
 
 
 async def test_a_principal_without_a_domain_is_told_from_what_all_do(tmp_path: Path) -> None:
@@ -857,8 +859,11 @@ async def test_insights_of_all_partitions_are_added_up(tmp_path: Path) -> None:
         learner = new(store, "principal")
         await learner.once()
 
-        every = {each.part: each.evidence for each in learner.insights()}
-        own = [{each.part: each.evidence for each in learner.insights(name)} for name in ("ann", "ben", "mal")]
+        every = {each.part: each.evidence for each in await census_of(learner, half_life=HALF_LIFE)}
+        own = [
+            {each.part: each.evidence for each in await census_of(learner, half_life=HALF_LIFE, principal=name)}
+            for name in ("ann", "ben", "mal")
+        ]
 
     assert list(every) == list(PARTS)
     assert every == {part: sum(each[part] for each in own) for part in PARTS}

@@ -16,7 +16,7 @@ KEYWORD = ("TypeError", "list_bookings(): got an unexpected keyword argument 'ac
 
 def taught(world: World) -> Taught:
     """Every fix that is remembered."""
-    records = [record for group in world.failures.groups.values() for record in group.fixes.values()]
+    records = [record for group in world.failures.groups.values() for record in group.values()]
     return {(each.edit.kind, each.edit.tool, each.edit.name, each.edit.to) for each in records}
 
 

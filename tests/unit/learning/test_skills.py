@@ -413,7 +413,7 @@ def test_memory_is_bounded_whatever_agents_do() -> None:
     sizes = [
         len(memory.jobs),
         len(memory.jobs["eve"]),
-        len(memory.told["eve"]),
+        len(memory.given["eve"]),
         len(memory.used["eve"]),
         len(memory.scores),
     ]
