@@ -3,146 +3,140 @@
 Plain data, so that counting it needs no MCP SDK.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
-_SEARCH: dict[str, Any] = {
-    "name": "search_tools",
-    "description": "Find tools of the connected servers by what you want to do. The advertised tools are not all.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "Words, or a tool's name; empty lists the servers"},
-            "detail_level": {
-                "type": "string",
-                "enum": ["name_only", "with_description", "full"],
-                "default": "with_description",
-                "description": "full adds signature, parameters and return shape",
-            },
-            "server": {"type": "string"},
-            "limit": {"type": "integer", "default": 5},
-        },
-        "required": ["query"],
-    },
-    "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
-}
 
-_EXECUTE: dict[str, Any] = {
-    "name": "execute_code",
-    "description": (
+def _tool(
+    name: str,
+    description: str,
+    properties: dict[str, Any],
+    *,
+    required: Sequence[str] = (),
+    annotations: dict[str, bool],
+) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    return {"name": name, "description": description, "inputSchema": schema, "annotations": annotations}
+
+
+_SEARCH = _tool(
+    "search_tools",
+    "Find tools of the connected servers by what you want to do. The advertised tools are not all.",
+    {
+        "query": {"type": "string", "description": "Words, or a tool's name; empty lists the servers"},
+        "detail_level": {
+            "type": "string",
+            "enum": ["name_only", "with_description", "full"],
+            "default": "with_description",
+            "description": "full adds signature, parameters and return shape",
+        },
+        "server": {"type": "string"},
+        "limit": {"type": "integer", "default": 5},
+    },
+    required=["query"],
+    annotations={"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
+)
+
+_EXECUTE = _tool(
+    "execute_code",
+    (
         "Run Python in a sandbox where tools are functions: `from servers.<server> import <tool>`. Filter and combine "
         "data there: only what you print and `result` (or the last expression) come back, big values as preview and "
         "file. Private values come as opaque `__PII_…__` tokens, equal if the values are: pass them to tools whole. "
         "background=true answers with an execution_id: pass it alone to see the state, with cancel=true to stop."
     ),
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "code": {"type": "string"},
-            "language": {"type": "string", "enum": ["python"]},
-            "context": {"type": "object", "description": "Becomes variables"},
-            "session": {"type": "string", "description": "Workspace whose files the next run finds"},
-            "timeout_seconds": {"type": "number", "default": 30, "maximum": 120},
-            "background": {"type": "boolean", "default": False},
-            "execution_id": {"type": "string"},
-            "cancel": {"type": "boolean", "default": False},
-        },
+    {
+        "code": {"type": "string"},
+        "language": {"type": "string", "enum": ["python"]},
+        "context": {"type": "object", "description": "Becomes variables"},
+        "session": {"type": "string", "description": "Workspace whose files the next run finds"},
+        "timeout_seconds": {"type": "number", "default": 30, "maximum": 120},
+        "background": {"type": "boolean", "default": False},
+        "execution_id": {"type": "string"},
+        "cancel": {"type": "boolean", "default": False},
     },
-    "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
-}
+    annotations={"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
+)
 
-_ANALYZE: dict[str, Any] = {
-    "name": "execute_analysis",
-    "description": "Answer a question about rows without reading them or writing code.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "analysis_type": {
-                "type": "string",
-                "enum": ["filter", "aggregate", "transform", "validate", "statistics"],
-            },
-            "data": {"description": "Rows"},
-            "source": {"type": "object", "description": "{workspace: path} or {tool: name, arguments: {}}"},
-            "parameters": {
-                "type": "object",
-                "description": (
-                    "conditions [{field, operator, value}]; group_by, aggregations [{function, field}]; steps "
-                    "[{compute: {total: 'a * b'}}]; rules; operation"
-                ),
-            },
-            "session": {"type": "string"},
+_ANALYZE = _tool(
+    "execute_analysis",
+    "Answer a question about rows without reading them or writing code.",
+    {
+        "analysis_type": {
+            "type": "string",
+            "enum": ["filter", "aggregate", "transform", "validate", "statistics"],
         },
-        "required": ["analysis_type"],
+        "data": {"description": "Rows"},
+        "source": {"type": "object", "description": "{workspace: path} or {tool: name, arguments: {}}"},
+        "parameters": {
+            "type": "object",
+            "description": (
+                "conditions [{field, operator, value}]; group_by, aggregations [{function, field}]; steps "
+                "[{compute: {total: 'a * b'}}]; rules; operation"
+            ),
+        },
+        "session": {"type": "string"},
     },
-    "annotations": {"destructiveHint": True},
-}
+    required=["analysis_type"],
+    annotations={"destructiveHint": True},
+)
 
-_CALL: dict[str, Any] = {
-    "name": "call_tool",
-    "description": (
+_CALL = _tool(
+    "call_tool",
+    (
         "Call a tool that search_tools found. Use detail_level full first to see its parameters. Private values come "
         "as opaque `__PII_…__` tokens: pass them on whole."
     ),
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "As search_tools gave it"},
-            "arguments": {"type": "object"},
-        },
-        "required": ["name"],
+    {
+        "name": {"type": "string", "description": "As search_tools gave it"},
+        "arguments": {"type": "object"},
     },
-    "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
-}
+    required=["name"],
+    annotations={"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
+)
 
-_SAVE_SKILL: dict[str, Any] = {
-    "name": "save_skill",
-    "description": (
+_SAVE_SKILL = _tool(
+    "save_skill",
+    (
         "Keep code that works for `from skills import <name>`: a function of that name, or a script over its inputs "
         "that sets `result`. Run it first: examples replay recorded answers; without one that passes it stays a draft. "
         "Private values belong in inputs. The same name makes a new version."
     ),
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "snake_case"},
-            "code": {"type": "string"},
-            "description": {"type": "string", "description": "What it does and when to use it"},
-            "inputs": {"type": "object", "description": "Name to type, or JSON Schema; a function's are read from it"},
-            "output": {"description": "Type, or JSON Schema"},
-            "tags": {"type": "array", "items": {"type": "string"}},
-            "examples": {"type": "array", "items": {"type": "object"}, "description": "[{inputs: {}, output}]"},
-        },
-        "required": ["name", "code", "description"],
+    {
+        "name": {"type": "string", "description": "snake_case"},
+        "code": {"type": "string"},
+        "description": {"type": "string", "description": "What it does and when to use it"},
+        "inputs": {"type": "object", "description": "Name to type, or JSON Schema; a function's are read from it"},
+        "output": {"description": "Type, or JSON Schema"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "examples": {"type": "array", "items": {"type": "object"}, "description": "[{inputs: {}, output}]"},
     },
-    "annotations": {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
-}
+    required=["name", "code", "description"],
+    annotations={"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
+)
 
-_FIND_SKILLS: dict[str, Any] = {
-    "name": "find_skills",
-    "description": "Find saved skills by what you want to do, before writing code that may exist.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "Empty: all"},
-            "limit": {"type": "integer", "default": 5},
-        },
+_FIND_SKILLS = _tool(
+    "find_skills",
+    "Find saved skills by what you want to do, before writing code that may exist.",
+    {
+        "query": {"type": "string", "description": "Empty: all"},
+        "limit": {"type": "integer", "default": 5},
     },
-    "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
-}
+    annotations={"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
+)
 
-_LOAD_SKILL: dict[str, Any] = {
-    "name": "load_skill",
-    "description": "Read a skill's source, needs and history. To use it, just import it.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "monthly_total, or monthly_total@1.2"},
-            "version": {"type": "string"},
-        },
-        "required": ["name"],
+_LOAD_SKILL = _tool(
+    "load_skill",
+    "Read a skill's source, needs and history. To use it, just import it.",
+    {
+        "name": {"type": "string", "description": "monthly_total, or monthly_total@1.2"},
+        "version": {"type": "string"},
     },
-    "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
-}
+    required=["name"],
+    annotations={"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
+)
 
 
 def surface_tools(mode: str) -> list[dict[str, Any]]:

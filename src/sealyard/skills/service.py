@@ -477,7 +477,18 @@ class Skills:
         view = await self.tools.view()
         past = await self.store.skills.migrations()
         return [
-            await self._predicted(skill, check, past)
+            SkillCheck(
+                namespace=skill.namespace,
+                name=skill.name,
+                version=skill.version,
+                status=skill.status,
+                tool=check.tool,
+                need=check.need,
+                current=check.current,
+                state=check.state,
+                difficulty=await self.difficulty(skill, check, past),
+                reason=check.reason,
+            )
             for skill in await self.shelf.list_used()
             for check in await self.compatibility.check(skill, view)
             if tool in (None, check.tool, check.now)
@@ -526,21 +537,6 @@ class Skills:
             changes=by_kind(past),
         )
         return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(candidates[:_CANDIDATES]))
-
-    async def _predicted(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> SkillCheck:
-        difficulty = await self.difficulty(skill, check, past)
-        return SkillCheck(
-            namespace=skill.namespace,
-            name=skill.name,
-            version=skill.version,
-            status=skill.status,
-            tool=check.tool,
-            need=check.need,
-            current=check.current,
-            state=check.state,
-            difficulty=difficulty,
-            reason=check.reason,
-        )
 
     # Serving
 
