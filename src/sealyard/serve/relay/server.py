@@ -275,15 +275,14 @@ class _Relay:
             if (snapshot := self._routes.complete()) is not None:
                 await self._names.log(snapshot, ())
             tools = [tool for tool in page["tools"] if not self._is_hidden(screen.principal, tool["name"])]
-            is_less = len(tools) < len(page["tools"])
+            if len(tools) < len(page["tools"]) and "cacheScope" in page:
+                page = {**page, "cacheScope": "private"}
             if not screen.guard.is_off:
                 tools = [
                     {**tool, "outputSchema": loosened(tool["outputSchema"])} if "outputSchema" in tool else tool
                     for tool in tools
                 ]
-                page = {**page, "tools": tools}
-            if is_less:
-                return {**page, "tools": tools, **({"cacheScope": "private"} if "cacheScope" in page else {})}
+            return {**page, "tools": tools}
         return page
 
     def _is_hidden(self, principal: str, name: str) -> bool:

@@ -330,7 +330,7 @@ class ImportedSkill(msgspec.Struct, frozen=True, kw_only=True):
     skills: tuple[SkillNeed, ...] = ()
     version: str = ""
     author: str = ""
-    digest: str
+    digest: str = ""
     """Of all files of the folder."""
     warnings: tuple[str, ...] = ()
     """Notes for the person who approves it."""
@@ -433,11 +433,11 @@ def _own(files: Mapping[str, bytes], text: SkillText, record: _Record, warnings:
     if hashlib.sha256(files[script]).hexdigest() != record.code_sha256:
         warnings.append(f"{script} was changed after it was exported.")
     said = {
-        "description": (text.description, description_text(record.name, record.description), record.description),
-        "version": (text.metadata.get("version", ""), record.version, record.version),
-        "tags": (text.metadata.get("tags", ""), tags_text(record.tags), record.tags),
+        "description": (text.description, description_text(record.name, record.description)),
+        "version": (text.metadata.get("version", ""), record.version),
+        "tags": (text.metadata.get("tags", ""), tags_text(record.tags)),
     }
-    changed = [key for key, (now, exported, _) in said.items() if now != exported]
+    changed = [key for key, (now, exported) in said.items() if now != exported]
     if changed:
         warnings.append(f"SKILL.md was changed after it was exported: {', '.join(changed)}.")
     _warn_of_others(files, {"SKILL.md", _RECORD, script}, warnings)
@@ -455,7 +455,6 @@ def _own(files: Mapping[str, bytes], text: SkillText, record: _Record, warnings:
         skills=record.skills,
         version=text.metadata.get("version", ""),
         author=record.author,
-        digest="",
     )
 
 
@@ -478,7 +477,6 @@ def _foreign(files: Mapping[str, bytes], text: SkillText, warnings: list[str]) -
         ),
         version=text.metadata.get("version", ""),
         author=text.metadata.get("author", ""),
-        digest="",
     )
 
 
