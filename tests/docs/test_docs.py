@@ -53,7 +53,7 @@ from sealyard.config.settings import (
     SkillsConfig,
     SurfaceConfig,
 )
-from sealyard.discovery import documents
+from sealyard.discovery import index
 from sealyard.examples import demo_upstreams
 from sealyard.metrics import exposition, otel
 from sealyard.metrics import report as reports
@@ -797,7 +797,7 @@ async def test_examples_of_the_system_prompt_run(tmp_path: Path) -> None:
 
 def test_discovery_page_has_every_field_with_its_weight() -> None:
     """The table of fields is what the index is built from."""
-    fields = {name: value for name, value in vars(documents).items() if isinstance(value, documents._Field)}
+    fields = {name: value for name, value in vars(index).items() if isinstance(value, index._Field)}
 
     rows = _table(DOCS / "explanation" / "discovery.md", "What is searched")
 
