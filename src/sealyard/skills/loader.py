@@ -26,7 +26,7 @@ from sealyard.values.runs import RecordStatus
 from sealyard.values.skills import Skill, SkillStatus, SkillUse, ToolNeed
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Difficulty, Plan, make_plan
-from sealyard.versioning.compare import fit, major_of
+from sealyard.versioning.compare import Version, major_of
 
 State = Literal["fits", "newer", "translated", "broken", "missing"]
 """`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: a person
@@ -90,7 +90,7 @@ class Compatibility:
             )
         found = NeedCheck(tool=need.tool, need=need.version, current=spec.version, now=spec.full_name, state="fits")
         if spec.full_name == need.tool:
-            how = fit(need.version, spec.version)
+            how = Version.parse(spec.version).fit(need.version)
             if how == "fits" or (spec.digest == need.digest and how != "other_major"):
                 return found
             if how == "newer_minor":
@@ -462,7 +462,7 @@ class SkillLoader:
                 )
             if isinstance(needed, str):
                 return f"it needs the skill {need.name}. {needed}"
-            if fit(need.version, needed.version) in ("other_major", "older"):
+            if Version.parse(needed.version).fit(need.version) in ("other_major", "older"):
                 return (
                     f"it was written for the skill {need.name} {need.version}, which is at {needed.version} now. Look"
                     " at it, and save it again."

@@ -146,6 +146,19 @@ class Version(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}.{self.patch}"
 
+    def fit(self, need: str) -> Fit:
+        """How code written for version `need` gets on with this one: `1.2` and `1.2.3` take any `1.2.x`.
+
+        Raises:
+            InvalidRequest: `need` is not a version.
+        """
+        needed = _numbers(need)[:2]
+        if needed[0] != self.major:
+            return "other_major"
+        if len(needed) == 1 or needed[1] == self.minor:
+            return "fits"
+        return "newer_minor" if self.minor > needed[1] else "older"
+
     def bumped(self, severity: Severity) -> "Version":
         """The version after a change of this severity; the same one after `none`."""
         match severity:
@@ -157,20 +170,6 @@ class Version(msgspec.Struct, frozen=True, order=True):
                 return Version(self.major, self.minor, self.patch + 1)
             case "none":
                 return self
-
-
-def fit(need: str, current: str) -> Fit:
-    """True if code written for version `need` can use version `current`: `1.2` and `1.2.3` take any `1.2.x`.
-
-    Raises:
-        InvalidRequest: One of them is not a version.
-    """
-    needed, there = _numbers(need)[:2], Version.parse(current)
-    if needed[0] != there.major:
-        return "other_major"
-    if len(needed) == 1 or needed[1] == there.minor:
-        return "fits"
-    return "newer_minor" if there.minor > needed[1] else "older"
 
 
 def matches(pin: str, version: str) -> bool:
