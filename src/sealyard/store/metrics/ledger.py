@@ -171,6 +171,20 @@ def _pieces(start: float, end: float, marks: Marks) -> Iterator[tuple[Span | Non
 # Retention
 
 
+async def prune(writer: Writer, before: float, hours_before: float) -> Pruned:
+    """Remove everything of the days before these times."""
+    days, hours = int(max(before, 0.0)) // DAY * DAY, int(max(hours_before, 0.0)) // DAY * DAY
+    # First, in its own transaction: from here on nobody counts those days from rows.
+    await writer.change(partial(_mark, days=days, hours=hours))
+    executions, codes = await _repeat(writer, partial(_remove_executions, days=days))
+    rows = {
+        name: (await _repeat(writer, partial(_remove, name=name, before=hours if name == "hours" else days)))[0]
+        for name in _REMOVALS
+    }
+    await writer.change(partial(_remove_learned, days=days))
+    return Pruned(executions=executions, codes=codes, **rows)
+
+
 async def _repeat(writer: Writer, remove: Callable[[sqlite3.Connection], _Counts]) -> _Counts:
     """Call `remove`, one transaction at a time, until nothing is left; returns the sums of its results."""
     sums: _Counts = ()
@@ -310,18 +324,7 @@ class MetricTables(Table):
         """
         while await self.fold():
             pass
-        days, hours = int(max(before, 0.0)) // DAY * DAY, int(max(hours_before, 0.0)) // DAY * DAY
-        # First, in its own transaction: from here on nobody counts those days from rows.
-        await self._writer.change(partial(_mark, days=days, hours=hours))
-        executions, codes = await _repeat(self._writer, partial(_remove_executions, days=days))
-        rows = {
-            name: (await _repeat(self._writer, partial(_remove, name=name, before=hours if name == "hours" else days)))[
-                0
-            ]
-            for name in _REMOVALS
-        }
-        await self._writer.change(partial(_remove_learned, days=days))
-        return Pruned(executions=executions, codes=codes, **rows)
+        return await prune(self._writer, before, hours_before)
 
     def _fold(self, connection: sqlite3.Connection) -> None:
         self._folded = fold(connection)
