@@ -17,7 +17,7 @@ from mcp.server.lowlevel import Server
 from tests.mcp.upstreams import config, gateway, memory
 
 import sealyard
-from sealyard.broker.call import Call
+from sealyard.broker.call import FinishedCall, OpenCall
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig, SurfaceConfig
 from sealyard.errors import ToolFailed
@@ -205,11 +205,11 @@ class Diary(RunObserver):
         self._page = [f"{run.form} of {run.grant.principal}"]
         self.pages.append(self._page)
 
-    def call_started(self, call: Call) -> None:
+    def call_started(self, call: OpenCall) -> None:
         """Note the tool."""
         self._page.append(f"calls {call.spec.name}")
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Note what came of it."""
         self._page.append(f"{call.number}: {call.arguments} {call.failure or call.answer_bytes}")
 
@@ -254,7 +254,7 @@ async def test_observers_see_calls_and_ends_after_they_are_answered(
         def __init__(self, run: Run) -> None:
             pass
 
-        def call_finished(self, call: Call) -> None:
+        def call_finished(self, call: FinishedCall) -> None:
             happened.append("call observed")
 
         def ended(self, end: RunEnd) -> None:
@@ -265,7 +265,7 @@ async def test_observers_see_calls_and_ends_after_they_are_answered(
 
         is_durable = True
 
-        def call_finished(self, call: Call) -> None:
+        def call_finished(self, call: FinishedCall) -> None:
             pass
 
         def ended(self, end: RunEnd) -> None:
@@ -303,3 +303,30 @@ def subclasses(kind: type[RunObserver]) -> Iterator[type[RunObserver]]:
     for each in kind.__subclasses__():
         yield each
         yield from subclasses(each)
+
+
+async def test_the_record_of_a_call_cannot_be_changed_by_an_observer(tmp_path: Path) -> None:
+    """All observers get the same record, so that none can falsify what the journal and the audit log write."""
+    refused: list[str] = []
+
+    class Forger(RunObserver):
+        """Tries to change the record."""
+
+        def __init__(self, run: Run) -> None:
+            pass
+
+        def call_finished(self, call: FinishedCall) -> None:
+            try:
+                call.number = 7  # type: ignore[misc]
+            except AttributeError as error:
+                refused.append(str(error))
+
+    def pay(amount: int) -> int:
+        return amount
+
+    settings = Config(store=StoreConfig(path=tmp_path / "sealyard.db"))
+    bank = FakeUpstream("bank", pay=pay)
+    async with open_yard(settings, policy=PLAIN, upstreams={"bank": bank}, sinks=[Forger]) as yard:
+        await yard.execute(ExecuteRequest(code="from servers.bank import pay\npay(amount=1)"))
+
+    assert len(refused) == 1

@@ -71,11 +71,41 @@ class ToolServer(Protocol):
         ...
 
 
-OnCall = Callable[["Call"], None]
-"""Sees a call that begins, or one that is over and whose answer code has. It must not wait.
+class FinishedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of one call that is over, the same for every observer of its execution."""
 
-Raises `StoreError` if it cannot record it.
-"""
+    grant: Grant
+    spec: ToolSpec
+    number: int
+    """1 for the execution's first call."""
+    written: dict[str, Any]
+    """The arguments as code wrote them."""
+    arguments: Any
+    """The same, concealed; None if it ended before that."""
+    admitted: Admitted | None
+    """The answer that code gets; None if the call failed."""
+    is_traceable: bool
+    """True if the answer holds nothing private, so that it may be kept for replays."""
+    error: SealyardError | None
+    """The exception that the call raised, with nothing private in it."""
+    failure: str | None
+    """The same as a text; also says that a call was cancelled. None if it was answered."""
+    decision: Decision | None
+    approval: Approval | None
+    started_at: float
+    """Seconds since the epoch."""
+    seconds: float
+    """Without those that a person took to decide."""
+    waited_seconds: float
+    """For a person."""
+    answer_bytes: int
+    """Of the answer as code gets it, or as it was relayed."""
+
+
+OnStart = Callable[["OpenCall"], None]
+"""Sees that a tool is about to be called. It must not wait."""
+OnFinish = Callable[[FinishedCall], None]
+"""Sees a call that is over and whose answer code has. It must not wait. Raises `StoreError` if it cannot record it."""
 
 
 class Passage(msgspec.Struct, eq=False):
@@ -92,12 +122,12 @@ class Passage(msgspec.Struct, eq=False):
     pause: Callable[[], AbstractContextManager[None]] = nullcontext
     """Stops the execution's clock while a person thinks."""
     on_progress: OnProgress | None = None
-    on_start: Sequence[OnCall] = ()
-    on_finish: Sequence[OnCall] = ()
+    on_start: Sequence[OnStart] = ()
+    on_finish: Sequence[OnFinish] = ()
     notes: list[str] = []
     """Remarks on its calls for the caller of the execution."""
     _count: int = 0
-    _unseen: list[tuple["Call", bool]] = []
+    _unseen: list[tuple["OpenCall", bool]] = []
     """Calls that no observer has seen, and whether they have ended."""
     _error: StoreError | None = None
 
@@ -106,7 +136,7 @@ class Passage(msgspec.Struct, eq=False):
         self._count += 1
         return self._count
 
-    def note(self, call: "Call") -> None:
+    def note(self, call: "OpenCall") -> None:
         """Show a call that has just begun or ended to those who observe, in the next turn of the event loop.
 
         Until then the call is on its way to the upstream, or its answer to the code.
@@ -124,9 +154,11 @@ class Passage(msgspec.Struct, eq=False):
     def _show(self) -> None:
         unseen, self._unseen = self._unseen, []
         for call, is_over in unseen:
-            for observe in self.on_finish if is_over else self.on_start:
+            seen = call.to_record() if is_over else call
+            observers: Sequence[Callable[[Any], None]] = self.on_finish if is_over else self.on_start
+            for observe in observers:
                 try:
-                    observe(call)
+                    observe(seen)
                 except StoreError as error:  # raised where the execution ends; the others see the call all the same
                     self._error = self._error or error
 
@@ -182,7 +214,7 @@ class Broker:
         if not self._store.has_room():
             await self._store.room()  # what cannot be recorded is not begun
         guard, sent = passage.guard, Sent()
-        call, found = Call(passage, spec, number, arguments), _UNANSWERED
+        call, found = OpenCall(passage, spec, number, arguments), _UNANSWERED
         try:
             upstream = self._upstream(spec)
             check_values(f"What {spec.full_name!r} is called with", arguments)
@@ -215,7 +247,7 @@ class Broker:
         return await self._adapted(call, admitted, plan)
 
     async def decide(
-        self, call: "Call", real: dict[str, Any], *, is_private: bool, earlier: "Call | None" = None
+        self, call: "OpenCall", real: dict[str, Any], *, is_private: bool, earlier: "OpenCall | None" = None
     ) -> None:
         """Return once the policy allows the call with the `real` arguments, and a person where it asks for one.
 
@@ -258,7 +290,7 @@ class Broker:
         """The digest of the call that a person's answer is about; see `approved_call`."""
         return self._digest(approved_call(written, real))
 
-    def turn(self, call: "Call") -> Attempts:
+    def turn(self, call: "OpenCall") -> Attempts:
         """The attempts of a call within the limits of its tool; see `Throttle.turn`."""
         spec, policy = call.spec, self.policy
         return self._throttle.turn(
@@ -299,7 +331,7 @@ class Broker:
             raise UpstreamUnavailable(f"Server {spec.upstream!r} of {spec.full_name!r} is not configured any more.")
         return upstream
 
-    async def _adapted(self, call: "Call", admitted: Admitted, plan: Plan | None) -> Any:
+    async def _adapted(self, call: "OpenCall", admitted: Admitted, plan: Plan | None) -> Any:
         """The answer as the older version of the tool would have given it, with its files where code finds them."""
         value, encoded = admitted.answer.value, admitted.encoded
         if isinstance(value, msgspec.Raw):  # it has to be changed, so it has to be read after all
@@ -316,8 +348,8 @@ class Broker:
         return Reply(value=renamed(value, paths), files=files)
 
 
-class Call(msgspec.Struct, eq=False):
-    """One call, from its beginning until observers have recorded its end. Nothing of it changes after that."""
+class OpenCall(msgspec.Struct, eq=False):
+    """One call while it happens."""
 
     passage: Passage
     spec: ToolSpec
@@ -354,17 +386,33 @@ class Call(msgspec.Struct, eq=False):
         """The grant of its execution."""
         return self.passage.grant
 
-    @property
-    def is_traceable(self) -> bool:
-        """True if the answer holds nothing private, so that it may be kept for replays."""
-        is_whole = self.admitted is not None and not self.admitted.answer.files
-        return is_whole and self.passage.guard.is_admitted_concealed(self.spec)
-
     def finish(self) -> None:
         """Note that it is over, and hand it over to be recorded."""
         self.seconds = time.perf_counter() - self._started - self.waited_seconds
         self.is_over = True
         self.passage.note(self)
+
+    def to_record(self) -> FinishedCall:
+        """The record of the call, which is over."""
+        admitted = self.admitted
+        is_whole = admitted is not None and not admitted.answer.files
+        return FinishedCall(
+            grant=self.grant,
+            spec=self.spec,
+            number=self.number,
+            written=self.written,
+            arguments=self.arguments,
+            admitted=admitted,
+            is_traceable=is_whole and self.passage.guard.is_admitted_concealed(self.spec),
+            error=self.error,
+            failure=self.failure,
+            decision=self.decision,
+            approval=self.approval,
+            started_at=self.started_at,
+            seconds=self.seconds,
+            waited_seconds=self.waited_seconds,
+            answer_bytes=self.answer_bytes,
+        )
 
 
 def audit_entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:

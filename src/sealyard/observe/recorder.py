@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 import msgspec
 
 from sealyard.broker import Response
-from sealyard.broker.call import Broker, Call, OnProgress, Passage, audit_entry
+from sealyard.broker.call import Broker, FinishedCall, OnProgress, OpenCall, Passage, audit_entry
 from sealyard.errors import HelperFailed, InvalidRequest, StoreError
 from sealyard.observe.results import failure_text
 from sealyard.observe.visits import Visit
@@ -81,10 +81,10 @@ class RunObserver:
     def queued(self, is_waiting: bool) -> None:
         """The execution has to wait for its turn, or that has come."""
 
-    def call_started(self, call: Call) -> None:
+    def call_started(self, call: OpenCall) -> None:
         """A tool is about to be called."""
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """A call is over, and code has its answer."""
 
     def ended(self, end: RunEnd) -> None:
@@ -109,11 +109,11 @@ class Tally(RunObserver):
         """True if a tool was called with the same arguments again and again."""
         return bool(self._asked) and self._asked.most_common(1)[0][1] >= _POLLS
 
-    def call_started(self, call: Call) -> None:
+    def call_started(self, call: OpenCall) -> None:
         """Count the call."""
         self.calls += 1
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Add the call up."""
         tool, admitted = call.spec.full_name, call.admitted
         self.tools.add(tool)

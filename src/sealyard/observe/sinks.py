@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from sealyard.broker.call import Call, audit_entry
+from sealyard.broker.call import FinishedCall, OpenCall, audit_entry
 from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
@@ -223,7 +223,7 @@ class FactSink(RunObserver):
         self._run = run
         self._visit = run.visit
 
-    def call_started(self, call: Call) -> None:
+    def call_started(self, call: OpenCall) -> None:
         """Record which searches led to the call."""
         for search_id, rank, seconds in self._visit.note_call(call.spec.full_name):
             self._observer.record(
@@ -239,7 +239,7 @@ class FactSink(RunObserver):
                 )
             )
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Record a refusal."""
         if isinstance(call.error, LimitReached):
             self._observer.security("limited", call.grant)
@@ -302,7 +302,7 @@ class TokenSink(RunObserver):
         self._answers_bytes = 0
         accounting.begin_work()
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Add the answer."""
         admitted = call.admitted
         if admitted is None:
@@ -337,7 +337,7 @@ class SpanSink(RunObserver):
         self._span = tracing.begin_run(run.form, visit=run.visit.id, principal=run.grant.principal, execution_id=run.id)
         self._spans: dict[int, SpanHandle] = {}
 
-    def call_started(self, call: Call) -> None:
+    def call_started(self, call: OpenCall) -> None:
         """Begin the span of a call."""
         self._spans[call.number] = self._tracing.begin_call(
             self._span,
@@ -347,7 +347,7 @@ class SpanSink(RunObserver):
             call_id=f"{self._run.id}:{call.number}",
         )
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """End it."""
         if (span := self._spans.pop(call.number, None)) is not None:
             if call.admitted is None:
@@ -401,12 +401,12 @@ class LiveSink(RunObserver):
         else:
             self._watched.tell("begun", {"queued_seconds": round(self._run.queued_seconds, 6)})
 
-    def call_started(self, call: Call) -> None:
+    def call_started(self, call: OpenCall) -> None:
         """Say that a tool is called."""
         self._watched.run.calls += 1
         self._watched.tell("call", {"number": call.number, "tool": call.spec.full_name})
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Report how the call ended."""
         body: dict[str, Any] = {"number": call.number, "tool": call.spec.full_name}
         body["seconds"] = round(call.seconds + call.waited_seconds, 6)
@@ -430,13 +430,13 @@ class ShapeSink(RunObserver):
     def __init__(self, observed: DriftWatch, run: Run) -> None:
         self._observed = observed
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Look at an answer."""
         if call.admitted is not None:
             self._observed.note(call.spec, call.admitted.answer.value, execution_id=call.grant.execution_id)
 
 
-def _kind_of(call: Call) -> str:
+def _kind_of(call: FinishedCall) -> str:
     """The name of what went wrong in a call that has no answer."""
     return "cancelled" if call.error is None else type(call.error).__name__
 
@@ -454,7 +454,7 @@ class JournalSink(RunObserver):
         self._store = store
         self._run = run
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Record the call, with a sample of an answer that is too long for the journal."""
         admitted, size_bytes = call.admitted, call.answer_bytes
         is_kept = size_bytes <= CALL_VALUE_BYTES
@@ -492,7 +492,7 @@ class AuditSink(RunObserver):
         self._store = store
         self._grant = run.grant
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Record which tool was called with what, and who allowed it."""
         body: dict[str, Any] = {
             "tool": call.spec.full_name,
@@ -528,7 +528,7 @@ class TraceSink(RunObserver):
     def __init__(self, store: Store, run: Run) -> None:
         self._traces = store.traces
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Keep the answer, if it may be."""
         if call.is_traceable and call.admitted is not None:
             self._traces.keep(call.grant.execution_id, call.number, call.admitted.encoded)

@@ -19,7 +19,7 @@ import msgspec
 from sealyard import errors
 from sealyard.access import Guards, Runner, Tools
 from sealyard.broker import Policy
-from sealyard.broker.call import Call, without_empty
+from sealyard.broker.call import FinishedCall, without_empty
 from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
@@ -343,7 +343,7 @@ class Recording(RunObserver):
         self._view = view
         self._guard = guard
         self._principal = principal
-        self._calls: list[TraceCall | Call] = []
+        self._calls: list[TraceCall | FinishedCall] = []
         self._problems: list[str] = []
         self._answer_bytes = 0
 
@@ -392,7 +392,7 @@ class Recording(RunObserver):
                 " try an example, for it may change something. Run the code once with these inputs, then save it."
             )
 
-    def call_finished(self, call: Call) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Keep the answer of a tool."""
         if call.admitted is None:
             return
@@ -418,7 +418,7 @@ class Recording(RunObserver):
             output = None
         if not problem and expected is not msgspec.UNSET and not equal(expected, output):
             problem = f"Its value is {_shown(output)}; the example says {_shown(expected)}."
-        calls = [await self._traced(call) if isinstance(call, Call) else call for call in self._calls]
+        calls = [await self._traced(call) if isinstance(call, FinishedCall) else call for call in self._calls]
         return SkillExample(
             inputs=self._inputs,
             output=output if expected is msgspec.UNSET or not problem else expected,
@@ -427,7 +427,7 @@ class Recording(RunObserver):
             problem=problem,
         )
 
-    async def _traced(self, call: Call) -> TraceCall:
+    async def _traced(self, call: FinishedCall) -> TraceCall:
         assert call.admitted is not None
         value, spec = call.admitted.answer.value, call.spec
         if isinstance(value, msgspec.Raw):

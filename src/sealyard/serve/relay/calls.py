@@ -14,7 +14,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp_types import methods as wire
 
-from sealyard.broker.call import Call, Passage
+from sealyard.broker.call import OpenCall, Passage
 from sealyard.broker.limits import Attempts
 from sealyard.errors import SealyardError, StoreError, ToolFailed, UpstreamError, UpstreamTimeout
 from sealyard.serve.dialogue import Asking
@@ -37,7 +37,7 @@ class Calls:
         self._border = border
         self._broker = border.broker
         self._asking = Asking(border.approvals)
-        self._rounds: OrderedDict[_Round, Call] = OrderedDict()
+        self._rounds: OrderedDict[_Round, OpenCall] = OrderedDict()
         """Calls that wait for their client's next round. They are already allowed, with exactly these arguments."""
 
     @asynccontextmanager
@@ -137,7 +137,7 @@ class RelayedCall:
 
     def __init__(self, screen: Screen, passage: Passage, arguments: Any) -> None:
         self.screen = screen
-        self.opened: Call | None = None
+        self.opened: OpenCall | None = None
         """Set once its tool is known."""
         self.result: Json = {}
         """The client's result."""
@@ -146,10 +146,10 @@ class RelayedCall:
 
     def name(self, spec: ToolSpec, given: Json) -> None:
         """Set the tool. `given` are the arguments as the client sent them."""
-        self.opened = Call(self._passage, spec, self._passage.number_next(), given)
+        self.opened = OpenCall(self._passage, spec, self._passage.number_next(), given)
         self.opened.arguments = self._arguments
 
-    def get(self) -> Call:
+    def get(self) -> OpenCall:
         """The call, once its tool is known."""
         assert self.opened is not None
         return self.opened
