@@ -333,7 +333,8 @@ def _follow(
         row = connection.execute("SELECT code FROM codes WHERE sha256 = ?", (sha256,)).fetchone()
         if row is None:
             return None
-        return hashlib.sha256(row[0] if isinstance(row[0], bytes) else str(row[0]).encode()).hexdigest()
+        text = row[0] if isinstance(row[0], bytes) else str(row[0]).encode(errors="surrogateescape")
+        return hashlib.sha256(text).hexdigest()
 
     connection.text_factory = lambda text: text.decode(errors="surrogateescape")  # no hash covers such a text
     query = f"{ENTRY} NOT INDEXED WHERE number BETWEEN ? AND ? ORDER BY number"
