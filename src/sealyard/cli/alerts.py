@@ -7,7 +7,8 @@ from functools import partial
 import click
 from rich.text import Text
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, load, run_to_end, wants_json, with_store
+from sealyard.cli.command import CONFIG, JSON, LOCAL, load, wants_json, with_store
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import plain, say, show_table, warn, write_json
 from sealyard.errors import InvalidRequest
 from sealyard.observe.alerts import (

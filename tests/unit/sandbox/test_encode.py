@@ -22,7 +22,7 @@ import msgspec
 import numpy
 import pandas
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 GUEST = pathlib.Path(__file__).parents[3] / "src/sealyard/sandbox/guest"
@@ -698,6 +698,7 @@ def test_any_nesting_of_supported_values_is_strict_json(value):
 
 @patient
 @given(supported)
+@example(pandas.DataFrame([(0, "")], columns=["n", "s"]))
 def test_limit_is_met_to_the_byte(value):
     """Early stops never refuse what would have fitted."""
     text, _ = _encoded(value)

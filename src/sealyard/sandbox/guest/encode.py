@@ -486,9 +486,9 @@ def _index_columns(index: Any) -> tuple[list[Any], list[list[Any]]]:
 def _rows(c: _Conversion, labels: list[Any], columns: list[list[Any]]) -> Any:
     if not columns or not columns[0]:
         return []
-    # The names are paid for with each row, not here.
+    # The names are paid for with each row, not here, where each stands beside the shortest value.
     left, c.left = c.left, c.max_bytes
-    names = list(c.keyed((_joined(c, label), None) for label in labels))
+    names = list(c.keyed((_joined(c, label), 0) for label in labels))
     c.left = left
     return c.sequence([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
 
