@@ -287,10 +287,10 @@ class Part(msgspec.Struct, kw_only=True):
                 self.learn_run(run, lesson, lesson.viewer(half_life))
 
     def learn_hint(self, hint: Hinted) -> None:
-        """Note what an agent was told: what it does next rates it."""
+        """Note a hint that an agent was given; its next runs rate it."""
 
     def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
-        """Learn from a run, and rate by it what its principal was told before."""
+        """Learn from a run, and rate by it the earlier hints to its principal."""
         raise NotImplementedError
 
     def score(self) -> tuple[int, int]:

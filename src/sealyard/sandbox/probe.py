@@ -242,7 +242,7 @@ _OTHER_LAYERS = {
     "seccomp": ("System calls that ordinary Python does not need are refused.", ""),
     "capabilities dropped": ("The worker has no special power of the kernel, even in its own namespaces.", ""),
 }
-"""What each layer is for, and what to do if it is missing."""
+"""The purpose of each layer, and the advice if it is missing."""
 
 
 def _layers(sandbox: Sandbox) -> tuple[Layer, ...]:

@@ -147,7 +147,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
         return f"{self.major}.{self.minor}.{self.patch}"
 
     def fit(self, need: str) -> Fit:
-        """How code written for version `need` gets on with this one: `1.2` and `1.2.3` take any `1.2.x`.
+        """The fit of this version for code written for `need`: `1.2` and `1.2.3` take any `1.2.x`.
 
         Raises:
             InvalidRequest: `need` is not a version.
