@@ -42,10 +42,10 @@ _OPTIONS = {
 _RUN_OPTIONS = {"refuse": "Do not run this code", "once": "Run this code once"}
 
 # Sized for a client's dialogue: longer text is cut, with its true size and the command that shows all of it.
-_ARGUMENTS = 20
-_LINE_CHARACTERS = 300
-_NAME_CHARACTERS = 200
-_REASON_CHARACTERS = 500
+_ARGUMENTS = 20  # of a call: a dialogue with more could not be read at a glance
+_LINE_CHARACTERS = 300  # of an argument's value: three or four lines of a dialogue
+_NAME_CHARACTERS = 200  # of a name: above the 128 of a tool's, so an ordinary one is never cut
+_REASON_CHARACTERS = 500  # of a reason: two or three sentences
 
 
 class Approvals:

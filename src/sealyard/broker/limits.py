@@ -22,7 +22,7 @@ from sealyard.values.tools import ToolSpec
 
 _WINDOW_SECONDS = 60.0  # the minute of `calls_per_minute`
 _FIRST_PAUSE_SECONDS = 0.25  # before the first retry; it doubles with each
-_LONGEST_PAUSE_SECONDS = 8.0
+_LONGEST_PAUSE_SECONDS = 8.0  # five doublings of the first; chosen, not measured
 _MOST_RUNS = 10_000  # those that began first are forgotten beyond it
 _MOST_TOOLS = 1_000  # those that nothing is known of are forgotten beyond it
 

@@ -23,12 +23,12 @@ from sealyard.errors import InvalidArguments
 from sealyard.privacy import TOKEN
 from sealyard.values.tools import ToolSpec
 
-_ERRORS = 5
-_ALL_ERRORS = 50
-_GIVEN_CHARACTERS = 80
-_EXPECTED_CHARACTERS = 300
-_CHOICES = 12
-_KEYS = 50
+_ERRORS = 5  # mistakes listed in one message; the rest are counted
+_ALL_ERRORS = 50  # mistakes counted: a bound on the work for hostile arguments
+_GIVEN_CHARACTERS = 80  # of a value in a message: enough to recognize it
+_EXPECTED_CHARACTERS = 300  # of the form that a value must have: a few lines
+_CHOICES = 12  # values of an enumeration that are listed
+_KEYS = 50  # names that are compared or looked into: a bound on the work
 _CONDITIONAL = frozenset("anyOf oneOf not if then else contains dependentSchemas dependentRequired".split())
 """Keywords whose parts may apply to one value and not to another."""
 

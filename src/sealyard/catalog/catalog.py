@@ -24,11 +24,11 @@ from sealyard.store.tools import LastRelease
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 
-_DEFINITION_BYTES = 256 << 10
-_WARNINGS = 100
-_RECALLED_SECONDS = 30 * 86_400
-_ATTEMPTS = 20
-_DECLARED_CHARACTERS = 200
+_DEFINITION_BYTES = 256 << 10  # a definition has a few kB; a larger one would fill a context by itself
+_WARNINGS = 100  # kept of one upstream, the last: a bound on memory
+_RECALLED_SECONDS = 30 * 86_400  # a change a month ago is no news
+_ATTEMPTS = 20  # each fails only if another gateway stored a change meanwhile
+_DECLARED_CHARACTERS = 200  # of a version that a server declares; those in use have a dozen
 _DEFINED = ("title", "description", "input_schema", "output_schema", "annotations")
 
 

@@ -12,9 +12,9 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-_FULL_CHARACTERS = 128
+_FULL_CHARACTERS = 128  # the longest tool name that MCP allows
 _SUFFIX_CHARACTERS = 7  # `_` and the six of a mark
-_UPSTREAM_CHARACTERS = 48
+_UPSTREAM_CHARACTERS = 48  # leaves the tool more than half of a full name
 _IDENTIFIER_BYTES = 120  # as a file name, with its suffix, it fits every file system
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 _UNDERSCORES = re.compile(r"_{2,}")

@@ -15,9 +15,9 @@ from sealyard.catalog.answers import LearnedShape
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
 
-_NEAREST_CHARACTERS = 100
-_NEAREST_COMPARED = 40
-_NEAREST_RATIO = 0.55
+_NEAREST_CHARACTERS = 100  # of each name: the comparison takes time in the square of them
+_NEAREST_COMPARED = 40  # tools, those that share most letters: a bound on the work
+_NEAREST_RATIO = 0.55  # less alike than this, two names share letters by chance; chosen, not measured
 _SEPARATORS = re.compile(r"[\W_]+")
 
 

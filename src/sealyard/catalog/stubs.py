@@ -32,10 +32,10 @@ from sealyard.versioning.compare.schemas import resolve, unwrapped
 # Characters that keep a stub readable for a model, and the work on a hostile schema small. Chosen, not measured.
 
 _WIDTH = 100  # of a line
-_SUMMARY_CHARACTERS = 120
-_DESCRIPTION_CHARACTERS = 2000
+_SUMMARY_CHARACTERS = 120  # of a description where a tool has one line
+_DESCRIPTION_CHARACTERS = 2000  # of a description; the stub says how to get the rest
 _NOTES_CHARACTERS = 2000  # on all parameters of one tool
-_SIGNATURE_CHARACTERS = 2000
+_SIGNATURE_CHARACTERS = 2000  # of a call on one line
 _NOTE_CHARACTERS = 300  # on one parameter
 _CHOICES = 20  # values of an enumeration that are listed
 _BRANCHES = 16  # alternatives of a schema that are read

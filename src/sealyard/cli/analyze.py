@@ -26,7 +26,7 @@ from sealyard.yard.yard import Yard
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
 _SESSION = "analysis"
 _WORKSPACE = f"local:{_SESSION}"
-_MIB = 1 << 20
+_MIB = 1 << 20  # bytes
 _LARGE_BYTES = _MIB
 """From here on DuckDB may help; loading it takes longer than plain Python takes for less."""
 _SPARE_MIB = 64

@@ -42,7 +42,7 @@ from sealyard.yard import Yard, open_yard
 
 _SHOWN_LINES = 14
 """Of an answer: a whole step fits a terminal of 40 lines."""
-_SHOWN_CHARACTERS = 700
+_SHOWN_CHARACTERS = 700  # of an answer as well: about nine lines of 80, should one of its lines be long
 
 
 class _Step(NamedTuple):

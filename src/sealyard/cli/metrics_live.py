@@ -35,7 +35,7 @@ _FEW = 5
 """Lines of a section."""
 _RUNS = 8
 """Last runs shown."""
-_DAY = 86_400.0
+_DAY = 86_400.0  # seconds
 _ENDINGS = {"ok": "green", "running": "cyan"}
 
 

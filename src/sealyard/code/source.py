@@ -157,7 +157,7 @@ class Source:
 
 _kept: OrderedDict[str, Source] = OrderedDict()
 _kept_lock = threading.Lock()
-_kept_characters = 0
+_kept_characters = 0  # the sum over `_kept`
 
 
 def read(text: str) -> Source:

@@ -51,12 +51,12 @@ _SATURATION = 1.6
 """A word's second mention in a tool adds less than the first; larger means less so."""
 
 # Bounds on the work for a hostile definition.
-_SUMMARY_CHARACTERS = 300
-_DESCRIPTION_CHARACTERS = 4_000
-_PARAMETER_CHARACTERS = 400
-_PARAMETERS_READ = 100
-_CHOICES_READ = 20
-_CHOICE_CHARACTERS = 64
+_SUMMARY_CHARACTERS = 300  # of the title, and of the first sentence of the description
+_DESCRIPTION_CHARACTERS = 4_000  # of the whole description
+_PARAMETER_CHARACTERS = 400  # of a parameter's name, and of its description
+_PARAMETERS_READ = 100  # of one tool
+_CHOICES_READ = 20  # of one enumeration, the first
+_CHOICE_CHARACTERS = 64  # of each of them
 
 # Tuned like those weights.
 _QUERY_SATURATION = 1.2

@@ -14,9 +14,9 @@ from msgspec import Meta
 
 from sealyard.examples.toolbox import Refused, Toolbox
 
-_EMPLOYEES = 40
-_EXPENSES = 5_000
-_YEAR = 2024
+_EMPLOYEES = 40  # eight a department
+_EXPENSES = 5_000  # far more than fit into a model's context, so code must sum them up
+_YEAR = 2024  # fixed, so that the same seed makes the same data
 
 Department = Literal["Engineering", "Finance", "Marketing", "Operations", "Sales"]
 Category = Literal["travel", "lodging", "meals", "software", "hardware", "training", "office"]

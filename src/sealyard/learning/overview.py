@@ -22,7 +22,7 @@ from sealyard.values.skills import Skill
 from sealyard.values.tools import ToolSpec
 from sealyard.wording import suggest
 
-DAY = 86_400.0
+DAY = 86_400.0  # seconds
 _UNUSED_SECONDS = 30 * DAY  # a skill without a use for this long could be removed; the default of `skills --cleanup`
 _SHOWN = MAX_ITEMS  # entries of each list
 _SUBJECT_CHARACTERS = 200  # of a subject to forget, as it is logged and quoted: a bound

@@ -55,11 +55,11 @@ HIGH = 0.6  # chance from which the risk is high
 _BASE = 0.1  # chance of failure without any evidence
 # Runs that each step needs to move halfway from the one before. `tests/unit/learning/test_risk_calibration.py` holds
 # the outcome to the chances given, in a simulated population.
-_BASE_WEIGHT = 16.0
-_TOOL_WEIGHT = 6.0
-_SIMILAR_WEIGHT = 4.0
-_FORM_WEIGHT = 2.0
-_TEXT_WEIGHT = 1.0
+_BASE_WEIGHT = 16.0  # all runs of the viewer: the broadest step, so it moves slowest
+_TOOL_WEIGHT = 6.0  # runs that name the tool
+_SIMILAR_WEIGHT = 4.0  # runs of similar code
+_FORM_WEIGHT = 2.0  # runs of code of the same form
+_TEXT_WEIGHT = 1.0  # runs of the same text: it fails again unless something else changed
 _ADDED_WEIGHT = 4.0  # the same for a reason of `_ADDED`
 _CERTAIN = 0.98  # chance assumed for a failure that is called certain
 _CERTAIN_WEIGHT = 20.0  # runs that it needs to move halfway

@@ -22,7 +22,7 @@ from sealyard.values.tools import ToolSpec
 _log = logging.getLogger(__name__)
 
 _WAITING_BYTES = 32 << 20  # of text that waits to be counted; answers beyond it are not counted
-_QUIET_SECONDS = 0.05
+_QUIET_SECONDS = 0.05  # between runs of a busy client; also the longest pause of the counting
 _SLICE_SECONDS = 0.002
 """The longest counting between two pauses while something runs."""
 _GATHER_SECONDS = 0.1

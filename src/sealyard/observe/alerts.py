@@ -47,7 +47,7 @@ _PAUSES_SECONDS = (0.0, 5.0, 45.0)
 """Before each try of the webhook. A receiver that is being restarted is back by the last one."""
 _TRY_SECONDS = 5.0
 """A receiver that takes longer is as good as down."""
-_LONGEST_SILENCE_SECONDS = 30 * 86_400.0
+_LONGEST_SILENCE_SECONDS = 30 * 86_400.0  # one that lasts longer is a change of the rules
 _REASON_CHARACTERS = 500
 """A sentence or two; it is stored and shown on one line."""
 _DOWN = ("failed", "backing_off")

@@ -45,7 +45,7 @@ LIKELY_TO_FAIL = "LikelyToFail"
 
 _TOOLS_TOLD = 20  # in the fact about one run
 _QUERY_CHARACTERS = 500  # of a query in its fact
-_ANSWERS_HELD = 64
+_ANSWERS_HELD = 64  # of a batch of small answers
 _ANSWERS_BYTES = 256 << 10
 """Answers are handed over for counting in batches of this many, or of this size."""
 _ERROR_TYPES = frozenset(METRICS["sealyard_execution_errors_total"].labels["error_type"])

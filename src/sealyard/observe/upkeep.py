@@ -19,7 +19,7 @@ _EVERY_SECONDS = 2.0  # between two rounds
 _IDLE_SHARE = 4
 """Seconds of rest after each second of adding up."""
 _PRUNE_SECONDS = 3_600.0  # between two removals of old rows
-_DAY = 86_400.0
+_DAY = 86_400.0  # seconds
 
 
 class Upkeep:

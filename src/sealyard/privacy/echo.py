@@ -47,7 +47,7 @@ _DIGITS_FRAGMENT = 6
 """The same where two of them are digits, in a text of up to `_SHORT_TEXT` characters: of 12 such fragments of a card's
 number one is in 10,000 digits by chance once in ten times, and in 1,000 once in a hundred."""
 _SHORT_TEXT = 10_000  # see `_DIGITS_FRAGMENT`
-_LATER_FRAGMENT = 12
+_LATER_FRAGMENT = 12  # characters: more than `_FRAGMENT`, since there is more to agree with by chance
 _LATER_DIGITS_FRAGMENT = 10
 """The same for answers to later calls, which are compared with all that the session handed over."""
 _OWN, _LATER_OWN = 3, 6

@@ -37,7 +37,7 @@ from sealyard.values.tools import ToolSpec
 
 _MANY_TOKENS = 50
 """As many are revealed and remembered in about 5 ms."""
-_NOTED_CHARACTERS = 256
+_NOTED_CHARACTERS = 256  # of each; a longer string is looked through again
 _MOST_NOTED = 10_000
 """Strings remembered as sent, and the length of each, at most: a few megabytes."""
 _SAID_CHARACTERS = 512
@@ -48,7 +48,7 @@ _BY_PLACE = frozenset(
 """Types that follow from where a value stands. Their values are remembered, to be found again in prose too."""
 _SENT_AT_ONCE = 5_000
 """Values that a helper is sent in one message: a few milliseconds to encode."""
-_DECODED_BYTES = 256 << 10
+_DECODED_BYTES = 256 << 10  # of the value itself
 _DECODED_SIGNS = 20_000
 """Of structure in a value that is decoded here: 4 ms at worst."""
 _LONG_CHARACTERS = 1 << 14

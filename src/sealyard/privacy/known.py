@@ -30,8 +30,8 @@ from sealyard.privacy.reading.lexicon import WORDS
 from sealyard.privacy.reading.view import folded, united, without_tokens
 from sealyard.privacy.span import Span
 
-_PIECE = 8
-_GAP = 16
+_PIECE = 8  # words: a row of as many is hardly chance
+_GAP = 16  # characters: more punctuation than this sets two things apart; chosen, not measured
 _SPACE = 256
 """The longest gap between two words of one value: `_GAP` characters, or `_SPACE` if all of them are white space."""
 _WIDE_GAP = re.compile(rf"[\W_]{{{_GAP + 1},}}")
@@ -57,7 +57,7 @@ _ESCAPE = re.compile(r"\\[abfnrtv]")
 _ESCAPED_LINE = re.compile(r"^[^\n]*\\[abfnrtv][^\n]*", re.MULTILINE)
 _STRUCTURE = re.compile(r"""["'`]\s*[,:;]?\s*["'`]|[][{}<>|\t]|\A[,;]\Z""")
 _FRACTION = re.compile(r"\.(?!0(?!\d))\d")
-_PART = 1
+_PART = 1  # the lowest bit; see `_PLACE_BITS`
 _PLACES = [(offset, count) for count in range(1, _PIECE + 1) for offset in range(count)]
 _PLACE_BITS = {place: 2 << bit for bit, place in enumerate(_PLACES)}
 """One bit for each position of a word in a value of some number of words. `_PART` is the bit of a part of a name."""

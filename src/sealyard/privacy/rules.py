@@ -231,7 +231,7 @@ _LIGHT = re.compile(r"[A-Za-z0-9]{1,15}+(?:[ .@-][A-Za-z0-9]{1,15}+){0,5}+").ful
 _LIGHT_WEIGHT = 6
 """Of such a text, and one for every four characters: it takes a quarter of what others do at worst."""
 _NUMBER_WEIGHT = 4  # this and the next: relative to the weight of a text, by the time they take
-_CONTAINER_WEIGHT = 8
+_CONTAINER_WEIGHT = 8  # of a list or an object, without what is in it
 _KEY_AGAIN_WEIGHT = 2
 """Records of a list share their names."""
 _LONG_NUMBER = 10**11  # from here on a number is searched as a text

@@ -27,10 +27,10 @@ from sealyard.sandbox.zygote import Zygote
 
 _log = logging.getLogger(__name__)
 
-_REMOVE_ATTEMPTS = 500
+_REMOVE_ATTEMPTS = 500  # one each hundredth of a second: five seconds
 _MOST_WAITING = 8  # however many are asked for; fewer on a machine with fewer than four processors
 _RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imported
-_QUIET_SECONDS = 5.0
+_QUIET_SECONDS = 5.0  # without a new run before a zygote is renewed; chosen, not measured
 _BUSY_SECONDS = 0.01  # from the end of a run to the next one of a client that waits for nothing in between
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range

@@ -31,13 +31,11 @@ from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
 from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
 
-_WATCH_SECONDS = 0.1
+_WATCH_SECONDS = 0.1  # between looks at a limit: a run may be over it for this long
 _PROBED_THREADS = 8  # few, so that the probe can exceed them at once
 _WORDS_CHARACTERS = 16_384  # of each text in a worker's report
 _NOTES = 20  # of one run
-_SHORT_CHARACTERS = (
-    1_000  # of code that nobody has parsed yet: parsing this much takes about as long as the worker saves
-)
+_SHORT_CHARACTERS = 1_000  # of unparsed code: parsing this much takes about as long as the worker saves
 _STATUS: dict[str, Status] = {
     "wall_time": "timeout",
     "protocol": "broken",

@@ -25,11 +25,11 @@ Tier = Literal["namespace", "landlock"]
 
 FIRST_USER = 2_000_000_000
 """The first of the workers' users on the host when root runs the gateway: far from real users."""
-USERS = 65_536
+USERS = 65_536  # as many as are commonly mapped for one container, the id of `nobody` among them
 
 _CHANGE_USER = (1 << 6) | (1 << 7)  # setgid and setuid
-_SETPCAP = 1 << 8
-_SYS_ADMIN = 1 << 21
+_SETPCAP = 1 << 8  # CAP_SETPCAP, as linux/capability.h numbers it
+_SYS_ADMIN = 1 << 21  # CAP_SYS_ADMIN
 
 _GUEST = Path(__file__).parent / "guest"
 

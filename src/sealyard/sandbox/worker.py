@@ -33,7 +33,7 @@ Step = Callable[[str], Awaitable[None]]
 
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
 _CODED_BYTES = 3 << 18  # of a file that is encoded before others have a turn: a millisecond; a multiple of three
-_FRAME_OVERHEAD = 64 << 10
+_FRAME_OVERHEAD = 64 << 10  # of a call beside its arguments: the tool's name and the frame's own fields
 _READ_BYTES = 64 << 10  # at once; for more, every read would take memory from the system and give it back
 _WORDS_BYTES = 512 << 10  # of a last frame beside its result: five texts of 16,384 characters, each as \\u1234
 _PREVIEW_BYTES = 1 << 10  # by which a preview may miss its size

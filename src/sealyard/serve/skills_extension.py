@@ -30,7 +30,7 @@ _RESOURCES, _TEMPLATES, _READ = "resources/list", "resources/templates/list", "r
 
 _PAGE_ENTRIES = 50  # an entry has the digests of all files of a skill, so pages stay short
 _SKILL_FILES = 512  # this limit and the next are the extension's own: no client need load a skill that is over them
-_SKILL_BYTES = 16 << 20
+_SKILL_BYTES = 16 << 20  # of all its files together
 
 # A skill can be saved anew at any time, and a file must fit the digest in its entry: nothing is to be kept.
 _RESULT: Json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}

@@ -23,7 +23,7 @@ _ASK_BYTES = 64 << 10
 """The bytes of an ask in a list: a hundred of them fit into a page of the dashboard."""
 _WHOLE_BYTES = 8 << 20
 """The largest ask: nobody reads more before an approval, and it is written in one transaction."""
-_VALUE_CHARACTERS = 1_000
+_VALUE_CHARACTERS = 1_000  # of an argument, and of its name
 _VALUES = 50
 """The arguments that an ask over `_ASK_BYTES` shows in a list, and characters of each: together below that limit."""
 _KEPT_SECONDS = 86_400.0

@@ -24,15 +24,15 @@ CALLS = 100
 MODEL_BYTES = 64 << 20
 """A larger model is not kept."""
 
-_PAGE_BYTES = 8 << 20
+_PAGE_BYTES = 8 << 20  # of evidence in memory at once; it holds at least one run
 _RUN_BYTES = 4 << 20
 """Of the values of one run's calls; those after it are left out."""
-_CODE_BYTES = 256 << 10
-_MESSAGE_CHARACTERS = 4_000
+_CODE_BYTES = 256 << 10  # of code: far more than learning parses
+_MESSAGE_CHARACTERS = 4_000  # of an error; its cause stands at the beginning
 _FORMS = 4
 """Forms of models that are kept, the last saved: gateways of one store may learn in different ways."""
-_FORGOTTEN = 10_000
-_SUBJECT_CHARACTERS = 256
+_FORGOTTEN = 10_000  # marks: every piece of evidence is compared with all of them
+_SUBJECT_CHARACTERS = 256  # of a name to forget; twice the longest of a tool
 
 _What = Literal["tool", "principal", "all"]
 

@@ -36,7 +36,7 @@ from sealyard.yard.analysis import without_code_details, written
 from sealyard.yard.executions import ExecuteRequest, Execution
 from sealyard.yard.operations import Operations
 
-_SESSION_CHARACTERS = 50
+_SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
 _TELL_SECONDS = 0.05
 """For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
 _SHORT_CODE = 1_000

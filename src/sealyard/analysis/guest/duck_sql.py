@@ -33,7 +33,7 @@ Kind: TypeAlias = Literal["bool", "int", "float", "text"]
 TYPES: Mapping[Kind, str] = {"bool": "BOOLEAN", "int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR"}
 EXACT = 2**53
 """Whole numbers up to here are exact as floats."""
-LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1  # the largest BIGINT of DuckDB
 _FINITE = 1e300  # far enough below the largest float that rounding cannot overflow
 _OPTIONS = 1_000  # bounds the list that is bound to a statement
 _LONGEST = 2_000  # characters of an SQL quotient, which is written twice

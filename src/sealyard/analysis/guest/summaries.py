@@ -35,11 +35,11 @@ _TOP = 5  # most frequent values of a field
 _TOP_CHARACTERS = 80  # of each of them
 _PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 # Bounds of what one answer lists, so that it fits a model's context.
-_MOST_PERCENTILES = 100
-_MOST_FIELDS = 20
-_ROW_NUMBERS = 100
-_MOST_SAMPLES = 100
-_MOST_BINS = 500
+_MOST_PERCENTILES = 100  # all of them
+_MOST_FIELDS = 20  # each takes a line of about ten numbers
+_ROW_NUMBERS = 100  # of outliers: more are counted only
+_MOST_SAMPLES = 100  # whole rows, so the largest part of an answer
+_MOST_BINS = 500  # two numbers each; no diagram shows more
 _THRESHOLDS = {"iqr": 1.5, "z_score": 3.0, "mad": 3.5}
 # The median absolute deviation of a normal law, in standard deviations.
 _NORMAL_MAD = 0.6744897501960817

@@ -100,7 +100,7 @@ def find_encoded_words(
     return {word: spans for word, spans in found.items() if spans}
 
 
-_SHORT_TEXT = 12
+_SHORT_TEXT = 12  # characters: fewer bytes are valid UTF-8 by chance too often
 _UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
 _PLAIN_WORD = r"(?:[a-z]{2,15}|[0-9]{1,5}(?![-_/+=&#;]+[0-9]))"
 _PLAIN_WORDS = re.compile(rf"[-_/+=&#;]*{_PLAIN_WORD}(?:[-_/+=&#;]+{_PLAIN_WORD})*+[-_/+=&#;]*|{_UUID}")
@@ -241,7 +241,7 @@ def _unescaped_ways(text: str) -> list[str]:
     return [way for way in dict.fromkeys(ways) if way != text]
 
 
-_LEAST_PART = 8
+_LEAST_PART = 8  # characters of a part in base64; a shorter one counts if `=` follows it
 _PARTS = Runs(WORD + "+/", least=_LEAST_BASE64)
 
 

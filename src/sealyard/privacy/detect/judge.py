@@ -52,7 +52,7 @@ _EMAIL = re.compile(r"[^@\s,;<>()]{1,64}@[^@\s,;<>()]+\.[^@\s,;<>().]{2,}")
 _ENTRY = re.compile(r"[^,;\n]+")
 _FEW = 4  # values that are checked one by one; more are joined and checked at once
 _UNSEARCHED_NUMBER = 10**11  # a number with fewer digits is private only by its field's name
-LEAST_SEARCHED = 16
+LEAST_SEARCHED = 16  # characters
 _SEARCHED = re.compile(r"[\d@:=<]|__")
 """A value shorter than that and without one of these is a word or two."""
 _SEARCHED_CLOSELY = re.compile(r"[\d@:=<%&]|__| [A-ZÀ-ÖØ-ÞŁŚŻ]")

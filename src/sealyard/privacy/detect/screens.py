@@ -43,17 +43,17 @@ class Runs:
 _GROUPS = 3
 """Groups of three bytes of ASCII in a row that a text has in which there is something: eleven characters, wherever they
 begin. A value is shorter only where letters beyond ASCII stand around it, and then no control character does."""
-_SHORT_GROUPS = 2
+_SHORT_GROUPS = 2  # the same: eight characters
 _SHORT_CHARACTERS = 28
 """A shorter word has room for `_SHORT_GROUPS` only, wherever they begin."""
 _LEAST_CHARACTERS = 16
 """A shorter word passes unseen: it says too little."""
 _LONG_CHARACTERS = 1024
 """In a word of as many characters or more some place reads like text by chance."""
-_LEAST_HEX = 8
+_LEAST_HEX = 8  # digits: four characters, the shortest text that counts
 _LONG_HEX = 24
 """Digits that make twelve characters. A shorter run counts only if all of it is ASCII."""
-_LEAST_BASE32 = 8
+_LEAST_BASE32 = 8  # letters: one whole group of base32
 _LONG_BASE32 = 16
 """Inside a word, fewer letters of base32 in a row are chance."""
 

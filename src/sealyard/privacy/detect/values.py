@@ -153,7 +153,7 @@ _UNLABELLED = frozenset("\n\t,;|\x00")
 _WALLET_STARTS = frozenset("12379")
 _WORD = re.compile(r"[A-Za-z0-9]{15,}")
 _LEAST_WALLET = 25  # characters of the shortest wallet address
-_MOST_BASE58 = 36
+_MOST_BASE58 = 36  # characters of a UUID, and of the longest wallet address that begins with a digit
 _MOST_REGISTERED = 20
 """No number of a register is longer without a separator."""
 _NUMBER_START = re.compile(

@@ -14,7 +14,7 @@ from sealyard.privacy.reading.view import View, folded, unescaped
 SIGNS = re.compile(r"[\W_]+")
 _DEPTH = 2
 """Layers of escapes that are taken off: JSON in JSON, `%2541`."""
-_LEAST_BASE64 = 8
+_LEAST_BASE64 = 8  # six bytes
 _LEAST_HEX = 8
 """Characters. Fewer decode to less than the shortest fragment that is looked up."""
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/_-]+", re.ASCII)

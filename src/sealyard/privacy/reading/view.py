@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from sealyard.privacy.span import TOKEN, Span
 
-_FEW = 48
+_FEW = 48  # different characters; chosen, not measured: see `_translated`
 
 _NO_PIECES = (array("q"), array("q"), array("q"), array("q"))
 

@@ -26,7 +26,7 @@ PrivateValue = str | int | float
 _NONCE_BYTES = 12  # the size that AES-GCM is made for
 _SECRET_BYTES = 32  # AES-256, and a key of HMAC-SHA-256
 _ID_BYTES = 6  # 48 bits: short in a prompt, and collisions in a scope stay improbable
-_BLOCK_BYTES = 64
+_BLOCK_BYTES = 64  # of SHA-256
 _INNER = bytes(code ^ 0x36 for code in range(256))
 _OUTER = bytes(code ^ 0x5C for code in range(256))
 """The block of SHA-256 and the two pads of HMAC, as RFC 2104 has them. A key is no longer than the block."""

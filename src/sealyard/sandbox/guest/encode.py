@@ -95,7 +95,7 @@ def encode(value: object, *, max_bytes: int, root: str = "result") -> tuple[str,
 
 # --- Conversion to plain data -----------------------------------------------------------------------------------------
 
-_PLAIN_DEPTH = 8
+_PLAIN_DEPTH = 8  # levels: plain results have fewer, and one of more goes the long way
 _KEY = object()
 """Step of a path that leads to a key, not to a value."""
 

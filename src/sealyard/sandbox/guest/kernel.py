@@ -22,6 +22,9 @@ _quick.argtypes = [ctypes.c_long] * 6
 _fork = ctypes.PyDLL(None, use_errno=True).fork  # keeps the interpreter's lock, which parent and child both need
 _numbers: dict[str, int] = {}
 
+# Flags of the kernel's headers: CLONE_NEW* of linux/sched.h, MOUNT_ATTR_* and MS_* of linux/mount.h, AT_* of
+# linux/fcntl.h, MNT_DETACH of linux/fs.h, and the version of linux/capability.h. They are the same on every machine.
+
 NEW_TIME = 0x00000080
 NEW_MOUNT = 0x00020000
 NEW_CGROUP = 0x02000000

@@ -74,7 +74,7 @@ def _with_keys(shape: str, keys: dict[str, Any]) -> str:
 
 
 _LONG_NUMBER = "… (a number too long to show)"
-_PREVIEW_DEPTH = 32
+_PREVIEW_DEPTH = 32  # levels shown: the functions below call themselves for each
 _AIM = 3
 """Items of a list that are shown, cut if need be, before any further one is shown whole."""
 _USEFUL = 64

@@ -44,7 +44,7 @@ del sys.path[0]  # the gateway's code is not importable by what runs here
 
 
 _MOST_DESCRIPTORS = 4  # of one order: a connection, an output and two control groups
-_SETUP_BYTES = 1 << 20
+_SETUP_BYTES = 1 << 20  # of the set-up: filters, names of modules and syscall numbers, some tens of kB
 _ORDER_BYTES = 16 << 10  # an order has some hundred; a larger buffer would be mapped and unmapped for each
 
 

@@ -165,8 +165,8 @@ def _high(argument: int) -> int:
     return _low(argument) + 4
 
 
-_ALL_BITS = 0xFFFFFFFF
-_X32_BIT = 0x40000000
+_ALL_BITS = 0xFFFFFFFF  # a mask that leaves a word of 32 bits as it is
+_X32_BIT = 0x40000000  # __X32_SYSCALL_BIT of asm/unistd.h: calls of the x32 ABI begin here
 
 
 def _words(*texts: str) -> tuple[str, ...]:
@@ -222,11 +222,12 @@ _NAMESPACE_SETUP_CALLS = _words("""
 # CLONE_NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID and _NEWNET. CLONE_NEWTIME shares a bit with the exit
 # signal, so clone cannot ask for it.
 _CLONE_NEW = 0x7E020000
+# From linux/sched.h, asm-generic/mman-common.h, linux/socket.h, linux/net.h and linux/fs.h, by the kernel's names.
 _CLONE_THREAD = 0x00010000
 _PROT_EXEC = 0x4
 _MSG_OOB = 0x1
 _AF_UNIX = 1
-_SOCKET_TYPE = 0xF
+_SOCKET_TYPE = 0xF  # SOCK_TYPE_MASK, without SOCK_NONBLOCK and SOCK_CLOEXEC
 _SOCK_STREAM = 1
 _SOCK_SEQPACKET = 5
 _FICLONE = 0x40049409
@@ -333,7 +334,7 @@ class _Instruction(NamedTuple):
 
 
 _INSTRUCTION = struct.Struct("<HBBI")
-_OPERAND_OFFSET = 4
+_OPERAND_OFFSET = 4  # of `k` in `struct sock_filter`
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _AND = 0x54  # BPF_ALU | BPF_AND | BPF_K
 _JUMP_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K

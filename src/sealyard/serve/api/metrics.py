@@ -14,7 +14,7 @@ from sealyard.store.metrics import Usage
 Window = Annotated[Literal["1h", "24h", "7d", "30d", "all"], Meta(description="The time up to now that is covered.")]
 Step = Literal["minute", "hour", "day"]
 
-_HOUR = 3_600.0
+_HOUR = 3_600.0  # seconds
 _SECONDS = {"1h": _HOUR, "24h": 24 * _HOUR, "7d": 168 * _HOUR, "30d": 720 * _HOUR}
 _STEPS: dict[str, Step] = {"1h": "minute", "24h": "hour", "7d": "hour", "30d": "day", "all": "day"}
 _LONGEST_SECONDS = 366 * 24 * _HOUR  # bounds the points of `all`

@@ -62,14 +62,14 @@ _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _EXTRA = struct.Struct("<2H")
 """Layouts of the records in section 4.3 and 4.4 of the zip specification."""
-_ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13
+_ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13  # bits of the general purpose flag in section 4.4.4, as are the next three
 _DESCRIBED = 1 << 3  # sizes follow the data, in 12 or 16 bytes
-_UTF8 = 1 << 11
+_UTF8 = 1 << 11  # names are UTF-8, otherwise taken for ASCII
 _KNOWN_FLAGS = _DESCRIBED | _UTF8 | 1 << 1 | 1 << 2
 _STORED, _DEFLATED = 0, 8
-_UNIX = 3
-_ZIP64_EXTRA = 0x0001
-_OTHER_NAME_EXTRA = 0x7075
+_UNIX = 3  # made on Unix, in section 4.4.2: the attributes hold a file's mode
+_ZIP64_EXTRA = 0x0001  # section 4.5.3
+_OTHER_NAME_EXTRA = 0x7075  # Info-ZIP's Unicode path, in section 4.6.9
 _LIMITLESS = 0xFFFFFFFF  # stands for a size that is in a zip64 extension
 
 

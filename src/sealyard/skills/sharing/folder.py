@@ -30,7 +30,7 @@ from sealyard.versioning.compare.schemas import resolve
 
 FRONTMATTER_BYTES = 64 * 2**10
 """Of a frontmatter: those in the wild have a few hundred."""
-_YAML_DEPTH = 16
+_YAML_DEPTH = 16  # levels; ours has two
 _NODES = 2000
 """Nesting and values in a frontmatter: it is meant for a few short texts."""
 _YAML_REASON = 120  # of the YAML parser's message
@@ -40,15 +40,15 @@ _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 FORM = "sealyard-form"
 """The frontmatter key that marks our own export."""
-_DESCRIPTION = 1024
+_DESCRIPTION = 1024  # of the description
 _COMPATIBILITY = 500
 """Characters that the Agent Skills format allows for each."""
-_METADATA = 1000
-_AUTHOR = 200
-_CELL = 300
-_ROWS = 40
-_EXAMPLES = 3
-_EXAMPLE = 1500
+_METADATA = 1000  # of a list in the metadata; this and the next six: chosen, not measured
+_AUTHOR = 200  # of the author's name
+_CELL = 300  # of a table cell, or of inline code
+_ROWS = 40  # of the tables of inputs and of tools
+_EXAMPLES = 3  # shown; the record has all of them
+_EXAMPLE = 1500  # of the inputs and the answer of an example; a longer one is in the record only
 _FULL = 6000
 """Limits of our `SKILL.md`: characters of a value, an author, a table cell, rows of a table, examples and their
 characters, and characters of a long description. An agent reads all of it."""
@@ -56,7 +56,7 @@ _IN_CODE = str.maketrans({"`": "'", "\\": "/", "|": "\\|"})
 """In code only the bar can be escaped, and only in a table."""
 _RECORD = "assets/skill.json"
 _FORMAT = 1  # the version of the record's format
-_LEFT_OUT = 5
+_LEFT_OUT = 5  # the rest are counted
 _REASON = 200
 """Files named in a message, and characters of a reason."""
 _DECLARED = re.compile(r"([A-Za-z0-9_.-]{1,200})@([0-9]{1,9}(?:\.[0-9]{1,9}){0,2})")

@@ -57,7 +57,7 @@ AUDIT_KINDS = {
 NO_HASH = "0" * 64
 """The hash before the first entry."""
 
-SEGMENT_ENTRIES = 100_000
+SEGMENT_ENTRIES = 100_000  # chosen, not measured: entries are exported and pruned by whole segments
 SEGMENT_SECONDS = 30 * 24 * 3600.0
 """The next entry closes a segment of this many entries, or of this age."""
 

@@ -19,8 +19,8 @@ from sealyard.metrics.sums import AnyFact, CallRow, Key, Sum, Sums
 from sealyard.store.rows import insert, storable, upsert
 from sealyard.values.facts import Fact
 
-HOUR = 3_600
-DAY = 86_400
+HOUR = 3_600  # seconds
+DAY = 86_400  # seconds
 END = 253_402_300_800
 """The end of the year 9999: a time after it, or before 1970, is unreadable."""
 

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from sealyard.broker.upstreams.mcp.transport import stand_in, too_large
 from sealyard.values.tools import UpstreamConfig
 
-_SMALL_EVENT_BYTES = 64 << 10
+_SMALL_EVENT_BYTES = 64 << 10  # `stand_in` replaces no smaller message
 _IDLE_STREAM_SECONDS = 24 * 3600.0  # the SDK ends a silent event stream after 5 minutes otherwise
 
 

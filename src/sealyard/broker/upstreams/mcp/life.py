@@ -41,7 +41,7 @@ Transport = AbstractAsyncContextManager[tuple[Any, Any]]
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.5  # before the first restart; it doubles with each
-_LONGEST_PAUSE_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 60.0  # a repaired server is back within a minute
 _MOST_PAUSES = 16  # doublings counted: the longest pause is reached long before
 _PROBE_SECONDS = 10.0  # for the newest protocol's greeting, at most half of the start time
 _LISTEN_SECONDS = 1.0  # for the stream of changes to open before the first use
