@@ -265,23 +265,28 @@ def _shifted(words: _Words, groups: int) -> Iterator[tuple[int, int]]:
 # Hex
 
 _HEX_RUNS = Runs(f"{_NUMERALS}abcdefABCDEF", least=_LEAST_HEX)
-_FIRST_DIGITS = _table(dict.fromkeys("234567", 1) | dict.fromkeys("01", 2))
-"""The first digit of two says whether the byte is one of ASCII or a control character."""
+_FIRST_DIGITS = _table(dict.fromkeys("234567", 1))
+"""The first digit of two says whether the byte is one of ASCII."""
 _HEX_ROW = b"\1" * 6
 """Characters of ASCII in a row that a text has in which there is something: as short as an address can be."""
+_HEX_LETTERS = re.compile(
+    rb"(?:[0-7].|[cC][2-9a-fA-F][89abAB].|[dD].[89abAB].|[eE].(?:[89abAB].){2}|[fF][0-4](?:[89abAB].){3}){9}"
+)
+"""Nine letters of UTF-8, three fewer than the shortest long run has: the last ones may be cut off. By chance one run in
+a hundred begins so. A control character counts as a letter: lines end in one."""
 _HEX_PACKED = (b"1f8b", b"78")
 _HEX_PACKED_BACKWARDS = (b"b8f1", b"87")
 
 
 def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
-    """Runs of digits that have a row of ASCII, no control character, or are packed; short ones of ASCII throughout."""
+    """Runs of digits that have a row of ASCII, begin as UTF-8, or are packed; short ones of ASCII throughout."""
     data, marks = words.data, words.data.translate(_FIRST_DIGITS)
     for start, end in _HEX_RUNS.find(words.text):
         firsts = marks[start:end:2], marks[start + 1 : end : 2]  # forwards or backwards, from either digit on
         if end - start < _LONG_HEX:
             is_text = any(not each.strip(b"\1") for each in firsts)
         else:
-            is_text = any(_HEX_ROW in each or 2 not in each for each in firsts)
+            is_text = any(_HEX_ROW in each for each in firsts) or _begins_as_text(data[start:end])
         if (
             is_text
             or data.startswith(_HEX_PACKED, start)
@@ -290,6 +295,11 @@ def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
             or data.endswith(_HEX_PACKED_BACKWARDS, start, end - 1)
         ):
             yield words.numbers[words.place(start)], words.text[start:end]
+
+
+def _begins_as_text(run: bytes) -> bool:
+    """True if it reads as UTF-8 from either end on, wherever the pairs of digits begin."""
+    return any(_HEX_LETTERS.match(way, shift) for way in (run, run[::-1]) for shift in (0, 1))
 
 
 # Base32
