@@ -46,7 +46,7 @@ def writes(query: Query[_P, _T], *, is_retried: bool = True) -> Method[_P, _T]:
     """Make a method that runs `query` in a transaction of the object's `_writer`, and returns once it is on disk.
 
     Raises `StoreError` if it could not be written; `Writer.change` says what `is_retried` does. `query` may run again,
-    so no argument is an iterator; it raises only `sqlite3.Error`, since any other error ends the thread.
+    so no argument is an iterator.
     """
 
     @wraps(query)

@@ -1,10 +1,12 @@
 """The thread that writes: it commits all waiting rows in one transaction, table by table.
 
 No waiting row is dropped. When a write fails, every waiting caller gets the error, the rows keep their place, and the
-thread tries again when a caller waits or a moment later, whichever comes first.
+thread tries again when a caller waits or a moment later, whichever comes first. A change that fails by itself costs its
+own caller only: the others are committed without it. No exception of a write ends the thread.
 """
 
 import asyncio
+import logging
 import os
 import sqlite3
 import threading
@@ -18,6 +20,8 @@ from typing import Any, Generic, TypeVar
 from sealyard.errors import StoreError
 from sealyard.store.database import explain
 from sealyard.store.gateways import open_as_gateway
+
+_log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -45,6 +49,10 @@ _LOOK_SECONDS = 0.05
 """The longest time between two checks of the file by `has_room`: as long as a row may wait."""
 
 
+class _ChangeFailed(Exception):
+    """A change failed by itself: the transaction is made again without it."""
+
+
 class _Attempt(Generic[_T]):
     """A write with a result. The writer retries a failed write, unless its caller gave it up."""
 
@@ -52,11 +60,23 @@ class _Attempt(Generic[_T]):
 
     def __init__(self, work: Callable[[sqlite3.Connection], _T]) -> None:
         self._work = work
+        self.error: Exception | None = None
+        """The exception that is no fault of the store."""
         self.is_given_up = False
+        self.has_caller = True
 
     def __call__(self, connection: sqlite3.Connection) -> None:
-        if not self.is_given_up:
+        if self.is_given_up:
+            return
+        try:
             self.value = self._work(connection)
+        except (sqlite3.Error, StoreError):
+            raise
+        except Exception as error:
+            self.error, self.is_given_up = error, True
+            if not self.has_caller:
+                _log.exception("A change could not be written later either.")
+            raise _ChangeFailed from error
 
 
 class Writer:
@@ -73,6 +93,8 @@ class Writer:
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._failure = ""
+        self._broke = f"The writer of the store {self._name!r} broke. Restart the gateway and report this."
+        """The failure by a fault of our own."""
         self._file: tuple[int, int] | None = None
         """The identity of the store's file; set by the thread before `_opened`."""
         self._seen_at = 0.0
@@ -103,7 +125,9 @@ class Writer:
     async def change(
         self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = ROW_BYTES, *, is_retried: bool = True
     ) -> _T:
-        """Execute statements and return their result once it is on disk. `work` raises only `sqlite3.Error`.
+        """Execute statements and return their result once it is on disk.
+
+        What else `work` raises is raised here; then nothing of it is written, now or later.
 
         Raises:
             StoreError: It could not be written. It is tried again with later writes, unless `is_retried` is false.
@@ -112,9 +136,14 @@ class Writer:
         self.put(attempt, size_bytes)
         try:
             await self.flush()
-        except BaseException:
-            attempt.is_given_up = not is_retried
-            raise
+        except StoreError:
+            if attempt.error is None:
+                raise
+        finally:
+            attempt.has_caller = False
+            attempt.is_given_up = attempt.is_given_up or not is_retried
+        if attempt.error is not None:
+            raise attempt.error
         return attempt.value
 
     def put_row(self, write: WriteRows[_T], row: _T, size_bytes: int) -> None:
@@ -195,7 +224,7 @@ class Writer:
     # In the thread
 
     def _run(self) -> None:
-        failure = f"The writer of the store {self._name!r} broke. Restart the gateway and report this."
+        failure = self._broke
         try:
             with open_as_gateway(self._path) as (connection, owner):
                 self.owner = owner
@@ -252,6 +281,15 @@ class Writer:
         for write, row in batch:
             rows[write].append(row)
         statements = rows.pop(_write_each, [])
+        failure = None
+        while failure is None:
+            failure = self._transact(connection, rows, statements)
+        return failure
+
+    def _transact(
+        self, connection: sqlite3.Connection, rows: dict[WriteRows[Any], list[Any]], statements: list[Write]
+    ) -> str | None:
+        """Make one transaction; returns the error, an empty text, or None if it is to be made without a change."""
         try:
             connection.execute("BEGIN IMMEDIATE")
             with self._around(connection):
@@ -259,11 +297,20 @@ class Writer:
                     write(connection, some)
                 _write_each(connection, statements)
             connection.execute("COMMIT")
-        except (sqlite3.Error, StoreError) as error:
+        except Exception as error:  # noqa: BLE001 - rows that cannot be written now must not be lost with the thread
             if connection.in_transaction:  # some errors already end it
                 connection.execute("ROLLBACK")
-            return str(explain(self._path, "written", error) if isinstance(error, sqlite3.Error) else error)
+            return None if isinstance(error, _ChangeFailed) else self._explain(error)
         return ""
+
+    def _explain(self, error: Exception) -> str:
+        if isinstance(error, sqlite3.Error):
+            return str(explain(self._path, "written", error))
+        if isinstance(error, StoreError):
+            return str(error)
+        if self._failure != self._broke:  # else it is the same again
+            _log.error("%s", self._broke, exc_info=error)
+        return self._broke
 
     def _settle(self, futures: Iterable[asyncio.Future[None]], failure: str = "") -> None:
         with suppress(RuntimeError):  # the loop is closed: no caller waits

@@ -703,28 +703,110 @@ async def test_closed_store_takes_and_gives_nothing(path: Path) -> None:
     assert str(reading.value) == f"The store {str(path)!r} is closed. Open it again to read it."
 
 
-async def test_broken_writer_is_told_to_everybody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of our own in the thread ends as an error for all who wait or come later, never as a wait without end."""
-    seen: list[threading.ExceptHookArgs] = []
-    monkeypatch.setattr(threading, "excepthook", seen.append)
+async def test_fault_in_a_write_loses_no_row(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A fault of our own is an error for all who wait, once in the log, and what waits is written as soon as it can."""
     broken = f"The writer of the store {str(path)!r} broke. Restart the gateway and report this."
+    faults = [True]
 
     opened = open_store(path)
     store = await opened.__aenter__()
+    store._writer.put(lambda connection: faults[0] and [].pop(), 0)
+    store.record_start(execution(status="ok"))
+    for _ in range(2):
+        with pytest.raises(StoreError) as waiting:
+            await store.flush()
+        assert str(waiting.value) == broken
+    assert await store.executions() == []
+    assert [each.exc_info[0] for each in caplog.records if each.exc_info] == [IndexError]
+    faults[0] = False
+    await store.flush()
+    assert await store.executions() == [execution(status="ok")]
+
+    faults[0] = True
     store._writer.put(lambda connection: [].pop(), 0)
-    with pytest.raises(StoreError) as waiting:
-        await store.flush()
-    with pytest.raises(StoreError) as later:
-        await store.flush()
     with pytest.raises(StoreError) as at_the_end:
         await opened.__aexit__(None, None, None)
-    for thread in threading.enumerate():
-        if thread.name == "sealyard-store-writer":
-            await asyncio.to_thread(thread.join, 10)
-
-    assert [str(each.value) for each in (waiting, later)] == [broken, broken]
     assert str(at_the_end.value) == f"Not all was recorded. {broken}"
-    assert [each.exc_type for each in seen] == [IndexError]
+
+
+async def test_change_that_fails_by_itself_fails_alone(path: Path) -> None:
+    """It leaves nothing behind, its caller alone gets its exception, and all else of its commit is on disk."""
+
+    def name(connection: sqlite3.Connection, upstream: str, *, fault: Exception | None = None) -> str:
+        connection.execute("INSERT INTO upstreams (upstream, fingerprint) VALUES (?, '')", (upstream,))
+        if fault is not None:
+            raise fault
+        return upstream
+
+    async with open_store(path) as store:
+        statements: list[str] = []
+        async with busy_writer(store):
+            store._writer.put(lambda connection: connection.set_trace_callback(statements.append), 0)
+        faults = [ValueError("not a version"), KeyError("of ours")]
+        async with busy_writer(store):
+            store.record_start(execution(status="ok"))
+            store.audit(AuditEntry(kind="gateway.start", principal="local"))
+            changes = [
+                asyncio.ensure_future(store._writer.change(work))
+                for work in (
+                    partial(name, upstream="first"),
+                    partial(name, upstream="second", fault=faults[0]),
+                    partial(name, upstream="third"),
+                    partial(name, upstream="fourth", fault=faults[1]),
+                )
+            ]
+            await asyncio.sleep(0)
+            statements.clear()
+        found = await asyncio.gather(*changes, return_exceptions=True)
+        ends = [each for each in statements if each in ("COMMIT", "ROLLBACK")]
+        assert await store._writer.change(partial(name, upstream="fifth")) == "fifth"
+
+    assert ends == ["COMMIT", "ROLLBACK", "ROLLBACK", "COMMIT"]  # the first one of what kept the writer busy
+    assert found == ["first", faults[0], "third", faults[1]]
+    assert select(path, "SELECT upstream FROM upstreams ORDER BY upstream") == [("fifth",), ("first",), ("third",)]
+    assert select(path, "SELECT status FROM executions") == [("ok",)]
+    assert select(path, "SELECT kind FROM audit") == [("gateway.start",)]
+
+
+async def test_change_that_fails_by_itself_is_not_made_later(path: Path) -> None:
+    """Neither is it called a fault of the store, though the commit fails for another reason as well."""
+    called = []
+
+    def fail(connection: sqlite3.Connection) -> None:
+        called.append(connection)
+        raise ValueError("not a version")
+
+    def write(connection: sqlite3.Connection) -> None:
+        if len(called) == 1:
+            called.append(connection)
+            raise sqlite3.OperationalError("disk I/O error")
+
+    async with open_store(path) as store:
+        async with busy_writer(store):
+            failing = asyncio.ensure_future(store._writer.change(fail))
+            await asyncio.sleep(0)
+            store._writer.put(write, 0)
+        with pytest.raises(ValueError, match="not a version"):
+            await failing
+        await store.flush()
+
+    assert len(called) == 2
+
+
+async def test_change_that_fails_by_itself_later_is_in_the_log(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its caller got the first error and is gone."""
+    errors: list[Exception] = [sqlite3.OperationalError("disk I/O error"), ValueError("not a version")]
+
+    def fail(connection: sqlite3.Connection) -> None:
+        raise errors.pop(0)
+
+    async with open_store(path) as store:
+        with pytest.raises(StoreError, match="disk I/O error"):
+            await store._writer.change(fail)
+        await store.flush()
+
+    assert not errors
+    assert [each.exc_info[0] for each in caplog.records if each.exc_info] == [ValueError]
 
 
 async def held(path: Path) -> tuple[int, list[str], list[str]]:
