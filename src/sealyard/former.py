@@ -4,7 +4,6 @@ This is the one module that spells the former name. Bytes that stored data depen
 keep it forever; everything else is read under either name and written under the present one.
 """
 
-import fcntl
 import itertools
 import logging
 import os
@@ -20,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from sealyard.disk import drafted, locked, sync_path
 from sealyard.errors import StoreError
 
 _log = logging.getLogger(__name__)
@@ -159,9 +159,9 @@ def take_over_store(path: Path, migrate: Callable[[Path], None]) -> None:
                 migrate(staged)
                 _put_keys(keys, path)
                 _put_tokens(old, path)
-                _sync(path.parent)
+                sync_path(path.parent)
                 staged.rename(path)
-            _sync(path.parent)
+            sync_path(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise _not_taken(old, path, error) from error
     _log.warning("The data in %s was copied to %s. The old folder stays as a backup.", old.parent, path.parent)
@@ -176,19 +176,8 @@ def copy_beside(path: Path) -> Path:
     with _staging(path) as staged:
         _copy_database(path, staged)
         staged.rename(kept)
-    _sync(kept.parent)
+    sync_path(kept.parent)
     return kept
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock on a folder. The kernel releases it however the process ends."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -232,7 +221,7 @@ def _copy_database(old: Path, new: Path) -> None:
     source = sqlite3.connect(f"file:{quote(str(old))}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
     with closing(source), closing(sqlite3.connect(new, isolation_level=None)) as target:
         source.backup(target)
-    _sync(new)
+    sync_path(new)
 
 
 def _put_keys(keys: Mapping[str, bytes], path: Path) -> None:
@@ -258,24 +247,8 @@ def _put_tokens(old: Path, new: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, wholly or not at all."""
-    draft = path.with_name(f"{_STAGING}{path.name}")
-    try:
-        draft.unlink(missing_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with drafted(path, draft_name=f"{_STAGING}{path.name}") as file:
+        file.write(content)
 
 
 def _not_taken(old: Path, new: Path, error: OSError | sqlite3.Error) -> StoreError:

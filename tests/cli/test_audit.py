@@ -344,7 +344,7 @@ def test_export_writes_to_a_pipe_and_never_over_a_file(log: Command, tmp_path: P
 
     assert piped.stdout.splitlines()[1:] == file.read_text().splitlines()[1:]
     assert again.stderr == f"error: {str(file)!r} exists already. Name another file.\n"
-    assert [each.name for each in tmp_path.glob("*.part")] == []
+    assert [each.name for each in tmp_path.glob(".*.new")] == []
 
 
 def test_lost_key_is_replaced_by_a_new_one_on_request(log: Command, path: Path) -> None:

@@ -4,7 +4,6 @@ Everything in an entry may come from an agent or an upstream, so a terminal obey
 """
 
 import hashlib
-import os
 import sqlite3
 import sys
 import time
@@ -31,6 +30,7 @@ from sealyard.cli.terminal import (
     write,
     write_json,
 )
+from sealyard.disk import drafted
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store.audit import (
     AUDIT_KINDS,
@@ -41,7 +41,7 @@ from sealyard.store.audit import (
     verify_file,
     verify_store,
 )
-from sealyard.store.audit.key import key_path, load_key, sync_folder
+from sealyard.store.audit.key import key_path, load_key
 from sealyard.store.audit.log import AuditSegment, open_log, read_entries, read_head, read_segments
 from sealyard.store.database import take_over
 
@@ -275,21 +275,15 @@ def _show_verification(found: AuditVerification, file: Path | None) -> None:
 def _export_to_file(store: Path, output: Path, segment: int | None) -> int:
     if output.exists():
         raise InvalidRequest(f"{str(output)!r} exists already. Name another file.")
-    draft = output.with_name(f"{output.name}.part")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file, _progress("exporting") as on_progress:
-            done = export_audit(store, file, segment=segment, on_progress=on_progress)
+        with drafted(output) as file:
+            with _progress("exporting") as on_progress:
+                done = export_audit(store, file, segment=segment, on_progress=on_progress)
             file.flush()
-            os.fsync(descriptor)
-        with _progress("checking") as on_progress:
-            found = verify_file(draft, on_progress=on_progress)
-        draft.rename(output)
-        sync_folder(output.parent)
+            with _progress("checking") as on_progress:
+                found = verify_file(Path(file.name), on_progress=on_progress)
     except OSError as error:
         raise InvalidRequest(f"{str(output)!r} cannot be written: {error.strerror}. Name another file.") from error
-    finally:
-        draft.unlink(missing_ok=True)
     if found.problem:
         remark(f"What was exported is wrong, and not marked as exported. {found.problem}", "red")
         return 1

@@ -7,7 +7,6 @@ import datetime
 import hashlib
 import os
 import re
-import secrets
 import stat
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from sealyard.disk import drafted
 from sealyard.errors import InvalidRequest
 from sealyard.former import FORMER, PRESENT
 
@@ -182,25 +182,11 @@ def _replace(target: Path, content: bytes, mode: int) -> None:
         raise InvalidRequest(
             f"{str(target)!r} is read-only or no regular file. It is as it was; make it writable first."
         )
-    temporary = target.with_name(f".{target.name}.sealyard-{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(descriptor, old.st_uid, old.st_gid)
-            os.fchmod(descriptor, stat.S_IMODE(old.st_mode) if old is not None else mode)
-            os.fsync(descriptor)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with drafted(target) as file:
+        file.write(content)
+        if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(file.fileno(), old.st_uid, old.st_gid)
+        os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode) if old is not None else mode)
 
 
 def _mode(path: Path) -> int:

@@ -19,8 +19,9 @@ from sealyard.config.clients import Place, find_places, read_document, read_serv
 from sealyard.config.draft import dump_toml
 from sealyard.config.files import Backup, Machine, change_file, digest, find_backups, read_bytes, replace_file
 from sealyard.config.references import diff
+from sealyard.disk import locked
 from sealyard.errors import InvalidConfig, InvalidRequest, SealyardError
-from sealyard.former import FORMER, PRESENT, locked, starts
+from sealyard.former import FORMER, PRESENT, starts
 
 _SERVERS_HEADER = re.compile(r"\s*\[\[?\s*([\"']?)mcp_servers\1\s*[.\]]")
 _HEADER = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(#.*)?$")

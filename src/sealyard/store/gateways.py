@@ -23,9 +23,10 @@ from pathlib import Path
 
 import msgspec
 
+from sealyard.disk import drafted, sync_path
 from sealyard.errors import StoreError
 from sealyard.former import copy_beside
-from sealyard.store.audit.key import key_path, sync_folder, write_whole
+from sealyard.store.audit.key import key_path
 from sealyard.store.database import BUSY_SECONDS, connect, explain, take_over
 
 _log = logging.getLogger(__name__)
@@ -173,17 +174,18 @@ def replace(store: Path, staged: Path) -> Path | None:
     kept = Path(tempfile.mkdtemp(prefix=f"{store.name}.replaced-{stamp}-", dir=store.parent))
     try:
         there = [path for path in _files(store) if path.exists()]
-        sync_folder(store.parent)
-        write_whole(_note_path(store), msgspec.json.encode(_Note(kept.name, [path.name for path in there])))
+        sync_path(store.parent)
+        with drafted(_note_path(store), draft_name=f"{_note_path(store).name}.new") as note:
+            note.write(msgspec.json.encode(_Note(kept.name, [path.name for path in there])))
         for path in there:
             path.rename(kept / path.name)
-        sync_folder(kept)
+        sync_path(kept)
         for old, new in ((staged, store), (key_path(staged), key_path(store))):
             if old.exists():
                 old.rename(new)
-        sync_folder(store.parent)
+        sync_path(store.parent)
         _note_path(store).unlink()  # done from here on
-        sync_folder(_note_path(store).parent)
+        sync_path(_note_path(store).parent)
     except BaseException:
         roll_back(store)
         _remove_empty(kept)
@@ -208,9 +210,9 @@ def roll_back(store: Path) -> None:
             path.unlink(missing_ok=True)  # part of the new store
         elif (kept / path.name).exists():
             (kept / path.name).replace(path)
-    sync_folder(store.parent)
+    sync_path(store.parent)
     _note_path(store).unlink()
-    sync_folder(_note_path(store).parent)
+    sync_path(_note_path(store).parent)
     _remove_empty(kept)
 
 

@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import pytest
@@ -747,16 +748,16 @@ def test_a_disk_that_is_full_leaves_the_old_folder_and_nothing_of_the_new(
     """Whichever file it is that does not fit."""
     old = to_folder(a_skill(description="old"))
     written = write_folder(old, tmp_path)
-    real = files_module.write_new
+    real = files_module.new_file
     done = []
 
-    def full(path: Path, content: bytes) -> None:
+    def full(path: Path, *, mode: int) -> AbstractContextManager[BinaryIO]:
         if len(done) == writes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         done.append(path)
-        real(path, content)
+        return real(path, mode=mode)
 
-    monkeypatch.setattr(files_module, "write_new", full)
+    monkeypatch.setattr(files_module, "new_file", full)
     with pytest.raises(InvalidSkill) as caught:
         write_folder(to_folder(a_skill(description="new")), tmp_path, replace=True)
 

@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import io
 import os
-import resource
 import shutil
 import signal
 import sqlite3
@@ -14,14 +13,16 @@ import subprocess
 import sys
 import tarfile
 import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.full_disk import room
 
+from sealyard import disk
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.vault import KeyPlace
 from sealyard.store import gateways, open_store
@@ -571,19 +572,6 @@ async def test_restore_over_a_running_gateway_is_refused(file: Path, store: Path
     assert await opened[0] == ["a", "b"]
 
 
-@contextmanager
-def room(size_bytes: int) -> Iterator[None]:
-    """No file can grow beyond this, as if the disk were full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
-
-
 @pytest.mark.parametrize("size_bytes", [0, 1024, 200_000])
 def test_full_disk_leaves_the_store_as_it_was(file: Path, store: Path, size_bytes: int) -> None:
     """Whenever it is full."""
@@ -621,7 +609,8 @@ def _fail_at(number: int, how: Callable[[], None], patch: pytest.MonkeyPatch) ->
 
     for name in ("rename", "unlink"):
         patch.setattr(Path, name, counted(name, getattr(Path, name)))
-    patch.setattr(gateways, "sync_folder", counted("sync", gateways.sync_folder))
+    for module in (disk, gateways):
+        patch.setattr(module, "sync_path", counted("sync", module.sync_path))
     return done
 
 

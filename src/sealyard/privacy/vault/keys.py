@@ -6,7 +6,6 @@ still open what they sealed. No `repr`, message or log shows a key; they show it
 
 import base64
 import binascii
-import fcntl
 import hashlib
 import importlib
 import os
@@ -14,10 +13,11 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from sealyard.disk import drafted, locked
 from sealyard.errors import VaultError
 from sealyard.former import FORMER, PRESENT, VAULT_KEY_ID, VAULT_SERVICE
 
@@ -223,23 +223,9 @@ def _unreadable(path: Path, reason: str) -> VaultError:
 
 
 def _write_file(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(descriptor)
-            draft.replace(path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with drafted(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise VaultError(
             f"The vault's key file {str(path)!r} cannot be written: {error.strerror}. Make its folder writable."
@@ -248,19 +234,16 @@ def _write_file(path: Path, text: str) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time makes or changes keys in a folder. The kernel lets go of it however the process ends."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise VaultError(
-            f"The folder {str(folder)!r} of the vault's key cannot be used: {error.strerror}. Make it writable."
-        ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    """One process at a time makes or changes keys in a folder, which is made if need be."""
+    with ExitStack() as held:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held.enter_context(locked(folder))
+        except OSError as error:
+            raise VaultError(
+                f"The folder {str(folder)!r} of the vault's key cannot be used: {error.strerror}. Make it writable."
+            ) from error
         yield
-    finally:
-        os.close(descriptor)
 
 
 # The keyring

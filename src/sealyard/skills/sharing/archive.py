@@ -24,6 +24,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from sealyard.disk import new_file, sync_path
 from sealyard.errors import InvalidSkill
 from sealyard.former import spell
 from sealyard.skills.sharing.files import (
@@ -34,9 +35,8 @@ from sealyard.skills.sharing.files import (
     read_file,
     replace_file,
     shown,
-    write_new,
 )
-from sealyard.store.audit.key import AuditKey, is_signed, message, sync_folder
+from sealyard.store.audit.key import AuditKey, is_signed, message
 
 _KEY_BYTES_MOST = 4096  # A PEM file of an Ed25519 key has about 120
 _MANIFEST = "sealyard-manifest.json"
@@ -119,9 +119,10 @@ def _make(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         content = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        write_new(draft, content, mode=0o600)
+        with new_file(draft) as file:
+            file.write(content)
         path.hardlink_to(draft)
-        sync_folder(path.parent)
+        sync_path(path.parent)
     except FileExistsError:
         pass  # the other key is as good
     finally:

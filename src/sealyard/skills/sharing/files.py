@@ -11,14 +11,13 @@ import shutil
 import stat
 import unicodedata
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from sealyard.disk import drafted, new_file, sync_path
 from sealyard.errors import InvalidSkill
-from sealyard.store.audit.key import sync_folder
 
 FILES_MOST = 512
 """More files than any skill needs."""
@@ -29,6 +28,7 @@ NAME_MOST = 64
 _ENTRIES_MOST = 2 * FILES_MOST  # files and folders together: a tree of empty folders has an end too
 _PATH_BYTES = 512  # of a path: file systems take 255 for each part
 _DEPTH = 8  # of nested folders
+_MODE = 0o666  # a person or a server shares these files: who reads them is up to the umask
 _SHOWN = 120  # of a name in a message
 _IGNORED = frozenset({".git"})
 _KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
@@ -167,7 +167,8 @@ def write_folder(folder: SkillFolder, directory: Path, *, replace: bool = False)
         for path, content in folder.files.items():
             file = draft / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_new(file, content)
+            with new_file(file, mode=_MODE) as opened:
+                opened.write(content)
         if target.exists():
             target.rename(old)
         try:
@@ -176,7 +177,7 @@ def write_folder(folder: SkillFolder, directory: Path, *, replace: bool = False)
             if old.exists():
                 old.rename(target)
             raise
-        sync_folder(directory)
+        sync_path(directory)
     except OSError as error:
         raise _not_written(target, error) from error
     finally:
@@ -211,15 +212,10 @@ def replace_file(path: Path, content: bytes) -> None:
     Raises:
         InvalidSkill: The disk does not take it.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write_new(draft, content)
-            draft.replace(path)
-            sync_folder(path.parent)
-        finally:
-            draft.unlink(missing_ok=True)
+        with drafted(path, mode=_MODE) as file:
+            file.write(content)
     except OSError as error:
         raise _not_written(path, error) from error
 
@@ -321,14 +317,6 @@ def _check_target(target: Path, *, replace: bool) -> None:
         raise InvalidSkill(
             f"{str(target)!r} is not a skill folder, so it is not replaced. Remove it yourself if it may go."
         )
-
-
-def write_new(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Write a file that must not exist yet, durably. Raises `OSError`."""
-    with open(path, "xb", opener=partial(os.open, mode=mode)) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _too_many(what: str) -> InvalidSkill:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from sealyard.disk import drafted
 from sealyard.errors import StoreError
 
 _KEY_BYTES_MOST = 4096
@@ -91,38 +92,17 @@ def load_key(path: Path) -> AuditKey | None:
 
 
 def make_key(path: Path) -> AuditKey:
-    """Make a new key, in a file that is written wholly or not at all.
+    """Make a new key, in a file that is written wholly or not at all. The caller excludes others.
 
     Raises:
         StoreError: It cannot be written.
     """
     private = Ed25519PrivateKey.generate()
     try:
-        write_whole(path, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        with drafted(path, draft_name=f"{path.name}.new") as file:
+            file.write(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     except OSError as error:
         raise StoreError(
             f"The audit key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable."
         ) from error
     return AuditKey(private)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, wholly or not at all, durably."""
-    draft = path.with_name(f"{path.name}.new")
-    draft.unlink(missing_ok=True)  # left by a killed process
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    draft.rename(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names of new files in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

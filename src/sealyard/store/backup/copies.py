@@ -5,7 +5,6 @@ inspected before anything is replaced. An attacker who changes the file can chan
 SHA-256, kept elsewhere, proves that it is the same file.
 """
 
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -16,10 +15,11 @@ from pathlib import Path
 import msgspec
 
 from sealyard import __version__
+from sealyard.disk import new_file, sync_path
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.vault import KEY_FILE, KeyPlace
 from sealyard.store.audit import verify_store
-from sealyard.store.audit.key import key_path, sync_folder
+from sealyard.store.audit.key import key_path
 from sealyard.store.backup.tarball import (
     AUDIT_KEY,
     DATABASE,
@@ -90,7 +90,7 @@ def write_backup(
             with open_archive(draft) as file:
                 manifest, sha256 = read_archive(file, None, report)
             draft.rename(output)
-            sync_folder(output.parent)
+            sync_path(output.parent)
     except Damaged as error:
         raise StoreError(f"The store {str(store)!r} is not backed up: {error}. Keep a copy of its files.") from None
     except OSError as error:
@@ -160,7 +160,7 @@ def _take(store: Path, work: Path, *, with_keys: bool, report: OnProgress) -> No
             f"The store {str(store)!r} cannot be copied: {error}. Check the store, and that there is room for its copy."
         ) from error
     if key_path(store).exists():
-        with open(os.open(work / AUDIT_KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        with new_file(work / AUDIT_KEY) as file:
             file.write(key_path(store).read_bytes())
     if with_keys:
         keys = KeyPlace("file", folder=store.parent).find()

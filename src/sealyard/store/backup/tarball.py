@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from sealyard.disk import new_file
 from sealyard.errors import StoreError
 from sealyard.former import decode
 from sealyard.privacy.vault import KEY_FILE
@@ -81,14 +82,12 @@ def describe(folder: Path) -> dict[str, BackupFile]:
 def write_archive(path: Path, work: Path, manifest: Manifest, report: OnProgress) -> None:
     """Write a new file, for this user alone, with the members in the folder `work`."""
     text = msgspec.json.format(msgspec.json.encode(manifest))
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as archive:
+    with new_file(path) as archive:
         _write_member(archive, _MANIFEST, BytesIO(text), len(text), manifest.created_at, report)
         for name, entry in manifest.files.items():
             with (work / name).open("rb") as file:
                 _write_member(archive, name, file, entry.bytes, manifest.created_at, report)
         archive.write(bytes(2 * _BLOCK))
-        archive.flush()
-        os.fsync(archive.fileno())
 
 
 def _write_member(
@@ -185,14 +184,9 @@ def _check_room(folder: Path, size_bytes: int) -> None:
 def _unpack(archive: "_Hashing", path: Path | None, size_bytes: int, report: OnProgress) -> str:
     """Write a member into a new file, or nowhere, and return its SHA-256."""
     sha256 = hashlib.sha256()
-    target = os.devnull if path is None else path
-    flags = os.O_WRONLY | os.O_CLOEXEC | (0 if path is None else os.O_CREAT | os.O_EXCL)
-    with open(os.open(target, flags, 0o600), "wb") as file:
+    with open(os.devnull, "wb") if path is None else new_file(path) as file:
         for done in _copy(archive, file, size_bytes, sha256.update):
             report("reading", done, size_bytes)
-        if path is not None:
-            file.flush()
-            os.fsync(file.fileno())
     return sha256.hexdigest()
 
 

@@ -7,7 +7,6 @@ a port on the loopback interface. Tokens are kept in files that only their owner
 import asyncio
 import contextlib
 import hashlib
-import os
 import re
 import time
 import warnings
@@ -30,6 +29,7 @@ from mcp.shared.auth import (
 from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import AnyUrl, ValidationError
 
+from sealyard.disk import drafted
 from sealyard.errors import UpstreamUnavailable
 from sealyard.values.tools import OAuthConfig, UpstreamConfig
 
@@ -117,7 +117,7 @@ class TokenFile:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Called by the SDK."""
         expires_at = None if tokens.expires_in is None else time.time() + tokens.expires_in
-        self._keep(tokens=tokens.model_dump(mode="json", exclude_none=True), expires_at=expires_at)
+        await self._keep(tokens=tokens.model_dump(mode="json", exclude_none=True), expires_at=expires_at)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Called by the SDK. A client id from the config comes before one that was registered."""
@@ -130,7 +130,7 @@ class TokenFile:
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Called by the SDK."""
-        self._keep(client=client_info.model_dump(mode="json", exclude_none=True))
+        await self._keep(client=client_info.model_dump(mode="json", exclude_none=True))
 
     def _load(self) -> dict[str, Any]:
         if self._path is None:
@@ -141,15 +141,17 @@ class TokenFile:
             return {}  # missing or useless: a person consents again
         return data if isinstance(data, dict) else {}
 
-    def _keep(self, **values: Any) -> None:
+    async def _keep(self, **values: Any) -> None:
         self._data.update(values)
         if self._path is None:
             return
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = self._path.with_suffix(f".{os.getpid()}")
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(self._data))
-        beside.replace(self._path)
+        await asyncio.to_thread(self._write, self._path, msgspec.json.encode(self._data))
+
+    @staticmethod
+    def _write(path: Path, content: bytes) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with drafted(path) as file:
+            file.write(content)
 
 
 class _Consent:
