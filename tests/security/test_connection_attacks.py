@@ -253,23 +253,6 @@ async def test_who_sends_byte_by_byte_is_disconnected(tmp_path: Path) -> None:
     assert set(statuses) <= {b"408", b""}  # which may be lost, since more was sent meanwhile
 
 
-async def test_a_slow_body_that_keeps_coming_is_read(tmp_path: Path) -> None:
-    """A second for each 16 KiB is allowed on top: a large body over a slow line arrives."""
-    body = b'{"padding": "' + b"x" * 200_000 + b'"}'
-    async with served(tmp_path, SOON) as gate:
-        reader, writer = await gate.connect()
-        writer.write(gate.head().replace(b"logout", b"executions") + b"Content-Length: %d\r\n\r\n" % len(body))
-        for start in range(0, len(body), 40_000):
-            writer.write(body[start : start + 40_000])
-            await writer.drain()
-            await asyncio.sleep(0.2)  # longer than a body of few bytes may take, together
-        said = await closed(reader)
-        writer.close()
-
-    assert said.split()[1] == b"400"
-    assert b"There is no field 'padding'" in said
-
-
 async def test_who_never_reads_its_answers_is_disconnected(tmp_path: Path) -> None:
     """The answers do not pile up, and their connections do not stay."""
     async with served(tmp_path, SOON) as gate:

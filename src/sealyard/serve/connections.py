@@ -80,10 +80,9 @@ class HttpConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a part of a request."""
-        if self.phase == "body":
-            self._body_bytes += len(data)
         super().data_received(data)
         self._note_phase()
+        self._body_bytes += len(data)  # also of what came with the headers
 
     def on_response_complete(self) -> None:
         """Wait for the next request, or for the rest of this one."""
@@ -127,6 +126,8 @@ class HttpConnection(H11Protocol):
 
     def end_if_late(self, now: float) -> None:
         """End the connection if its client took too long."""
+        if self.phase == "body" and self.flow.read_paused:
+            self.since, self._body_bytes = now, 0  # it waits for the gateway, not for its client
         if self._leaves_answer_unread(now):
             self.transport.abort()  # a closed one would wait for the client as well
         elif now - self.since > self._allowed_seconds() and not self.transport.is_closing():
@@ -140,7 +141,7 @@ class HttpConnection(H11Protocol):
                 return self._settings.idle_seconds
             case "quiet" | "headers" | "rest":
                 return self._settings.header_seconds
-            case "body" if not self.flow.read_paused:  # else it waits for the gateway, not for its client
+            case "body":
                 return self._settings.body_seconds + self._body_bytes / _BYTES_PER_SECOND
         return math.inf
 
