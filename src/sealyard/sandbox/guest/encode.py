@@ -70,13 +70,6 @@ def encode(value: object, *, max_bytes: int, root: str = "result") -> tuple[str,
                 return text, []
     except (RuntimeError, ValueError):
         pass  # another thread changes the value, or the code lowered the limit of digits: the long way names the fault
-    try:
-        if _plain_cost((value,), max_bytes, _PLAIN_DEPTH) is not None:
-            text = dumps(value)
-            if len(text) <= max_bytes and text.isascii():
-                return text, []
-    except (RuntimeError, ValueError):
-        pass  # another thread changes the value, or the code lowered the limit of digits: the long way names the fault
     conversion = _Conversion(max_bytes, root)
     try:
         text = dumps(conversion.convert(value))
