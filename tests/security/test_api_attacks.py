@@ -301,10 +301,10 @@ async def test_a_reader_that_does_not_read_costs_nobody_anything(tmp_path: Path)
                     await client.get("me")
             reading = asyncio.create_task(events_of(lines))
             for number in range(1_000):
-                live.tell("output", "x", "local", {"text": "y" * 20_000, "n": number})
+                live.emit("output", "x", "local", {"text": "y" * 20_000, "n": number})
                 while number % 20 == 0 and min(len(watcher._queue) for watcher in live._watchers):
                     await client.get("me")
-            live.tell("ended", "x", "local", {"status": "ok"})
+            live.emit("ended", "x", "local", {"status": "ok"})
             told = await reading
         held = max(len(watcher._queue) for watcher in live._watchers)
         writer.close()

@@ -268,7 +268,8 @@ async def test_number_that_was_handed_over_is_no_code_and_no_progress(tmp_path: 
         await screen.arguments(Routes({"crm": config("crm")}).bare_spec("crm", "n"), {"to": token})
         error = await screen.error("crm", MCPError(card, "No."))
         told = [
-            await screen.may_tell("crm", *numbers) for numbers in ((float(card), None), (1.0, float(card)), (1.0, 2.0))
+            await screen.may_report("crm", *numbers)
+            for numbers in ((float(card), None), (1.0, float(card)), (1.0, 2.0))
         ]
 
     assert (error.code, error.message) == (types.INTERNAL_ERROR, "No.")

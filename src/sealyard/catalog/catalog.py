@@ -164,7 +164,7 @@ class Catalog:
             self._snapshot = await asyncio.to_thread(
                 _snapshot, {**self._snapshot.by_upstream, upstream: specs}, self._shapes
             )
-        self._tell(change)
+        self._notify(change)
         return change
 
     async def observe(self, spec: ToolSpec, comparison: Comparison) -> ToolSpec | None:
@@ -195,7 +195,7 @@ class Catalog:
                 return None
             self._warn(spec.upstream, [f"The answers of {spec.full_name} changed, and its definition did not."])
             self._snapshot = Snapshot({**self._snapshot.by_upstream, spec.upstream: specs}, self._shapes)
-        self._tell(
+        self._notify(
             Change(
                 upstream=spec.upstream,
                 changed=(spec.full_name,),
@@ -221,7 +221,7 @@ class Catalog:
             " Give each gateway a store of its own, or the same servers."
         )
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         for callback in tuple(self._subscribers):
             callback(self._snapshot, change)
 

@@ -101,7 +101,7 @@ class Learned(msgspec.Struct, frozen=True, kw_only=True):
 
     words: Mapping[str, Sequence[LearnedWord]]
     """By the full names of tools. Those that are in no catalog, or not in a view, do not count."""
-    telling: Sequence[str] = ()
+    content_words: Sequence[str] = ()
     """The informative words of the query; those among them that are in `words` must cover enough of it."""
     explores: bool = False
     """True if an untried tool that would drop out of sight gets a place this time."""
@@ -270,9 +270,9 @@ class Index:
     def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float, unheard: float) -> dict[int, _Lift]:
         """The additions of learned words beyond `unheard`, for tools whose words cover enough of the query."""
         lifts: dict[int, _Lift] = {}
-        telling = {term: scale * self._factor(term) for term in learned.telling}
-        least = _LEAST_COVERED * sum(telling.values())
-        factors = dict(telling)
+        informative = {term: scale * self._factor(term) for term in learned.content_words}
+        least = _LEAST_COVERED * sum(informative.values())
+        factors = dict(informative)
         for name, learned_words in learned.words.items():
             number = self._numbers.get(name)
             if number is None or (among is not None and number not in among):
@@ -286,7 +286,7 @@ class Index:
                 added = factor * (_with_gain(weight, gain) - weight)
                 sure += added
                 said += factor * (_with_gain(weight, more) - weight) if more > gain else added
-                if term in telling:
+                if term in informative:
                     said_covered += factor
                     sure_covered += factor if gain > 0 else 0.0
             sure = sure - unheard if sure_covered >= least else 0.0

@@ -56,7 +56,7 @@ _CODES_KEPT = 128  # codes whose reading is kept, since agents run the same agai
 _CURVES_KEPT = 64  # principals whose corrections are kept: as many as learn apart
 _REST = 4.0  # rest after learning, so that it takes at most a fifth of a processor from requests
 _LINE_CHARACTERS = 400  # of a source line in a refusal: a bound
-_TOLD_ONCE = 200  # hints that are given once in a visit: a bound
+_ONCE_PER_VISIT = 200  # hints that are given once in a visit: a bound
 _HINTED = 3  # best hits that get hints: more would cost more tokens than they help
 _CONFLICTS = 2  # differences from a declared schema that are shown with a hit
 _SKILLS = 2  # skills that are shown with a search
@@ -527,9 +527,9 @@ class Guidance:
     def _tell_once(self, visit: Visit, hint: HintKind, subject: str, mark: str, execution_id: str) -> bool:
         """Record a hint that is given once in a visit; True the first time."""
         key = f"{hint} {subject} {mark}"
-        if key in visit.told or len(visit.told) >= _TOLD_ONCE:
+        if key in visit.hinted or len(visit.hinted) >= _ONCE_PER_VISIT:
             return False
-        visit.told.add(key)
+        visit.hinted.add(key)
         self.tell(visit, hint, subject, mark, execution_id)
         return True
 
@@ -646,7 +646,7 @@ class SearchGuide:
         self._query = query
         self._model = guidance.model(visit.principal)
         self._viewer = guidance.viewer(visit.principal)
-        self._told: list[Tip] = []
+        self._tips_shown: list[Tip] = []
         self._shown: list[str] = []
 
     def _ask(self, part: str, look: Callable[[], _T], otherwise: _T) -> _T:
@@ -663,7 +663,7 @@ class SearchGuide:
             return hit
         is_full = level == "full"
         tips = self._tips(spec, is_full=is_full)[: None if is_full else 1] if place < _HINTED else ()
-        self._told += tips
+        self._tips_shown += tips
         hints = [text for tip in tips for text in (tip.text, tip.code) if text is not None]
         if not is_full:
             return msgspec.structs.replace(hit, hints=tuple(hints)) if hints else hit
@@ -680,9 +680,9 @@ class SearchGuide:
             "chains", lambda: self._model.chains.tell(spec, self._viewer, view=self._view, with_code=is_full), ()
         )
 
-    async def told(self, answer: SearchAnswer) -> SearchAnswer:
+    async def finish(self, answer: SearchAnswer) -> SearchAnswer:
         """The answer with saved skills that may do the job. The hints are recorded."""
-        for tip in self._told:
+        for tip in self._tips_shown:
             self._guidance.tell(self._visit, tip.kind, tip.subject, tip.mark)
         for name in self._shown:
             self._guidance.tell(self._visit, "shape", name)

@@ -348,21 +348,23 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             return None
         words = {tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()}
         turn = zlib.crc32(" ".join(plain).encode()) + self.searches
-        telling = [term for term in plain.values() if term not in WEAK]
-        return Learned(words=words, telling=telling, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__)
+        content_words = [term for term in plain.values() if term not in WEAK]
+        return Learned(
+            words=words, content_words=content_words, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__
+        )
 
     def _recall(
         self, terms: list[str], used: tuple[str, ...], viewer: Viewer, trust: float
     ) -> dict[str, list[LearnedWord]]:
         known = self._known(terms, viewer.principal)
-        telling: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for term, tools in known:
             if term not in WEAK:
-                telling.update(tools.keys())
+                counts.update(tools.keys())
         # Words, weak ones aside, that must match a tool: two, more in a long query, all in a short one.
         strong_terms = sum(term not in WEAK for term in terms)
         least = max(1, min(strong_terms, max(_LEAST_TERMS, math.ceil(_LEAST_SHARE * strong_terms))))
-        found: dict[str, list[LearnedWord]] = {tool: [] for tool, count in telling.items() if count >= least}
+        found: dict[str, list[LearnedWord]] = {tool: [] for tool, count in counts.items() if count >= least}
         for term, tools in known:
             some = [(tool, votes) for tool, votes in tools.items() if tool in found]
             if not some:

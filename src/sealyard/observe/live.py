@@ -64,16 +64,16 @@ class Watched:
         """It printed something, which is concealed."""
         self.run.output_characters += len(text)
         for start in range(0, len(text), _TEXT_CHARACTERS):
-            self.tell("output", {"text": text[start : start + _TEXT_CHARACTERS]})
+            self.emit("output", {"text": text[start : start + _TEXT_CHARACTERS]})
 
-    def tell(self, kind: LiveKind, body: dict[str, Any]) -> None:
+    def emit(self, kind: LiveKind, body: dict[str, Any]) -> None:
         """Something happened in it."""
-        self._live.tell(kind, self.run.execution_id, self.run.principal, body)
+        self._live.emit(kind, self.run.execution_id, self.run.principal, body)
 
     def end(self, body: dict[str, Any]) -> None:
         """It is over."""
         self._live.forget(self.run.execution_id)
-        self.tell("ended", body)
+        self.emit("ended", body)
 
 
 class Live:
@@ -96,7 +96,7 @@ class Live:
             "background": run.background,
             "code_characters": code_characters,
         }
-        watched.tell("started", body)
+        watched.emit("started", body)
         return watched
 
     def find(self, execution_id: str) -> Watched | None:
@@ -112,7 +112,7 @@ class Live:
         runs = [watched.run for watched in self._runs.values()]
         return [run for run in runs if principal is None or run.principal == principal]
 
-    def tell(self, kind: LiveKind, execution_id: str, principal: str, body: dict[str, Any]) -> None:
+    def emit(self, kind: LiveKind, execution_id: str, principal: str, body: dict[str, Any]) -> None:
         """Something happened."""
         self._number += 1
         event = LiveEvent(

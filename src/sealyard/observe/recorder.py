@@ -51,7 +51,7 @@ _ASKS_COUNTED = 1_000
 _POLLED_CHARACTERS = 10_000
 """Of arguments that are compared; nobody polls with longer ones."""
 _QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
-_TOLD_CHARACTERS = 256 << 10
+_SENT_CHARACTERS = 256 << 10
 """At once: the last part of what was printed before anyone listened."""
 
 
@@ -305,7 +305,7 @@ class Recorder:
         await self._store.room()  # what cannot be recorded is not begun
         try:
             async with asyncio.timeout(begin_seconds if context or len(code) > _SHORT_CODE else None):
-                told_code, told_context = await guard.door.conceal_each([code, context])
+                shown_code, shown_context = await guard.door.conceal_each([code, context])
         except TimeoutError:
             raise InvalidRequest(
                 f"Looking through the code and its context took longer than the {begin_seconds:g} s that the run has. "
@@ -315,8 +315,8 @@ class Recorder:
             execution_id=grant.execution_id,
             principal=grant.principal,
             session=grant.session,
-            code=told_code,
-            context=told_context,
+            code=shown_code,
+            context=shown_context,
             started_at=time.time(),
             catalog_version=catalog_version,
             background=background,
@@ -463,10 +463,10 @@ class OutputStream:
             self._kept.append(text)
             return
         if self._guard.is_off:
-            self._tell(text)
+            self._send(text)
             return
         if self._passing is None:  # not before: what prints nothing is not waited for
-            self._passing = asyncio.create_task(_pass_on(self._pieces, self._guard, self._tell))
+            self._passing = asyncio.create_task(_pass_on(self._pieces, self._guard, self._send))
         self._pieces.put_nowait(text)
 
     async def __aenter__(self) -> Self:
@@ -488,9 +488,9 @@ class OutputStream:
             self._passing.cancel()
             await asyncio.wait({self._passing})
 
-    def _tell(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         for listener in self._listeners:
-            listener(text[-_TOLD_CHARACTERS:])
+            listener(text[-_SENT_CHARACTERS:])
 
 
 async def _pass_on(pieces: "asyncio.Queue[str | None]", guard: Guard, listen: OnOutput) -> None:

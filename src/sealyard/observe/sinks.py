@@ -43,7 +43,7 @@ from sealyard.values.tools import SearchAnswer, ToolSpec
 LIKELY_TO_FAIL = "LikelyToFail"
 """The type of the failure of code that was not run because it is as good as certain to fail."""
 
-_TOOLS_TOLD = 20  # in the fact about one run
+_TOOLS_NAMED = 20  # in the fact about one run
 _QUERY_CHARACTERS = 500  # of a query in its fact
 _ANSWERS_HELD = 64  # of a batch of small answers
 _ANSWERS_BYTES = 256 << 10
@@ -181,7 +181,7 @@ class Observer:
         watched = self.live.find(ask.execution_id)
         if watched is not None:
             watched.run.asks += 1
-            watched.tell("asked", {"id": ask.id, "tool": ask.tool, "number": ask.number})
+            watched.emit("asked", {"id": ask.id, "tool": ask.tool, "number": ask.number})
 
     def answered(self, ask: ApprovalRequest, approval: Approval) -> None:
         """Note what came of it."""
@@ -193,7 +193,7 @@ class Observer:
         watched = self.live.find(ask.execution_id)
         if watched is not None:
             watched.run.asks -= 1
-            watched.tell("answered", {"id": ask.id, "decision": approval.decision})
+            watched.emit("answered", {"id": ask.id, "decision": approval.decision})
 
     # Skills
 
@@ -271,7 +271,7 @@ class FactSink(RunObserver):
                 cpu_seconds=None if usage is None else usage.cpu_seconds,
                 memory_bytes=None if usage is None else usage.memory_peak_bytes,
                 calls=tally.calls,
-                tools=tuple(sorted(tally.tools)[:_TOOLS_TOLD]),
+                tools=tuple(sorted(tally.tools)[:_TOOLS_NAMED]),
                 bytes_in=tally.bytes_in,
                 bytes_out=len(end.text.encode("utf-8", "replace")),
                 code_characters=run.code_characters,
@@ -397,14 +397,14 @@ class LiveSink(RunObserver):
         """Say that it waits for its turn, or that this has come."""
         self._watched.run.queued = is_waiting
         if is_waiting:
-            self._watched.tell("queued", {})
+            self._watched.emit("queued", {})
         else:
-            self._watched.tell("begun", {"queued_seconds": round(self._run.queued_seconds, 6)})
+            self._watched.emit("begun", {"queued_seconds": round(self._run.queued_seconds, 6)})
 
     def call_started(self, call: OpenCall) -> None:
         """Say that a tool is called."""
         self._watched.run.calls += 1
-        self._watched.tell("call", {"number": call.number, "tool": call.spec.full_name})
+        self._watched.emit("call", {"number": call.number, "tool": call.spec.full_name})
 
     def call_finished(self, call: FinishedCall) -> None:
         """Report how the call ended."""
@@ -413,15 +413,15 @@ class LiveSink(RunObserver):
         if call.admitted is None:
             body["error"] = _kind_of(call)
         body["bytes"] = 0 if call.admitted is None else call.admitted.size_bytes
-        self._watched.tell("called", body)
+        self._watched.emit("called", body)
 
     def ended(self, end: RunEnd) -> None:
         """Say that it is over."""
-        told: dict[str, Any] = {"status": end.status, "seconds": round(end.seconds, 6)}
+        body: dict[str, Any] = {"status": end.status, "seconds": round(end.seconds, 6)}
         failure = None if end.outcome is None else end.outcome.failure
         if failure is not None:
-            told["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
-        self._watched.end(told)
+            body["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
+        self._watched.end(body)
 
 
 class ShapeSink(RunObserver):

@@ -38,7 +38,7 @@ class Visit:
         self._is_searching = False
         self.tools: deque[str] = deque(maxlen=_TOOLS_KEPT)
         """Those it called last, the newest at the end, each once."""
-        self.told: set[str] = set()
+        self.hinted: set[str] = set()
         """Hints that are given once in a visit."""
 
     def note_search(self, search_id: str, found: Sequence[str]) -> bool:

@@ -60,7 +60,7 @@ MOST_BODY = 256 << 20
 class Order(msgspec.Struct, kw_only=True):
     """A message of the gateway to a helper."""
 
-    do: Literal["run", "remember", "forget", "tell"]
+    do: Literal["run", "remember", "forget", "reply"]
     task: str = ""
     """For `run`: which one."""
     key: str = ""

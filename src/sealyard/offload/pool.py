@@ -241,7 +241,7 @@ class _Helper:
             self._idle.cancel()
             self._idle = None
         if memory is not None:
-            await self._tell(task, memory)
+            await self._synchronize(task, memory)
         key = "" if memory is None else memory.key
         await self._send(Order(do="run", task=task, key=key, params=params, seconds=seconds), document)
         while True:
@@ -252,8 +252,8 @@ class _Helper:
             if report.error:
                 raise _TaskFailed(_error(report))
             if on_query is None:
-                raise ValueError("a question that nobody answers")
-            await self._send(Order(do="tell", params=await on_query(report.result)), b"")
+                raise ValueError("an unexpected query")
+            await self._send(Order(do="reply", params=await on_query(report.result)), b"")
 
     async def end(self) -> None:
         """Kill it and leave nothing behind."""
@@ -265,7 +265,7 @@ class _Helper:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    async def _tell(self, task: str, memory: Memory) -> None:
+    async def _synchronize(self, task: str, memory: Memory) -> None:
         known = self._positions.get(memory.key)
         while True:
             params, body, position = memory.since(known)

@@ -251,7 +251,7 @@ class Echoes:
         for at in [at for at in range(0, len(text) - size + 1, _STRIDE) if text[at : at + size] in seeds]:
             if at + size <= done:
                 continue
-            told: set[tuple[int, int, int, tuple[int, int] | None]] = set()
+            seen: set[tuple[int, int, int, tuple[int, int] | None]] = set()
             for number, offset in seeds[text[at : at + size]]:
                 line = self._lines[number]
                 before, after = _agreement(text, at, line.text, offset, size)
@@ -261,18 +261,18 @@ class Echoes:
                     # A part is in one string. Else code could have its guesses put together by a server that sorts.
                     before, after = _within_one(reading, at, before, after, breaks)
                 first, last = offset - before, offset + after
-                if self._is_telling(line, first, last, length):
+                if self._is_significant(line, first, last, length):
                     done = max(done, at + after)
                     for start, end in _owned(line.owners, first, last):
                         is_part = _goes_on(line.owners, start, end)
                         place = at - offset
                         agreed = (at - before, at + after) if is_part else None
                         found = (place + start, place + end, line.owners[start], agreed)
-                        if found not in told:  # what repeats itself agrees with itself at many places
-                            told.add(found)
+                        if found not in seen:  # what repeats itself agrees with itself at many places
+                            seen.add(found)
                             yield found
 
-    def _is_telling(self, line: _Line, first: int, last: int, length: int) -> bool:
+    def _is_significant(self, line: _Line, first: int, last: int, length: int) -> bool:
         """True if what agrees is too much for chance, and enough of it belongs to a value."""
         owners = [owner for owner in line.owners[first:last] if owner >= 0]
         least = _LATER_OWN if self._is_later else _OWN

@@ -121,7 +121,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 _MOST_VALUES = 64
 """In a plain value: the walk takes some ten microseconds at worst."""
 _BELOW = 100_000
-"""No number with fewer digits is private on its own: the shortest kinds have more, or need a telling name."""
+"""No number with fewer digits is private on its own: the shortest kinds have more, or need an indicative name."""
 _MOST_NAMES = 4096
 """Names that are remembered: about a megabyte."""
 _LONGEST_NAME = 80
@@ -181,7 +181,7 @@ class PlainValues:
         meaning = read_name(name)
         found = _NOT_PLAIN
         if not (meaning.kind or meaning.is_role or meaning.may_be_private or meaning.keys) and self._is_unfound(name):
-            is_wordy = not meaning.is_number and name not in _TELLING and _WORDY_NAME.fullmatch(name) is not None
+            is_wordy = not meaning.is_number and name not in _LABELING and _WORDY_NAME.fullmatch(name) is not None
             found = _WORDY if is_wordy else _PLAIN
         if len(self._names) >= _MOST_NAMES:
             self._names.clear()
@@ -197,7 +197,7 @@ class PlainValues:
 
 
 _NOT_PLAIN, _PLAIN, _WORDY = range(3)
-_TELLING = NAMING | WRAPPING
+_LABELING = NAMING | WRAPPING
 """Fields whose text may label another field, or that stand for the object around them."""
 
 

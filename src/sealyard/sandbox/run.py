@@ -501,7 +501,7 @@ class Sandbox:
             try:
                 used, entries = await asyncio.to_thread(directory_usage, path)
             except OSError as error:
-                return f"The size of the workspace could not be told: {error}."
+                return f"The size of the workspace could not be measured: {error}."
             if used > mib << 20 or entries > files:
                 return f"The code wrote more than {mib:,} MiB or {files:,} files into one directory."
         return None
@@ -556,9 +556,9 @@ def _closing(descriptors: list[int]) -> Iterator[None]:
             os.close(fd)
 
 
-def _short(told: wire.DoneFailure | wire.DoneSpill) -> dict[str, Any]:
+def _short(reported: wire.DoneFailure | wire.DoneSpill) -> dict[str, Any]:
     """The worker's report, cut to the guest's own bounds: the agent's code may have written it itself."""
-    fields = msgspec.structs.asdict(told)
+    fields = msgspec.structs.asdict(reported)
     return {name: value[:_WORDS_CHARACTERS] if isinstance(value, str) else value for name, value in fields.items()}
 
 

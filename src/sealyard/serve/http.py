@@ -78,7 +78,7 @@ def build_app(
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True, allowed_hosts=hosts, allowed_origins=origins
     )
-    watched = [] if readiness is None else [Route("/readyz", _tell_readiness(readiness))]
+    watched = [] if readiness is None else [Route("/readyz", _readiness_endpoint(readiness))]
     app: Starlette = server.streamable_http_app(
         streamable_http_path="/mcp",
         transport_security=security,
@@ -108,8 +108,8 @@ class _Direct:
         await (app or self._app)(scope, receive, send)
 
 
-def _tell_readiness(readiness: Readiness) -> Callable[[Request], Awaitable[Response]]:
-    """Answers whether the gateway can do its work: 200 when every part of it can, else 503 with the reasons."""
+def _readiness_endpoint(readiness: Readiness) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint of readiness: 200 if every part of the gateway works, else 503 with the reasons."""
 
     async def ready(request: Request) -> Response:
         parts = await readiness.look()

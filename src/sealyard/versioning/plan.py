@@ -23,7 +23,7 @@ from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, compare
 from sealyard.versioning.compare.changes import SURE
 from sealyard.versioning.compare.schemas import resolve
-from sealyard.versioning.compare.texts import are_opposed, are_same_text, is_telling, newly_deprecated
+from sealyard.versioning.compare.texts import are_opposed, are_same_text, is_distinctive, newly_deprecated
 from sealyard.versioning.steps import (
     AddParameter,
     Obstacle,
@@ -308,7 +308,7 @@ class _Planning:
         for other in self._names[1]:
             now = self._said_of(1, other)
             is_named = key in _names_in(now) and key not in _names_in(self._said_of(0, other))
-            is_twin = is_telling(text) and are_same_text(text, now) and not are_opposed(key, other)
+            is_twin = is_distinctive(text) and are_same_text(text, now) and not are_opposed(key, other)
             if is_named or is_twin:
                 found.append(other)
         return [name for name in found if name]
@@ -319,7 +319,7 @@ class _Planning:
         return text if isinstance(text, str) else ""
 
     def _new_key(self, key: str) -> str:
-        """The new key of a parameter, as far as the steps so far tell."""
+        """The new key of a parameter, according to the steps so far."""
         renamed = {step.before: step.after for step in self._steps if isinstance(step, RenameParameter)}
         return renamed.get(key, key)
 
@@ -415,7 +415,7 @@ def _derived(schema: object, root: dict[str, Any], *, only_default: bool = False
 
 
 def _is_convertible(was: Scalar, is_now: Scalar, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """True if old values have a meaning in the new type, as far as schemas tell. Each is looked at when it is given."""
+    """True if old values have a meaning in the new type, by their schemas. Each value is checked when given."""
     if was in (is_now, "boolean") or any(key in schema for schema in (old, new) for key in _EXACT):
         return False
     choices = [_choices(schema) for schema in (old, new)]

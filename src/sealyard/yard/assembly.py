@@ -401,8 +401,8 @@ async def _begin(config: Config, rules: Policy, store: Store, guards: Guards, st
 
 async def _record_start(config: Config, rules: Policy, store: Store) -> None:
     """Write down that this gateway begins, by which rules, and whether those are other ones than last time."""
-    told = msgspec.structs.replace(config.privacy, vault_key=None)
-    encoded = msgspec.json.encode([rules.preset, config.policy, told, sorted(config.trusted)], order="sorted")
+    public = msgspec.structs.replace(config.privacy, vault_key=None)
+    encoded = msgspec.json.encode([rules.preset, config.policy, public, sorted(config.trusted)], order="sorted")
     body: dict[str, Any] = {
         "version": __version__,
         "preset": rules.preset,
@@ -415,7 +415,7 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
         rules_body = {
             "preset": rules.preset,
             "policy": msgspec.to_builtins(config.policy),
-            "privacy": msgspec.to_builtins(told),
+            "privacy": msgspec.to_builtins(public),
         }
         store.audit(AuditEntry(kind="policy.change", principal="local", body=rules_body))
 

@@ -37,7 +37,7 @@ from sealyard.yard.executions import ExecuteRequest, Execution
 from sealyard.yard.operations import Operations
 
 _SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
-_TELL_SECONDS = 0.05
+_SCAN_SECONDS = 0.05
 """For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
 _SHORT_CODE = 1_000
 """Characters of code that are reviewed at once: a timer would cost more."""
@@ -259,7 +259,7 @@ class CodeRun:
     def _left_seconds(self) -> float:
         """The rest of its time, and a moment: the result of a stopped run comes at once."""
         clock = self.run.clock
-        return max(_TELL_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
+        return max(_SCAN_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
 
     async def _take_look(self, limits: Limits) -> Look:
         look = await self._yard.guidance.look(
@@ -276,11 +276,11 @@ class CodeRun:
 
     async def _warn(self, look: Look) -> None:
         """Warn listeners before the run that the code is likely to fail: they may cancel it."""
-        tell = self.run.passage.on_progress
-        if look.assessment.risk in ("high", "critical") and look.refusal is None and tell is not None:
-            telling = tell(0.0, None, f"likely to fail: {look.assessment.text}")
-            if telling is not None:
-                await telling
+        report = self.run.passage.on_progress
+        if look.assessment.risk in ("high", "critical") and look.refusal is None and report is not None:
+            sending = report(0.0, None, f"likely to fail: {look.assessment.text}")
+            if sending is not None:
+                await sending
 
 
 def _find(snapshot: Snapshot, skills: SkillSession, name: str) -> tuple[ToolSpec, Plan | None]:
@@ -321,7 +321,7 @@ async def find_tools(
         query, detail_level=detail_level, server=server, limit=limit, view=view, experience=guide
     )
     if guide is not None:
-        answer = await guide.told(answer)
+        answer = await guide.finish(answer)
     yard.observer.searched(
         visit,
         shown,

@@ -109,8 +109,8 @@ class Yard(Parts):
         guard = await self.guards.of(place)
         policy, names = self.runner.policy_of(principal), self.tools.names(snapshot)
         verdict = await self.runner.review(code, policy, names, sandbox.packages.modules, principal)
-        told: str = await guard.door.conceal(code)
-        return await self.guidance.assess(told, verdict, principal=principal, session=place, snapshot=snapshot)
+        shown: str = await guard.door.conceal(code)
+        return await self.guidance.assess(shown, verdict, principal=principal, session=place, snapshot=snapshot)
 
     async def search(
         self,
@@ -173,11 +173,11 @@ class Yard(Parts):
                 async with slot.hold(run.clock):
                     await self.recorder.broker.call(run.passage, name, arguments)
                 answer = run.answer()
-                answer = msgspec.structs.replace(answer, value=await self._told(answer.value, guard))
+                answer = msgspec.structs.replace(answer, value=await self._shown(answer.value, guard))
                 run.finish("ok", answer_text(answer.value, self.runner.result_tokens))
         return answer
 
-    async def _told(self, value: Any, guard: Guard) -> Any:
+    async def _shown(self, value: Any, guard: Guard) -> Any:
         """An admitted answer as shown outside."""
         if isinstance(value, msgspec.Raw):
             return await guard.door.conceal_document(bytes(value))
@@ -191,8 +191,10 @@ class Yard(Parts):
             if each.scope == "gateway" or each.scope.startswith(f"{principal}:")
         ]
         scopes = sorted({each.scope for each in found})
-        told = token if TOKEN.fullmatch(token) and len(token) <= _LONG_NAME else "(no token)"
-        self.store.audit(AuditEntry(kind="privacy.reveal", principal=principal, body={"token": told, "scopes": scopes}))
+        shown = token if TOKEN.fullmatch(token) and len(token) <= _LONG_NAME else "(no token)"
+        self.store.audit(
+            AuditEntry(kind="privacy.reveal", principal=principal, body={"token": shown, "scopes": scopes})
+        )
         if found:
             self.observer.revealed(principal)
         await self.store.flush()

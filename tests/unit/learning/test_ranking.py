@@ -373,8 +373,8 @@ def test_words_that_say_little_of_a_query_change_nothing() -> None:
     common, rare = ["order", "customer"], ["quagga", "okapi", "tapir", "dingo", "lemur"]
     query = "order customer"
 
-    changed = INDEX.search(query, learned=Learned(words=words, telling=common))
-    kept = INDEX.search(query, learned=Learned(words=words, telling=[*common, *rare]))
+    changed = INDEX.search(query, learned=Learned(words=words, content_words=common))
+    kept = INDEX.search(query, learned=Learned(words=words, content_words=[*common, *rare]))
 
     assert changed.names[0] == REFUND
     assert kept == INDEX.search(query)
@@ -386,7 +386,7 @@ def test_experience_that_says_little_beside_the_text_is_not_heard() -> None:
 
     def found(gain: float) -> list[str]:
         words = [LearnedWord(word, gain, gain) for word in ("feed", "zebra")]
-        learned = Learned(words={"mcp__shop__two": words}, telling=["feed", "zebra"])
+        learned = Learned(words={"mcp__shop__two": words}, content_words=["feed", "zebra"])
         return index.search("feed zebra", learned=learned).names
 
     assert found(0.1) == ["mcp__shop__one", "mcp__shop__two"]

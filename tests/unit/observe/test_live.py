@@ -34,7 +34,7 @@ async def test_one_run_is_told_from_its_beginning_to_its_end() -> None:
     begin(live, "two").output("not this one")
     watched.output("hello")
     async with live.follow(execution_id="one") as events:
-        watched.tell("call", {"number": 1, "tool": "t"})
+        watched.emit("call", {"number": 1, "tool": "t"})
         watched.end({"status": "ok"})
         seen = [event async for event in events]
 
@@ -75,7 +75,7 @@ async def test_a_slow_watcher_is_told_that_it_missed_something() -> None:
     watched = begin(live)
     async with live.follow(execution_id="one") as events:
         for number in range(5_000):
-            watched.tell("call", {"number": number})
+            watched.emit("call", {"number": number})
         watched.end({"status": "ok"})
         seen = [event async for event in events]
 
@@ -88,7 +88,7 @@ async def test_events_that_are_gone_are_told_as_a_gap() -> None:
     live = Live()
     watched = begin(live)
     for number in range(3_000):
-        watched.tell("call", {"number": number})
+        watched.emit("call", {"number": number})
 
     seen = await collected(live, 2, after=5)
 

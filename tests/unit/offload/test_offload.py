@@ -187,7 +187,7 @@ LIES: dict[str, tuple[bytes, str]] = {
     "half a frame": (LENGTHS.pack(100, 0) + b"{", "ended"),
     "no JSON": (LENGTHS.pack(3, 0) + b"{-}", "ended"),
     "a head of another shape": (_head(is_done="yes"), "ended"),
-    "a question that nobody answers": (_head(result={"wanted": []}), "ended"),
+    "an unexpected query": (_head(result={"wanted": []}), "ended"),
     "an error that is no error of ours": (_head(error="SystemExit", result="x"), "could not be looked through"),
     "an error with the name of something else": (_head(error="__all__", result="x"), "could not be looked through"),
     "an error without words": (_head(error="InvalidRequest", result=None), "could not be looked through"),

@@ -335,7 +335,7 @@ def _is_cash(value: str) -> bool:
 
 
 def _is_monero(value: str) -> bool:
-    """Its check needs a hash that Python lacks; the length of 95 or 106 and the alphabet are telling."""
+    """Its check needs a hash that Python lacks; the length of 95 or 106 and the alphabet identify it."""
     return len(set(value)) > 20
 
 

@@ -233,7 +233,7 @@ def _is_structured(value: str) -> bool:
 
 
 def _names_nothing(text: str) -> bool:
-    """True if a text has no structure but names before `=` and `:`, and none of these names is telling.
+    """True if a text has no structure but names before `=` and `:`, and none of these names indicates a kind.
 
     URLs and log lines are like that: no name makes their values private.
     """

@@ -406,7 +406,7 @@ def _read_tags(text: str, start: int, end: int) -> Field | None:
     open_fields = [(root, "")]
     headers: list[str] = []
     column = 0
-    telling = _telling_attributes(text, start, end)
+    indicative = _indicative_attributes(text, start, end)
     for match in _TAG.finditer(text, start, end):
         closing, name, attributes, empty, content = match.groups()
         tag = name.casefold()
@@ -430,9 +430,9 @@ def _read_tags(text: str, start: int, end: int) -> Field | None:
                 column += 1
             else:
                 column = 0
-        if attributes and (telling is None or telling):
+        if attributes and (indicative is None or indicative):
             for attribute in _ATTRIBUTE.finditer(attributes):
-                if telling is None or attribute[1] in telling:
+                if indicative is None or attribute[1] in indicative:
                     group = attribute.lastindex or 2
                     begin = match.start(3) + attribute.start(group)
                     field.child(attribute[1]).leaves.append((attribute[group], begin, None))
@@ -443,7 +443,7 @@ def _read_tags(text: str, start: int, end: int) -> Field | None:
     return root if found else None
 
 
-def _telling_attributes(text: str, start: int, end: int) -> set[str] | None:
+def _indicative_attributes(text: str, start: int, end: int) -> set[str] | None:
     """The attribute names that show a kind; None if others can be private too, by their tag or value."""
     tags = set(_TAG_NAME.findall(text, start, end)) - _TRANSPARENT
     if any(tag.casefold() == "th" or may_be_private(tag, "") for tag in tags):

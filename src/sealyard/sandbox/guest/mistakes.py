@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tools
-from place import UNKNOWN, Place, fields, is_told, joined, listed, nearest
+from place import UNKNOWN, Place, fields, is_field_name, joined, listed, nearest
 
 _FILES_READ = 500  # in a workspace, to suggest the path that was meant
 _WORDS = {"true": "True", "false": "False", "null": "None", "undefined": "None", "nil": "None", "NULL": "None"}
@@ -66,8 +66,8 @@ _KIND_ADVICE = {
 
 def way_out(error: BaseException, message: str, place: Place) -> str | None:
     """Advice on an exception, if it is one of the common mistakes."""
-    for kind, tell in _KINDS:
-        if isinstance(error, kind) and (advice := tell(error, message, place)):
+    for kind, advise in _KINDS:
+        if isinstance(error, kind) and (advice := advise(error, message, place)):
             return advice
     for kind, pattern, answer in _MESSAGES:
         if isinstance(error, kind) and (found := re.search(pattern, message)):
@@ -132,12 +132,12 @@ def _method(owner: Any, name: str) -> str | None:
 
 def _module_attribute(module: types.ModuleType, name: str) -> str | None:
     title = str(vars(module).get("__name__", ""))
-    if not is_told(title.rpartition(".")[2]) or title.startswith(tools.ROOT):
+    if not is_field_name(title.rpartition(".")[2]) or title.startswith(tools.ROOT):
         return None
     inside = [
         key
         for key, kind in vars(module).items()
-        if isinstance(kind, type) and name in vars(kind) and is_told(key) and not name.startswith("_")
+        if isinstance(kind, type) and name in vars(kind) and is_field_name(key) and not name.startswith("_")
     ]
     if inside:
         best = title if title in inside else inside[0]
@@ -266,7 +266,7 @@ def _too_many(found: re.Match[str], place: Place) -> str | None:
 
 
 def _missing(found: re.Match[str], place: Place) -> str | None:
-    names = [name for name in re.findall(r"'(\w+)'", found[1]) if is_told(name)]
+    names = [name for name in re.findall(r"'(\w+)'", found[1]) if is_field_name(name)]
     known = _parameters(place)
     given = [word.arg for word in place.node.keywords if word.arg] if isinstance(place.node, ast.Call) else []
     for wrong in [name for name in given if known and name not in known]:
@@ -413,9 +413,9 @@ def _number_text(found: re.Match[str], place: Place) -> str | None:
 
 
 _MISSING = r"missing (?:a|\d+) required (?:positional |keyword-only )?arguments?: ((?:'\w+'(?:, and | and |, )?)+)"
-_Tell = Callable[[Any, str, Place], str | None]
+_Advise = Callable[[Any, str, Place], str | None]
 _Answer = str | Callable[[re.Match[str], Place], str | None]
-_KINDS: tuple[tuple[type[BaseException], _Tell], ...] = (
+_KINDS: tuple[tuple[type[BaseException], _Advise], ...] = (
     (json.JSONDecodeError, _bad_json),
     (IndexError, _index_error),
     (KeyError, _key_error),

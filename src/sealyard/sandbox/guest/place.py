@@ -15,7 +15,7 @@ from typing import Any
 UNKNOWN = object()
 """Marks a value that cannot be found."""
 
-_KEYS_TOLD = 12  # named in a hint
+_KEYS_NAMED = 12  # named in a hint
 _KEYS_READ = 200  # of a dict, which may be huge
 _SEGMENT_BYTES = 4_000  # of an expression that is parsed again
 _SOURCE_BYTES = 64 << 10  # of code that is parsed again
@@ -118,10 +118,10 @@ def fields(value: Any) -> list[str]:
         keys = list(value.columns[:_KEYS_READ])
     else:
         return []
-    return [key for key in keys if type(key) is str and is_told(key)]
+    return [key for key in keys if type(key) is str and is_field_name(key)]
 
 
-def is_told(key: str) -> bool:
+def is_field_name(key: str) -> bool:
     """True if a key looks like the name of a field, and not like data."""
     return _FIELD.fullmatch(key) is not None and _DATA.search(key) is None
 
@@ -133,8 +133,8 @@ def listed(keys: list[str], subject: str = "It has") -> str:
 
 def joined(names: list[str]) -> str:
     """The first names, and how many more there are."""
-    more = f", and {len(names) - _KEYS_TOLD} more" if len(names) > _KEYS_TOLD else ""
-    return ", ".join(names[:_KEYS_TOLD]) + more
+    more = f", and {len(names) - _KEYS_NAMED} more" if len(names) > _KEYS_NAMED else ""
+    return ", ".join(names[:_KEYS_NAMED]) + more
 
 
 def _item(owner: Any, key: Any) -> Any:

@@ -307,16 +307,16 @@ class _Use:
 
     def __init__(self, skill: str) -> None:
         self._skill = skill
-        self._is_told = False
+        self._is_reported = False
         self._began: float | None = None
 
     def __enter__(self) -> None:
         if self._skill in _running.get():
             return  # it calls itself: the same use
         _running.set(_running.get() | {self._skill})
-        self._is_told = next(_uses) < _REPORTS // 2
-        if self._is_told:
-            self._tell("skill_began")
+        self._is_reported = next(_uses) < _REPORTS // 2
+        if self._is_reported:
+            self._report("skill_began")
         self._began = perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -325,15 +325,15 @@ class _Use:
         seconds = perf_counter() - self._began
         _running.set(_running.get() - {self._skill})
         # A coroutine that nobody awaits to its end is closed in the middle of anything, such as another report.
-        if self._is_told and kind is not GeneratorExit:
+        if self._is_reported and kind is not GeneratorExit:
             text = None
             if error is not None:
                 text = f"{failures.type_name(error)}: {cut(failures.text_of(error), _ERROR_CHARACTERS)}"
-            self._tell("skill_ended", seconds=seconds, error=text)
+            self._report("skill_ended", seconds=seconds, error=text)
 
-    def _tell(self, what: str, **told: Any) -> None:
+    def _report(self, what: str, **fields: Any) -> None:
         name, _, version = self._skill.partition("@")
         try:
-            _call(what, {"name": name, "version": version, **told})
+            _call(what, {"name": name, "version": version, **fields})
         except ToolError:
             pass  # the gateway keeps no record, such as past a limit; whether the skill works is another matter

@@ -210,10 +210,10 @@ _IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module", "impor
 _TOOL_CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool"))
 _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
 _ALL_WALKS = _WALKS | _PARENTS
-_TELLING_BUILTINS = {name.removeprefix("builtins.") for name in _REFERENCES if name.startswith("builtins.")}
-_TELLING_BUILTINS.add("__builtins__")
-"""Built-in names that a rule is about wherever they stand."""
-_TELLING_MODULES = frozenset(name.partition(".")[0] for name in _MODULE_CALLS)
+_CHECKED_BUILTINS = {name.removeprefix("builtins.") for name in _REFERENCES if name.startswith("builtins.")}
+_CHECKED_BUILTINS.add("__builtins__")
+"""Built-in names that a rule covers wherever they occur."""
+_CHECKED_MODULES = frozenset(name.partition(".")[0] for name in _MODULE_CALLS)
 """The first parts of the modules whose every function falls under a rule."""
 
 
@@ -533,7 +533,7 @@ class _Rules:
             self._notes.add("sleep", node, message, "Sleep less, or ask for a longer limit.")
         elif name in ("builtins.bytes", "builtins.bytearray"):
             self._check_size(node, number)
-        elif name.partition(".")[0] in _TELLING_MODULES and name not in _REFERENCES:
+        elif name.partition(".")[0] in _CHECKED_MODULES and name not in _REFERENCES:
             for prefix in _prefixes(name)[:-1]:
                 self._check_rule(_MODULE_CALLS.get(prefix), name, node)
 
@@ -549,8 +549,8 @@ class _Rules:
             self._check_server(name, node)
 
     def _check_name(self, node: ast.Name, place: Place) -> None:
-        if node.id not in _TELLING_BUILTINS and self._names.find(node.id, place.scope) is None:
-            return  # as most names are: no rule is about it
+        if node.id not in _CHECKED_BUILTINS and self._names.find(node.id, place.scope) is None:
+            return  # the usual case: no rule covers it
         name = self._resolve(node, place)
         if name == "builtins.__builtins__":
             self._check_walk(node.id, node, node)

@@ -198,14 +198,14 @@ async def list_upstreams(call: Call[None, None]) -> Upstreams:
     for status in yard.tools.statuses():
         if status.name not in names:
             continue
-        is_told = call.scope.observe
+        may_observe = call.scope.observe
         found.append(
             view_of(
                 UpstreamView,
                 status,
                 circuit_open=status.name in circuits,
-                error=await log.door.conceal(status.error) if is_told and status.error else None,
-                warnings=await log.door.conceal_each(list(status.warnings)) if is_told else [],
+                error=await log.door.conceal(status.error) if may_observe and status.error else None,
+                warnings=await log.door.conceal_each(list(status.warnings)) if may_observe else [],
             )
         )
     return Upstreams(upstreams=found)

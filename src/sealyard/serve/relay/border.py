@@ -200,7 +200,7 @@ class Screen:
         found = str(await self._conceal("text", "", text, self._routes.place(upstream)))
         return self.guard.admit_said(found, said=text, sent=self._sent)
 
-    async def may_tell(self, upstream: str, *numbers: float | None) -> bool:
+    async def may_report(self, upstream: str, *numbers: float | None) -> bool:
         """True if a progress report may be passed on: none of its numbers was sent as a private value."""
         said = [int(each) if each is not None and each.is_integer() else each for each in numbers]
         shown: list[Any] = await self._conceal("echo", "", said, self._routes.place(upstream))

@@ -154,7 +154,7 @@ class Session:
             answer = await _ask(self._connection.outbound, method, params, on_progress)
         return await self._links.screen_of(self._principal).answer(answer)
 
-    async def tell(self, method: str, params: Json) -> None:
+    async def notify(self, method: str, params: Json) -> None:
         """Pass a notification on; a log entry goes along with the newest request, news on the standing stream."""
         if method == "notifications/message" and self._running:
             await self._running[-1].notify(method, params)
@@ -174,7 +174,7 @@ class Session:
 
     async def _follow(self, link: Link, wanted: Json, scope: anyio.CancelScope, opened: anyio.Event) -> None:
         async def emit(method: str, params: Json) -> None:
-            await self.tell(method, {key: value for key, value in params.items() if key != "_meta"})
+            await self.notify(method, {key: value for key, value in params.items() if key != "_meta"})
 
         with scope:
             try:
@@ -203,7 +203,7 @@ class Exchange:
         """Refuse: the modern era has no requests to the client."""
         raise MCPError(METHOD_NOT_FOUND, "The client cannot be asked during this request.", method)
 
-    async def tell(self, method: str, params: Json) -> None:
+    async def notify(self, method: str, params: Json) -> None:
         """Pass on a log entry that was asked for; other news has its own stream."""
         if method == "notifications/message" and self.log_level is not None and self.reply is not None:
             await self.reply.notify(method, params)

@@ -65,7 +65,7 @@ class Front(Protocol):
         """Have the client answer a request of the upstream."""
         ...
 
-    async def tell(self, method: str, params: Json) -> None:
+    async def notify(self, method: str, params: Json) -> None:
         """Pass a notification of the upstream on to the client."""
         ...
 
@@ -294,14 +294,14 @@ class Link:
                     shown = await self.screen.large_params(self.config.name, "notification", method, message)
                 else:
                     shown = await self.screen.notification(self.config.name, method, dict(params or {}))
-            await front.tell(method, shown)
+            await front.notify(method, shown)
 
     def _concealed(self, on_progress: ProgressFnT) -> ProgressFnT:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             async with self._turn:
                 words = None if message is None else await self.screen.words(self.config.name, message)
-                is_told = await self.screen.may_tell(self.config.name, progress, total)
-            if is_told:
+                is_allowed = await self.screen.may_report(self.config.name, progress, total)
+            if is_allowed:
                 await on_progress(progress, total, words)
 
         return report

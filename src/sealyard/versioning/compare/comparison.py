@@ -46,7 +46,7 @@ from sealyard.versioning.compare.schemas import (
     part,
     unwrapped,
 )
-from sealyard.versioning.compare.texts import folded, have_other_units, is_telling, newly_deprecated
+from sealyard.versioning.compare.texts import folded, have_other_units, is_distinctive, newly_deprecated
 
 _TEXT = 300  # characters of a text in a change
 _CHARACTERS = 160  # characters of a type or value in words
@@ -390,7 +390,7 @@ class Walk:
             if was == is_now:
                 continue
             reason = "Its description speaks of other units." if have_other_units(was, is_now) else ""
-            if any(is_telling(text) and owners[0][text] == owners[1][text] == 1 for text in (was, is_now)):
+            if any(is_distinctive(text) and owners[0][text] == owners[1][text] == 1 for text in (was, is_now)):
                 reason = "A description went from one name to another, so that it may mean something else."
             if reason:
                 self._add(kind, f"{path}.{name}" if path else name, was, is_now, "major", reason)

@@ -30,7 +30,7 @@ from sealyard.versioning.compare.texts import (
     are_same_text,
     are_spelled_alike,
     folded,
-    is_telling,
+    is_distinctive,
     likeness,
     plurals,
     share,
@@ -201,7 +201,7 @@ def _field_doubts(old: Field, new: Field, alike: Alike, side: Literal["input", "
 
 def _have_same_text(one: str, other: str, texts: Mapping[str, int]) -> bool:
     """True if two descriptions say the same, enough, and nothing that others say too."""
-    return is_telling(one) and are_same_text(one, other) and texts.get(folded(one), 0) <= 2
+    return is_distinctive(one) and are_same_text(one, other) and texts.get(folded(one), 0) <= 2
 
 
 def _have_same_words(one: str, other: str) -> bool:
@@ -245,12 +245,12 @@ def _tool_score(old: ToolSpec, new: ToolSpec, texts: Mapping[str, int]) -> tuple
     shared = share(*meant)
     text = old.description
     if (
-        is_telling(text, least=4 if _parameters(old) < 2 else 1 if shared else 2)
+        is_distinctive(text, least=4 if _parameters(old) < 2 else 1 if shared else 2)
         and are_same_text(text, new.description)
         and texts[folded(text)] == 2
         and not are_contrasted(set(meant[0]) - set(meant[1]), set(meant[1]) - set(meant[0]), text)
     ):
-        clear = _parameters(old) > 0 or shared >= 0.5 or is_telling(text, least=6)
+        clear = _parameters(old) > 0 or shared >= 0.5 or is_distinctive(text, least=6)
         score, why = 0.9 if clear else _UNSURE, "the same description"
     elif first and "".join(first) == "".join(second) and plurals(old.name) == plurals(new.name):
         silent = not (old.description and new.description)

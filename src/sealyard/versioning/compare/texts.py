@@ -100,7 +100,7 @@ def _is_said(some: frozenset[str], said: frozenset[str]) -> bool:
     )
 
 
-def is_telling(text: str, *, least: int = 2) -> bool:
+def is_distinctive(text: str, *, least: int = 2) -> bool:
     """True if a text says enough to know what it describes by: `The id` does not."""
     return len(text_words(text)) >= least and len(words(text)) > least
 
