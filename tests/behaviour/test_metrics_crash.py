@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sealyard.metrics.sums import AnyFact, Sums
+from sealyard.metrics.sums.sums import Sums
 from sealyard.store import open_store
+from sealyard.values.facts import AnyFact
 
 PRELUDE = """
 import asyncio, itertools, os, signal, sys

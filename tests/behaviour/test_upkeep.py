@@ -14,7 +14,7 @@ from sealyard.config.settings import MetricsConfig, StoreConfig
 from sealyard.errors import UpstreamUnavailable
 from sealyard.learning.learner import PARTS
 from sealyard.metrics.exposition import render
-from sealyard.metrics.names import GAUGES, Gauge
+from sealyard.metrics.sums.names import GAUGES, Gauge
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Executed, UpstreamEvent

@@ -19,8 +19,8 @@ from tests.programs import need
 from tests.surfaces.conftest import serving
 
 from sealyard.metrics.exposition import FILES, render
-from sealyard.metrics.names import GAUGES, METRICS, OPERATOR, gauge
-from sealyard.metrics.sums import Sums
+from sealyard.metrics.sums.names import GAUGES, METRICS, OPERATOR, Gauge
+from sealyard.metrics.sums.sums import Sums
 
 FOLDER = FILES[0].parent
 RULES = FOLDER / "prometheus-rules.yml"
@@ -42,7 +42,7 @@ def everything() -> bytes:
             sums.count(metric.name, *labels, amount=3)
         else:
             sums.observe(metric.name, 0.5, *labels)
-    gauges = [gauge(name, 1, **dict.fromkeys(info.labels, 'a "b" \\ c')) for name, info in GAUGES.items()]
+    gauges = [Gauge.of(name, 1, **dict.fromkeys(info.labels, 'a "b" \\ c')) for name, info in GAUGES.items()]
     return render(sums, gauges)[0]
 
 

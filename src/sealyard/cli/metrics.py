@@ -30,10 +30,7 @@ from sealyard.cli.terminal import (
     size,
     write_json,
 )
-from sealyard.metrics import exposition, tokens
-from sealyard.metrics.exposition import render
-from sealyard.metrics.names import Gauge, gauge
-from sealyard.metrics.report import Prices, Report
+from sealyard.metrics import Gauge, Prices, Report, render, tokens, write_files
 from sealyard.observe.alerts import list_alerts
 from sealyard.store import Store
 from sealyard.store.metrics.rebuild import Rebuilt
@@ -62,17 +59,18 @@ _FEW = 10
 @STORE
 @click.option(
     "--write-files",
+    "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Write Grafana dashboards and Prometheus rules there, and nothing else.",
 )
-def metrics(*, form: str, window: str | None, once: bool, write_files: Path | None) -> None:
+def metrics(*, form: str, window: str | None, once: bool, folder: Path | None) -> None:
     """Show what was done, how well, and what it saved.
 
     CONFIG is a sealyard.toml or a file such as .mcp.json: it names the store, and what tokens cost.
     """
-    if write_files is not None:
-        for path in exposition.write_files(write_files):
+    if folder is not None:
+        for path in write_files(folder):
             say_unwrapped(str(path))
         return
     if form == "prometheus" and window not in (None, "all"):
@@ -107,19 +105,19 @@ async def _read_gauges(store: Store, prices: Prices) -> list[Gauge]:
     census = await store.census()
     firing = [each.rule for each in (await list_alerts(store)).alerts if each.state == "firing"]
     found = [
-        gauge("sealyard_info", 1, version=__version__, tier="none", level="none", tokenizer=tokens.TOKENIZER),
-        gauge("sealyard_approvals_waiting", len(await store.approvals.waiting())),
-        gauge("sealyard_context_tokens_saved", whole.tokens.saved),
-        gauge("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
-        gauge("sealyard_store_bytes", census.size_bytes),
-        gauge("sealyard_metrics_uncounted_rows", await store.metrics.uncounted()),
-        *(gauge("sealyard_skills", number, status=status) for status, number in census.skills.items()),
-        *(gauge("sealyard_alerts_firing", firing.count(rule), rule=rule) for rule in sorted(set(firing))),
+        Gauge.of("sealyard_info", 1, version=__version__, tier="none", level="none", tokenizer=tokens.TOKENIZER),
+        Gauge.of("sealyard_approvals_waiting", len(await store.approvals.waiting())),
+        Gauge.of("sealyard_context_tokens_saved", whole.tokens.saved),
+        Gauge.of("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
+        Gauge.of("sealyard_store_bytes", census.size_bytes),
+        Gauge.of("sealyard_metrics_uncounted_rows", await store.metrics.uncounted()),
+        *(Gauge.of("sealyard_skills", number, status=status) for status, number in census.skills.items()),
+        *(Gauge.of("sealyard_alerts_firing", firing.count(rule), rule=rule) for rule in sorted(set(firing))),
     ]
     if whole.discovery.hit_rate is not None:
-        found.append(gauge("sealyard_discovery_hit_rate", whole.discovery.hit_rate))
+        found.append(Gauge.of("sealyard_discovery_hit_rate", whole.discovery.hit_rate))
     if whole.skills.reuse_ratio is not None:
-        found.append(gauge("sealyard_skill_reuse_ratio", whole.skills.reuse_ratio))
+        found.append(Gauge.of("sealyard_skill_reuse_ratio", whole.skills.reuse_ratio))
     return found
 
 

@@ -15,8 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sealyard.cli.terminal import dollars, plain, screen, seconds, share, size
-from sealyard.metrics import tokens
-from sealyard.metrics.report import Point, Prices, Report, points, report
+from sealyard.metrics import Point, Prices, Report, tokens
 from sealyard.observe.alerts import AlertView, list_alerts
 from sealyard.store import Store
 from sealyard.values.access import ApprovalRequest
@@ -75,7 +74,7 @@ async def read_report(store: Store, prices: Prices, window: Window) -> Report:
     now = time.time()
     since = None if window.seconds is None else now - window.seconds
     sums = await store.metrics.sums(since, None)
-    return report(sums, since=since or 0.0, until=now, prices=prices, tokenizer=tokens.TOKENIZER)
+    return Report.of(sums, since=since or 0.0, until=now, prices=prices, tokenizer=tokens.TOKENIZER)
 
 
 async def read_frame(store: Store, prices: Prices, window: Window) -> Frame:
@@ -87,7 +86,7 @@ async def read_frame(store: Store, prices: Prices, window: Window) -> Frame:
         at=now,
         window=window,
         report=found,
-        points=points(series),
+        points=[Point.of(start, sums) for start, sums in series],
         waiting=await store.approvals.waiting(),
         runs=await store.executions(limit=_RUNS),
         alerts=(await list_alerts(store)).alerts,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sealyard.errors import InvalidRequest
-from sealyard.metrics.names import GAUGES, METRICS, OPERATOR, Gauge, Metric
-from sealyard.metrics.sums import Sum, Sums
+from sealyard.metrics.sums.names import GAUGES, METRICS, OPERATOR, Gauge, Metric
+from sealyard.metrics.sums.sums import Sum, Sums
 
 FILES = tuple(
     Path(__file__).parent / "files" / name

@@ -76,6 +76,8 @@ class SpanHandle:
     def __init__(self, span: Span, names: dict[str, str]) -> None:
         self._span = span
         self._names = names
+        self.calls: dict[int, SpanHandle] = {}
+        """Spans of a run's calls that are not over, by number."""
         self.context = trace.set_span_in_context(span)
         self._token = otel_context.attach(self.context)
 

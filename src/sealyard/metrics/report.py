@@ -3,14 +3,14 @@
 Most figures stand in the sums as they are: their field says which metric it reads, and `_read` fills a struct of them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Self, TypeVar, get_type_hints
 
 import msgspec
 
-from sealyard.metrics.names import METRICS
-from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, Sum, Sums, percentile
+from sealyard.metrics.sums.names import METRICS
+from sealyard.metrics.sums.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, Sum, Sums, percentile
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -254,6 +254,26 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     learning: LearningReport
     upstreams: dict[str, UpstreamReport]
 
+    @classmethod
+    def of(cls, sums: Sums, *, since: float | None, until: float | None, prices: Prices, tokenizer: str) -> Self:
+        """The report of these sums."""
+        return cls(
+            since=since,
+            until=until,
+            tokenizer=tokenizer,
+            prices=prices,
+            sessions=_read(Sessions, sums),
+            discovery=_read(Discovery, sums),
+            execution=_read(Execution, sums),
+            sdk=_read(Sdk, sums),
+            filtering=_read(Filtering, sums),
+            tokens=_tokens(sums, prices),
+            skills=_read(Skills, sums),
+            security=_read(Security, sums),
+            learning=_read(LearningReport, sums),
+            upstreams=_upstreams(sums),
+        )
+
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one step of a series."""
@@ -276,30 +296,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     bytes_out: Annotated[int, _BYTES_OUT]
     hidden: Annotated[int, _value("privacy_hidden_total")]
 
-
-def report(sums: Sums, *, since: float | None, until: float | None, prices: Prices, tokenizer: str) -> Report:
-    """The report of these sums."""
-    return Report(
-        since=since,
-        until=until,
-        tokenizer=tokenizer,
-        prices=prices,
-        sessions=_read(Sessions, sums),
-        discovery=_read(Discovery, sums),
-        execution=_read(Execution, sums),
-        sdk=_read(Sdk, sums),
-        filtering=_read(Filtering, sums),
-        tokens=_tokens(sums, prices),
-        skills=_read(Skills, sums),
-        security=_read(Security, sums),
-        learning=_read(LearningReport, sums),
-        upstreams=_upstreams(sums),
-    )
-
-
-def points(series: Iterable[tuple[float, Sums]]) -> list[Point]:
-    """One point for each step."""
-    return [_read(Point, sums, start=start) for start, sums in series]
+    @classmethod
+    def of(cls, start: float, sums: Sums) -> Self:
+        """The figures of the step that begins at `start`."""
+        return _read(cls, sums, start=start)
 
 
 def _tokens(sums: Sums, prices: Prices) -> TokenReport:

@@ -24,8 +24,7 @@ import msgspec
 
 from sealyard.config.settings import AlertsConfig
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.metrics.names import Gauge, gauge
-from sealyard.metrics.report import Report
+from sealyard.metrics import Gauge, Report
 from sealyard.privacy.detect import Scanner, check_detection
 from sealyard.store import Store
 from sealyard.store.alerts import FAILED, SILENCED, Alert, AlertState, Key, Silence
@@ -495,13 +494,13 @@ class Alerting:
         for alert in (await self._store.alerts.alerts()) if not self._aside else self._alerts.values():
             if alert.state == "firing" and alert.rule in firing:
                 firing[alert.rule] += 1
-        found = [gauge("sealyard_alerts_firing", count, rule=rule) for rule, count in firing.items()]
-        found.append(gauge("sealyard_alerts_undelivered", self._messenger.undelivered))
-        found.append(gauge("sealyard_store_failing", self.is_store_failing))
+        found = [Gauge.of("sealyard_alerts_firing", count, rule=rule) for rule, count in firing.items()]
+        found.append(Gauge.of("sealyard_alerts_undelivered", self._messenger.undelivered))
+        found.append(Gauge.of("sealyard_store_failing", self.is_store_failing))
         if self.detection_rate is not None:
-            found.append(gauge("sealyard_privacy_detection_rate", self.detection_rate))
+            found.append(Gauge.of("sealyard_privacy_detection_rate", self.detection_rate))
         if self._audit.watched.is_intact is not None:
-            found.append(gauge("sealyard_audit_chain_intact", self._audit.watched.is_intact))
+            found.append(Gauge.of("sealyard_audit_chain_intact", self._audit.watched.is_intact))
         return found
 
     async def _look_inside(self) -> None:

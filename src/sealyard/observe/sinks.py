@@ -14,8 +14,8 @@ import msgspec
 from sealyard.broker.call import FinishedCall, OpenCall, audit_entry
 from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
-from sealyard.metrics.names import METRICS, OTHER
-from sealyard.metrics.otel import SpanHandle, Tracing
+from sealyard.metrics import Tracing
+from sealyard.metrics.sums import METRICS
 from sealyard.observe.accounting import Accounting, Bill, definition_text
 from sealyard.observe.live import Live, LiveRun
 from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
@@ -48,7 +48,7 @@ _QUERY_CHARACTERS = 500  # of a query in its fact
 _ANSWERS_HELD = 64  # of a batch of small answers
 _ANSWERS_BYTES = 256 << 10
 """Answers are handed over for counting in batches of this many, or of this size."""
-_ERROR_TYPES = frozenset(METRICS["sealyard_execution_errors_total"].labels["error_type"])
+_ERRORS = METRICS["sealyard_execution_errors_total"]
 
 
 class Observer:
@@ -263,7 +263,7 @@ class FactSink(RunObserver):
                 form=cast(Any, run.form),  # those without a visit have no facts
                 status=end.status,
                 failure="" if failure is None else failure.kind,
-                error_type="" if failure is None else _error_type(failure.type),
+                error_type="" if failure is None else _ERRORS.fit("error_type", failure.type),
                 level="" if outcome is None else outcome.level,
                 tier="" if outcome is None else outcome.tier,
                 seconds=end.seconds,
@@ -335,11 +335,10 @@ class SpanSink(RunObserver):
         self._tracing = tracing
         self._run = run
         self._span = tracing.begin_run(run.form, visit=run.visit.id, principal=run.grant.principal, execution_id=run.id)
-        self._spans: dict[int, SpanHandle] = {}
 
     def call_started(self, call: OpenCall) -> None:
         """Begin the span of a call."""
-        self._spans[call.number] = self._tracing.begin_call(
+        self._span.calls[call.number] = self._tracing.begin_call(
             self._span,
             call.spec.full_name,
             upstream=call.spec.upstream,
@@ -349,7 +348,7 @@ class SpanSink(RunObserver):
 
     def call_finished(self, call: FinishedCall) -> None:
         """End it."""
-        if (span := self._spans.pop(call.number, None)) is not None:
+        if (span := self._span.calls.pop(call.number, None)) is not None:
             if call.admitted is None:
                 span.end(error=_kind_of(call))
             else:
@@ -360,7 +359,11 @@ class SpanSink(RunObserver):
         outcome, tally = end.outcome, self._run.tally
         failure = None if outcome is None else outcome.failure
         self._span.end(
-            error=None if end.status == "ok" else _error_type(failure.type) if failure is not None else end.status,
+            error=None
+            if end.status == "ok"
+            else _ERRORS.fit("error_type", failure.type)
+            if failure is not None
+            else end.status,
             status=end.status,
             level=None if outcome is None else outcome.level,
             tier=None if outcome is None else outcome.tier,
@@ -439,10 +442,6 @@ class ShapeSink(RunObserver):
 def _kind_of(call: FinishedCall) -> str:
     """The name of what went wrong in a call that has no answer."""
     return "cancelled" if call.error is None else type(call.error).__name__
-
-
-def _error_type(name: str) -> str:
-    return name if name in _ERROR_TYPES else OTHER
 
 
 class JournalSink(RunObserver):

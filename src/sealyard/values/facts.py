@@ -263,3 +263,9 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     """The last fact that it covers."""
     at: float
+
+
+AnyFact = (
+    Saw | Searched | Used | Executed | Hinted | Tokens | Hidden | SecurityEvent | SkillEvent | Published | UpstreamEvent
+)
+"""Any fact, as decoded from the journal."""

@@ -27,9 +27,7 @@ from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.learning import Guidance, KnownSkills
 from sealyard.learning.overview import domain_of
-from sealyard.metrics import tokens
-from sealyard.metrics.otel import Tracing, open_tracing
-from sealyard.metrics.report import Prices
+from sealyard.metrics import Prices, Tracing, open_tracing, tokens
 from sealyard.observe.alerts import Alerting
 from sealyard.observe.readiness import Readiness
 from sealyard.observe.recorder import Recorder, Sink

@@ -9,9 +9,7 @@ from sealyard.access import Runner, Tools
 from sealyard.broker.approvals import Approvals
 from sealyard.learning import Guidance
 from sealyard.learning.overview import census_of
-from sealyard.metrics import tokens
-from sealyard.metrics.names import Gauge, gauge
-from sealyard.metrics.report import Point, Prices, Report, points, report
+from sealyard.metrics import Gauge, Point, Prices, Report, tokens
 from sealyard.metrics.sums import Sums
 from sealyard.observe.alerts import Alerting
 from sealyard.observe.live import Live
@@ -65,12 +63,12 @@ class Figures:
         """The work of that period, its quality and its savings. Raises `StoreError`."""
         now = time.time()
         sums = await self.sums(since, until)
-        return report(sums, since=since or 0.0, until=until or now, prices=self.prices, tokenizer=tokens.TOKENIZER)
+        return Report.of(sums, since=since or 0.0, until=until or now, prices=self.prices, tokenizer=tokens.TOKENIZER)
 
     async def points(self, since: float, until: float, step: str) -> list[Point]:
         """The same for each minute, hour or day of that time. Raises `StoreError`."""
         await self._catch_up()
-        return points(await self._store.metrics.series(since, until, step))
+        return [Point.of(start, sums) for start, sums in await self._store.metrics.series(since, until, step)]
 
     async def gauges(self) -> list[Gauge]:
         """The current values of all gauges. Raises `StoreError`."""
@@ -83,28 +81,28 @@ class Figures:
         level = str(self._runner.policy.level)
         census = await self._store.census()
         found = [
-            gauge("sealyard_info", 1, version=__version__, tier=str(tier), level=level, tokenizer=tokens.TOKENIZER),
-            gauge("sealyard_executions_running", len(self._live.running())),
-            gauge("sealyard_executions_queued", sum(run.queued for run in self._live.running())),
-            gauge("sealyard_approvals_waiting", len(await self._approvals.waiting())),
-            gauge("sealyard_sandbox_ready", is_ready),
-            gauge("sealyard_context_tokens_saved", whole.tokens.saved),
-            gauge("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
-            gauge("sealyard_store_bytes", census.size_bytes),
-            gauge("sealyard_metrics_uncounted_rows", await self._store.metrics.uncounted()),
+            Gauge.of("sealyard_info", 1, version=__version__, tier=str(tier), level=level, tokenizer=tokens.TOKENIZER),
+            Gauge.of("sealyard_executions_running", len(self._live.running())),
+            Gauge.of("sealyard_executions_queued", sum(run.queued for run in self._live.running())),
+            Gauge.of("sealyard_approvals_waiting", len(await self._approvals.waiting())),
+            Gauge.of("sealyard_sandbox_ready", is_ready),
+            Gauge.of("sealyard_context_tokens_saved", whole.tokens.saved),
+            Gauge.of("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
+            Gauge.of("sealyard_store_bytes", census.size_bytes),
+            Gauge.of("sealyard_metrics_uncounted_rows", await self._store.metrics.uncounted()),
         ]
-        found += [gauge("sealyard_ready", part.ok, part=name) for name, part in self._readiness.parts.items()]
+        found += [Gauge.of("sealyard_ready", part.ok, part=name) for name, part in self._readiness.parts.items()]
         for status in statuses:
             name = status.name
-            found.append(gauge("sealyard_upstream_up", status.state not in _DOWN, upstream=name))
-            found.append(gauge("sealyard_upstream_circuit_open", name in circuits, upstream=name))
-            found.append(gauge("sealyard_upstream_tools", status.tools, upstream=name))
+            found.append(Gauge.of("sealyard_upstream_up", status.state not in _DOWN, upstream=name))
+            found.append(Gauge.of("sealyard_upstream_circuit_open", name in circuits, upstream=name))
+            found.append(Gauge.of("sealyard_upstream_tools", status.tools, upstream=name))
         for skill_status, count in census.skills.items():
-            found.append(gauge("sealyard_skills", count, status=skill_status))
+            found.append(Gauge.of("sealyard_skills", count, status=skill_status))
         if whole.discovery.hit_rate is not None:
-            found.append(gauge("sealyard_discovery_hit_rate", whole.discovery.hit_rate))
+            found.append(Gauge.of("sealyard_discovery_hit_rate", whole.discovery.hit_rate))
         if whole.skills.reuse_ratio is not None:
-            found.append(gauge("sealyard_skill_reuse_ratio", whole.skills.reuse_ratio))
+            found.append(Gauge.of("sealyard_skill_reuse_ratio", whole.skills.reuse_ratio))
         return [*found, *await self._learning()]
 
     async def _learning(self) -> list[Gauge]:
@@ -114,17 +112,17 @@ class Figures:
         if now - self._learned_at >= _LEARNED_SECONDS and guidance.is_on:
             self._learned_at = now
             parts = await census_of(guidance.learner, half_life=guidance.half_life)
-            self._learned = [gauge("sealyard_learning_learned", each.learned, part=each.part) for each in parts]
+            self._learned = [Gauge.of("sealyard_learning_learned", each.learned, part=each.part) for each in parts]
             self._learned += [
-                gauge("sealyard_learning_accuracy", each.accuracy, part=each.part)
+                Gauge.of("sealyard_learning_accuracy", each.accuracy, part=each.part)
                 for each in parts
                 if each.accuracy is not None
             ]
         return [
-            gauge("sealyard_learning_facts", guidance.learner.number),
+            Gauge.of("sealyard_learning_facts", guidance.learner.number),
             *self._learned,
             *(
-                gauge("sealyard_learning_switched_off", count, part=part)
+                Gauge.of("sealyard_learning_switched_off", count, part=part)
                 for part, count in sorted(guidance.barrier.faults.items())
             ),
         ]

@@ -11,7 +11,7 @@ from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.learning import Assessment
-from sealyard.metrics.report import Report
+from sealyard.metrics import Report
 from sealyard.observe.live import Live
 from sealyard.observe.results import answer_text
 from sealyard.offload import check_values

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 from sealyard.config.settings import AlertsConfig
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.exposition import FILES, render, write_files
-from sealyard.metrics.names import GAUGES, METRICS, OPERATOR, Gauge, gauge
-from sealyard.metrics.sums import CallRow, Sums
+from sealyard.metrics.sums.names import GAUGES, METRICS, OPERATOR, Gauge
+from sealyard.metrics.sums.sums import CallRow, Sums
 from sealyard.observe.alerts import RULES
 from sealyard.values.facts import Executed, Hidden, UpstreamEvent
 
@@ -63,7 +63,7 @@ def samples(text: bytes, *, openmetrics: bool = False) -> dict[str, dict[tuple[t
 
 def test_a_counter_a_histogram_and_a_gauge_are_written_as_prometheus_wants_them() -> None:
     """Amounts are in base units, buckets are cumulative and end with +Inf."""
-    gauges = [gauge("sealyard_upstream_up", 1, upstream="mail")]
+    gauges = [Gauge.of("sealyard_upstream_up", 1, upstream="mail")]
     text, content_type = render(some_sums(), gauges)
     lines = text.decode().splitlines()
 
@@ -95,7 +95,7 @@ def test_a_counter_a_histogram_and_a_gauge_are_written_as_prometheus_wants_them(
 
 def test_openmetrics_says_the_same_in_its_own_words() -> None:
     """The strict parser of the format takes it, with units and an end."""
-    gauges = [gauge("sealyard_info", 1, version="1", tier="namespace", level="production", tokenizer="o200k_base")]
+    gauges = [Gauge.of("sealyard_info", 1, version="1", tier="namespace", level="production", tokenizer="o200k_base")]
     plain, _ = render(some_sums(), gauges)
     text, content_type = render(some_sums(), gauges, openmetrics=True)
 
@@ -120,7 +120,7 @@ def test_what_may_happen_once_is_there_before_it_happens() -> None:
 @given(name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
 def test_no_name_of_an_upstream_breaks_out_of_its_label(name: str) -> None:
     """Whatever the configuration calls it, one sample with that label comes out of both formats."""
-    gauges = [gauge("sealyard_upstream_up", 0, upstream=name)]
+    gauges = [Gauge.of("sealyard_upstream_up", 0, upstream=name)]
     for openmetrics in (False, True):
         text, _ = render(some_sums(name), gauges, openmetrics=openmetrics)
         found = samples(text, openmetrics=openmetrics)
@@ -130,14 +130,14 @@ def test_no_name_of_an_upstream_breaks_out_of_its_label(name: str) -> None:
 
 def test_a_name_with_every_special_character_is_escaped() -> None:
     """Backslash, quote and line end."""
-    text, _ = render(Sums(), [gauge("sealyard_upstream_up", 1, upstream='a\\b"c\nd}')])
+    text, _ = render(Sums(), [Gauge.of("sealyard_upstream_up", 1, upstream='a\\b"c\nd}')])
 
     assert b'sealyard_upstream_up{upstream="a\\\\b\\"c\\nd}"} 1.0\n' in text
 
 
 def test_a_gauge_that_comes_twice_is_written_once() -> None:
     """Two samples with the same labels make a scraper refuse all of them."""
-    twice = [gauge("sealyard_sandbox_ready", 1), gauge("sealyard_sandbox_ready", 0)]
+    twice = [Gauge.of("sealyard_sandbox_ready", 1), Gauge.of("sealyard_sandbox_ready", 0)]
 
     assert samples(render(Sums(), twice)[0])["sealyard_sandbox_ready"] == {(): 1.0}
 
@@ -176,10 +176,10 @@ def test_names_follow_the_rules_of_prometheus() -> None:
 def test_a_gauge_outside_the_list_cannot_be_made(name: str, labels: dict[str, str], message: str) -> None:
     """So nothing that was not thought of becomes a name or a label."""
     with pytest.raises(ValueError, match="gauge") as caught:
-        gauge(name, 1, **labels)
+        Gauge.of(name, 1, **labels)
 
     assert str(caught.value) == message
-    assert msgspec.json.decode(msgspec.json.encode(gauge("sealyard_store_bytes", 5)), type=Gauge).value == 5
+    assert msgspec.json.decode(msgspec.json.encode(Gauge.of("sealyard_store_bytes", 5)), type=Gauge).value == 5
 
 
 # The files

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from sealyard.metrics.report import Point, Prices, Report, points, report
-from sealyard.metrics.sums import CallRow, Sums
+from sealyard.metrics import Point, Prices, Report
+from sealyard.metrics.sums.sums import CallRow, Sums
 from sealyard.values.facts import (
     Assessed,
     Executed,
@@ -44,12 +44,12 @@ def summed(*records: Fact | CallRow) -> Sums:
 
 def reported(*records: Fact | CallRow) -> Report:
     """The report of what they add up to."""
-    return report(summed(*records), since=1.0, until=9.0, prices=PRICES, tokenizer="o200k_base")
+    return Report.of(summed(*records), since=1.0, until=9.0, prices=PRICES, tokenizer="o200k_base")
 
 
 def test_report_of_nothing_has_no_shares_and_no_percentiles() -> None:
     """There is nothing to divide by: null, not zero and not an error."""
-    found = msgspec.to_builtins(report(Sums(), since=None, until=None, prices=PRICES, tokenizer="o200k_base"))
+    found = msgspec.to_builtins(Report.of(Sums(), since=None, until=None, prices=PRICES, tokenizer="o200k_base"))
     assert found == {
         "since": None,
         "until": None,
@@ -322,7 +322,7 @@ def test_points_say_what_happened_in_each_step() -> None:
         Tokens(at=1.0, use_case="filtering", tokenizer="t", data=1_000, code=10),
         Hidden(at=1.0, values={"email": 4}),
     )
-    first, second = points([(60.0, Sums()), (120.0, sums)])
+    first, second = Point.of(60.0, Sums()), Point.of(120.0, sums)
     assert first == Point(
         start=60.0,
         executions=0,

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard import errors
-from sealyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES
-from sealyard.metrics.sums import AnyFact, CallRow, Sum, Sums, percentile
+from sealyard.metrics.sums.names import METRICS, OPERATOR, OPERATOR_NAMES
+from sealyard.metrics.sums.sums import CallRow, Sum, Sums, percentile
 from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.privacy import TYPES
 from sealyard.sandbox.policy.levels import IsolationLevel
 from sealyard.sandbox.probe import TIERS
 from sealyard.values.facts import (
+    AnyFact,
     Assessed,
     Executed,
     Fact,

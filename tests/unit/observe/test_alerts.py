@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from sealyard.config.settings import AlertsConfig
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.metrics.report import Prices, Report, report
-from sealyard.metrics.sums import Sums
+from sealyard.metrics import Prices, Report
+from sealyard.metrics.sums.sums import Sums
 from sealyard.observe import alerts as alerting
 from sealyard.observe.alerts import (
     RULES,
@@ -63,7 +63,7 @@ def a_report(
             sums.add_fact(Executed(at=1, form="code", status=status, seconds=seconds, use_case="compute"))
     if failures:
         sums.add_fact(Hidden(at=1, failures=failures))
-    return report(sums, since=0, until=1, prices=Prices(input=3, output=15), tokenizer="o200k_base")
+    return Report.of(sums, since=0, until=1, prices=Prices(input=3, output=15), tokenizer="o200k_base")
 
 
 def rules_of(findings: list[Finding]) -> list[str]:

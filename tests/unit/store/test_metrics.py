@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.metrics.sums import CallRow, Sums
+from sealyard.metrics.sums.sums import CallRow, Sums
 from sealyard.store import Store, open_store
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 from sealyard.store.metrics import ledger as metrics

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.metrics.report import Prices, report
+from sealyard.metrics import Prices, Report
 from sealyard.store import open_store
 from sealyard.store.metrics import usage
 from sealyard.store.metrics.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage, Usage
@@ -264,8 +264,8 @@ async def test_a_failed_call_is_the_same_to_tools_and_to_upstreams(path: Path) -
         (tool,) = (await store.usage.read(0.0, 1e10)).tools
         sums = await store.metrics.sums()
 
-    upstream = report(sums, since=None, until=None, prices=Prices(input=3.0, output=15.0), tokenizer="none").upstreams[
-        "bank"
-    ]
+    upstream = Report.of(
+        sums, since=None, until=None, prices=Prices(input=3.0, output=15.0), tokenizer="none"
+    ).upstreams["bank"]
     assert (tool.calls, tool.errors, tool.refused) == (9, 2, 4)
     assert upstream.error_rate == tool.errors / (tool.calls - tool.refused)

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from sealyard.metrics.exposition import render
-from sealyard.metrics.report import Point, Report
+from sealyard.metrics import Point, Report, render
 from sealyard.serve.api.declare import Call, Text, endpoint
 from sealyard.store.metrics import Usage
 

@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.metrics.names import METRICS
-from sealyard.metrics.sums import AnyFact, CallRow, Key, Sum, Sums
+from sealyard.metrics.sums import METRICS, CallRow, Key, Sum, Sums
 from sealyard.store.rows import insert, storable, upsert
-from sealyard.values.facts import Fact
+from sealyard.values.facts import AnyFact, Fact
 
 HOUR = 3_600  # seconds
 DAY = 86_400  # seconds

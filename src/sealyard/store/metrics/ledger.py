@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.metrics.sums import AnyFact, Sums
+from sealyard.metrics.sums import Sums
 from sealyard.store.database import Reader
 from sealyard.store.metrics.fold import (
     COLUMNS,
@@ -38,7 +38,7 @@ from sealyard.store.metrics.fold import (
 from sealyard.store.metrics.rebuild import Rebuilt, derive, rebuild
 from sealyard.store.table import Table, reads
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values.facts import Fact
+from sealyard.values.facts import AnyFact, Fact
 
 MOST_POINTS = 1_500
 """Points of one series."""

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.metrics.names import METRICS, OTHER
-from sealyard.metrics.sums import Sums
+from sealyard.metrics.sums import METRICS, Sums
 from sealyard.store.database import Reader
 from sealyard.store.metrics.fold import (
     COLUMNS,
@@ -47,7 +46,7 @@ _TOOLS = 20
 _POLLS = 3
 """Equal calls that count as polling."""
 
-_ERROR_TYPES = frozenset(METRICS["sealyard_execution_errors_total"].labels["error_type"])
+_ERRORS = METRICS["sealyard_execution_errors_total"]
 _OUTCOMES = msgspec.json.Decoder(Outcome)
 _ENCODER = msgspec.json.Encoder()
 
@@ -236,7 +235,7 @@ def _executed(connection: sqlite3.Connection, row: tuple[Any, ...], skills: int)
         form="code" if code else "call",
         status=status,
         failure="" if failure is None else failure.kind,
-        error_type="" if failure is None else failure.type if failure.type in _ERROR_TYPES else OTHER,
+        error_type="" if failure is None else _ERRORS.fit("error_type", failure.type),
         level="" if outcome is None else outcome.level,
         tier="" if outcome is None else outcome.tier,
         seconds=max(0.0, until - started_at),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from sealyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES, OTHER, Metric
+from sealyard.metrics.sums.names import METRICS, OPERATOR, OPERATOR_NAMES, OTHER, Metric
 from sealyard.values.facts import (
     Assessed,
     Executed,
@@ -22,11 +22,6 @@ from sealyard.values.facts import (
     UpstreamEvent,
     Used,
 )
-
-AnyFact = (
-    Saw | Searched | Used | Executed | Hinted | Tokens | Hidden | SecurityEvent | SkillEvent | Published | UpstreamEvent
-)
-"""Any fact, as decoded from the journal."""
 
 Key = tuple[str, tuple[str, ...]]
 """The name of a metric and the values of its labels, in the order of its definition."""

@@ -10,7 +10,7 @@ percentiles off them: two neighbours differ by a factor of 5/3 at most, and so d
 """
 
 import builtins
-from typing import Literal, get_args, get_type_hints
+from typing import Literal, Self, get_args, get_type_hints
 
 import msgspec
 
@@ -53,6 +53,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """The upper borders of a histogram, in its unit and inclusive; above the last one there is one bucket more."""
     scale: int = 1
     """Whole numbers in one unit: seconds are kept as microseconds."""
+
+    def fit(self, label: str, value: str) -> str:
+        """The value of a label, or `other` if it is not in its closed set."""
+        return value if value in self.labels[label] else OTHER
 
 
 def _values_of(fact: type[msgspec.Struct], field: str) -> tuple[str, ...]:
@@ -253,6 +257,20 @@ class Gauge(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     labels: dict[str, str] = {}
 
+    @classmethod
+    def of(cls, name: str, value: float, /, **labels: str) -> Self:
+        """The gauge of that name.
+
+        Raises:
+            ValueError: There is none, or its labels are others.
+        """
+        info = GAUGES.get(name)
+        if info is None:
+            raise ValueError(f"There is no gauge {name!r}. Use one of GAUGES, or add it.")
+        if set(labels) != set(info.labels):
+            raise ValueError(f"The gauge {name!r} has the labels {info.labels!r} and no others. Give it those.")
+        return cls(name=name, value=value, labels=labels)
+
 
 class GaugeInfo(msgspec.Struct, frozen=True):
     """The meaning of a gauge, and its labels."""
@@ -309,17 +327,3 @@ GAUGES: dict[str, GaugeInfo] = {
     "sealyard_store_failing": GaugeInfo("1 if the store could not be written or read when it was tried last, else 0."),
 }
 """Every gauge, by name."""
-
-
-def gauge(name: str, value: float, /, **labels: str) -> Gauge:
-    """The gauge of that name.
-
-    Raises:
-        ValueError: There is none, or its labels are others.
-    """
-    info = GAUGES.get(name)
-    if info is None:
-        raise ValueError(f"There is no gauge {name!r}. Use one of GAUGES, or add it.")
-    if set(labels) != set(info.labels):
-        raise ValueError(f"The gauge {name!r} has the labels {info.labels!r} and no others. Give it those.")
-    return Gauge(name=name, value=value, labels=labels)
