@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 from tests.surfaces.conftest import Connect, Reach
 
 from sealyard.metrics import tokens
+from sealyard.serve.surface import surface_tools
 from sealyard.store import open_store
 
 
@@ -165,6 +166,89 @@ async def test_a_wrong_request_says_what_to_do(reach: Reach, arguments: dict[str
     result = await agent.call("execute_code", **arguments)
 
     assert (result.is_error, text_of(result)) == (True, message)
+
+
+ACCEPTED = {"search_tools": ["keyword"], "execute_analysis": ["timeout_seconds"]}
+"""Arguments that are taken and not advertised."""
+UNUSED: dict[str, dict[str, Any]] = {
+    "search_tools": {"detail_level": "", "server": "", "limit": "", "keyword": ""},
+    "execute_code": {
+        "language": "",
+        "context": "",
+        "session": "",
+        "timeout_seconds": "",
+        "background": "",
+        "execution_id": "",
+        "cancel": "",
+    },
+    "execute_analysis": {"source": "", "parameters": "", "session": "", "timeout_seconds": ""},
+    "save_skill": {"inputs": "", "output": "", "tags": "", "examples": ""},
+    "find_skills": {"query": "", "limit": ""},
+    "load_skill": {"version": ""},
+    "call_tool": {"arguments": ""},
+}
+"""Every optional argument of each tool, empty."""
+USED: dict[str, dict[str, Any]] = {
+    "search_tools": {"query": "expenses"},
+    "execute_code": {"code": "6 * 7"},
+    "execute_analysis": {"analysis_type": "filter", "data": [{"a": 1}]},
+    "save_skill": {"name": "six", "code": "result = 6", "description": "Six."},
+    "find_skills": {},
+    "load_skill": {"name": "six"},
+    "call_tool": {"name": "list_employees"},
+}
+
+
+@pytest.mark.behaviour("surface.absent")
+@pytest.mark.parametrize("empty", [None, ""])
+async def test_an_argument_that_is_null_or_empty_counts_as_absent(connect: Connect, empty: object) -> None:
+    """Clients in strict modes fill in every argument of a tool, one at a time and all together."""
+    wrong: list[str] = []
+    async with connect() as agent:
+        for tool in [name for name in UNUSED if name != "call_tool"]:
+            for unused in (*({name: empty} for name in UNUSED[tool]), dict.fromkeys(UNUSED[tool], empty)):
+                answer = await agent.call(
+                    tool, **USED[tool], **{n: v for n, v in unused.items() if n not in USED[tool]}
+                )
+                wrong += [f"{tool} {unused}: {text_of(answer)}"] if answer.is_error else []
+
+    assert wrong == []
+    assert {name: sorted({*USED[name], *UNUSED[name]}) for name in UNUSED if name != "call_tool"} == {
+        tool["name"]: sorted({*tool["inputSchema"]["properties"], *ACCEPTED.get(tool["name"], ())})
+        for tool in surface_tools("code")
+    }
+
+
+async def test_a_call_without_arguments_takes_null_for_them(connect: Connect) -> None:
+    """In the mode `search` as well; an argument of the tool itself is passed on as it is."""
+    async with connect('[surface]\nmode = "search"\n') as agent:
+        answers = [await agent.call("call_tool", name="list_employees", arguments=empty) for empty in (None, "")]
+
+    assert [answer.is_error for answer in answers] == [False, False]
+
+
+async def test_a_required_argument_that_is_null_is_missing(reach: Reach) -> None:
+    """The message lists the advertised arguments and no others."""
+    agent = await reach()
+    skill = await agent.call("save_skill", name=None, code="1", description="One.")
+    kind = await agent.call("execute_analysis", analysis_type=None, data=[])
+
+    assert text_of(skill) == (
+        "InvalidRequest: The arguments of save_skill are wrong: Object missing required field `name`. It takes name, "
+        "code, description, inputs, output, tags, examples."
+    )
+    assert text_of(kind) == (
+        "InvalidRequest: The arguments of execute_analysis are wrong: Object missing required field `analysis_type`. "
+        "It takes analysis_type, data, source, parameters, session."
+    )
+
+
+@pytest.mark.parametrize("language", ["Python", "PYTHON", "python3", "Py", " python "])
+async def test_python_goes_by_several_names(reach: Reach, language: str) -> None:
+    """Models write the language in their own way."""
+    agent = await reach()
+
+    assert text_of(await agent.execute("6 * 7", language=language)) == "42"
 
 
 async def test_an_unknown_tool_is_a_protocol_error(reach: Reach) -> None:

@@ -139,8 +139,7 @@ class Finder:
             raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_HITS}.")
         whole = self._catalog.snapshot
         view = view or whole
-        if server is not None:
-            server = _find_server(self._upstreams if view is whole else view.by_upstream, server)
+        server = _find_server(self._upstreams if view is whole else view.by_upstream, server) if server else None
         index = await self._index_of(view)
         ranking = await self._rank(index, query, limit, server, experience)
         hits = tuple(

@@ -18,7 +18,7 @@ from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, Sealyar
 from sealyard.observe.results import answer_text
 from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_states
 from sealyard.serve.skills_extension import extend
-from sealyard.serve.surface import instructions, surface_tools
+from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
 from sealyard.skills import SaveSkill
 from sealyard.values.naming import glob, spellings
@@ -289,10 +289,20 @@ def text_of(answer: _Answer) -> str:
 
 
 def _convert(params: types.CallToolRequestParams, kind: type[Any]) -> Any:
+    """The arguments as `kind`.
+
+    Some clients fill in every argument: one that is null, or an optional one that is an empty string, counts as absent.
+    """
+    required = {field.name for field in msgspec.structs.fields(kind) if field.required}
+    given = {
+        name: value
+        for name, value in (params.arguments or {}).items()
+        if value is not None and (value != "" or name in required)
+    }
     try:
-        return msgspec.convert(params.arguments or {}, kind, strict=False)
+        return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        known = ", ".join(kind.__struct_fields__)
+        known = ", ".join(ARGUMENTS[params.name])
         raise InvalidRequest(f"The arguments of {params.name} are wrong: {error}. It takes {known}.") from None
 
 

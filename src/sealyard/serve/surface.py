@@ -139,6 +139,13 @@ _LOAD_SKILL = _tool(
 )
 
 
+ARGUMENTS = {
+    tool["name"]: tuple(tool["inputSchema"]["properties"])
+    for tool in (_SEARCH, _EXECUTE, _ANALYZE, _CALL, _SAVE_SKILL, _FIND_SKILLS, _LOAD_SKILL)
+}
+"""The advertised arguments of each tool."""
+
+
 def surface_tools(mode: str) -> list[dict[str, Any]]:
     """The definitions of a mode, always the same and in the same order."""
     if mode == "search":

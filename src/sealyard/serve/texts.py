@@ -31,7 +31,7 @@ async def search(yard: Yard, query: str, *, detail_level: str, server: str | Non
     snapshot = yard.tools.catalog.snapshot
     unlisted = yard.tools.views.servers(yard.tools.finder.unlisted(), snapshot, principal)
     budget = yard.runner.result_tokens
-    if not query.strip() and server is None:
+    if not query.strip() and not server:
         servers = yard.tools.views.servers(yard.tools.upstreams, snapshot, principal)
         return search_text(answer, unlisted, budget, servers)
     return search_text(answer, unlisted, budget if detail_level == "full" else min(budget, _HIT_TOKENS * limit))

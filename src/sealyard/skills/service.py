@@ -53,6 +53,7 @@ from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, as_tool, closure, namespace_of, namespaces_for, principal_of
 from sealyard.store import MigrationRecord, SkillRecord, Store
 from sealyard.values.access import AuditEntry
+from sealyard.values.naming import is_python
 from sealyard.values.runs import RecordStatus
 from sealyard.values.skills import SHARED, Skill, SkillExample, SkillNeed
 from sealyard.values.tools import ToolSpec
@@ -114,7 +115,7 @@ class Skills:
             raise
 
     async def _save(self, request: SaveSkill, principal: str) -> SavedSkill:
-        if request.language not in ("python", "python3"):
+        if not is_python(request.language):
             raise InvalidSkill(f"language is {request.language!r}. Only 'python' is kept here.")
         namespace = SHARED if self._settings.save_to == "shared" else namespace_of(principal)
         self._check_bounds(request, namespace, len(request.examples))

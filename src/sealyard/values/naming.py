@@ -1,4 +1,4 @@
-"""Tool patterns of the configuration: rules, limits and lists all match names through this module."""
+"""Tool patterns of the configuration, which rules, limits and lists all match through here, and spellings of names."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -40,6 +40,11 @@ def tool_names(patterns: Sequence[str], at: str) -> Names:
     """Return a matcher for tools, by either spelling of their names. Raises as `checked_glob` does."""
     fits = checked_glob(patterns, at)
     return lambda spec: any(map(fits, spellings(spec)))
+
+
+def is_python(language: str) -> bool:
+    """True if a request for this language means Python."""
+    return language.strip().lower() in ("python", "python3", "py")
 
 
 def _translate(pattern: str) -> str:

@@ -29,6 +29,7 @@ from sealyard.sandbox.workspace import check_session_name
 from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
+from sealyard.values.naming import is_python
 from sealyard.values.runs import Failure, Limits, Outcome, Result, Usage
 from sealyard.values.tools import SearchAnswer, ToolSpec
 from sealyard.versioning import Plan
@@ -364,7 +365,7 @@ class _SearchArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
     """The limits that a request asks for. Raises `InvalidRequest` for one that is wrong."""
-    if request.language not in ("python", "python3"):
+    if not is_python(request.language):
         raise InvalidRequest(f"language is {request.language!r}. Only 'python' is run here.")
     check_code(request.code)
     if not request.code.strip():
