@@ -19,7 +19,7 @@ from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 _log = logging.getLogger(__name__)
 
 _FIRST_LIST_SECONDS = 15.0
-"""For upstreams whose tools nobody knows yet: as long as a slow server takes to start. A first run goes on without."""
+"""Wait for upstreams that have never listed their tools: a slow server's start. A first run goes on without them."""
 _SHORT_CHARACTERS = 110  # about one line of a result list
 _LONG_CHARACTERS = 2_000  # of a description: servers write any length
 _MOST_HITS = 50  # in one answer
@@ -38,10 +38,10 @@ class Experience(Protocol):
     """Adds learned knowledge to one search: `search_guide.SearchGuide`, or nothing. Its errors are ignored."""
 
     def recall(self, query: str) -> Learned | None:
-        """The words of the query that tools were used by; None if nothing is to be changed."""
+        """Words of the query that led to uses of tools; None to leave the ranking as it is."""
 
     def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
-        """A hit with what else is known of its tool; `place` is 0 for the best."""
+        """A hit with learned knowledge about its tool; `place` is 0 for the best."""
 
 
 class Finder:
@@ -58,16 +58,16 @@ class Finder:
         self._listed = set(catalog.snapshot.by_upstream)
         self._listing: dict[str, asyncio.Task[None]] = {}
         self._index: tuple[str, Index] | None = None
-        """Of the whole catalog, and of which version."""
+        """The index of the whole catalog, and the catalog's version."""
         self._view_indexes: dict[str, Index] = {}
-        """By version, the one used last at the end."""
+        """Indexes by version, the most recently used last."""
         self._meaning: Semantic | None = None
         self._embedding: asyncio.Task[None] | None = None
         self._indexing = asyncio.Lock()
         self._publishing = asyncio.Lock()
 
     def start_listing(self) -> None:
-        """Ask every upstream whose tools nobody knows yet, in the background. The others start when they are called."""
+        """List, in the background, every upstream without known tools. The others start with their first call."""
         for name, upstream in self._upstreams.items():
             if name not in self._listed and name not in self._listing:
                 task = asyncio.create_task(self._list(upstream))
@@ -75,7 +75,7 @@ class Finder:
                 task.add_done_callback(functools.partial(self._end_listing, name))
 
     async def refresh(self, names: Collection[str] | None = None) -> None:
-        """Ask these upstreams, or every one, for their tools anew; one that fails says so in its status."""
+        """List the tools of these upstreams, or of every one, again. A failure appears in the upstream's status."""
         await asyncio.gather(
             *(self._list(each) for name, each in self._upstreams.items() if names is None or name in names)
         )
@@ -84,7 +84,7 @@ class Finder:
         del self._listing[name]
 
     def note_listed(self, upstream: str) -> None:
-        """Its tools are known now."""
+        """Mark an upstream as listed."""
         self._listed.add(upstream)
 
     async def listed(self) -> None:
@@ -128,7 +128,7 @@ class Finder:
         view: Snapshot | None = None,
         experience: Experience | None = None,
     ) -> SearchAnswer:
-        """The tools of `view`, or of the whole catalog, that fit `query` best. Raises `InvalidRequest`.
+        """The tools of `view`, or of the whole catalog, that match `query` best. Raises `InvalidRequest`.
 
         `experience` may change their order and add notes to them.
         """
@@ -158,7 +158,7 @@ class Finder:
                 learned = experience.recall(query)
                 if learned is not None:
                     return await self._search(index, query, limit, server, learned)
-            except Exception:  # noqa: BLE001 - whatever was learned, text finds something
+            except Exception:  # noqa: BLE001 - text search works without experience
                 _log.exception("Tools are ranked without experience, which failed.")
         return await self._search(index, query, limit, server, None)
 
@@ -179,7 +179,7 @@ class Finder:
         return sorted(set(self._upstreams) - self._listed)
 
     def idle_patterns(self) -> dict[str, tuple[str, ...]]:
-        """By upstream, the exclusion patterns that exclude no tool, for upstreams that listed in this run."""
+        """Exclusion patterns that exclude no tool, by upstream, for upstreams listed by this process."""
         idle = {name: upstream.status().idle_patterns for name, upstream in self._upstreams.items()}
         return {name: patterns for name, patterns in idle.items() if patterns}
 
@@ -210,12 +210,12 @@ class Finder:
             return found
 
     def use_meaning(self, meaning: Semantic) -> None:
-        """Rank by meaning too, from the next search on and as far as tools are embedded by then."""
+        """Rank by meaning too, from the next search on, for the tools that are embedded by then."""
         self._meaning = meaning
         self._index = None
 
     async def _embed(self, snapshot: Snapshot) -> None:
-        """Embed what is new in the background; what an older catalog was being embedded for starts over from there."""
+        """Embed new definitions in the background. Embedding for an older catalog stops; its vectors are kept."""
         if self._meaning is None:
             return
         if self._embedding is not None:
@@ -228,7 +228,7 @@ class Finder:
         try:
             await upstream.refresh()
         except UpstreamError:
-            return  # its status says so; the others go on
+            return  # reported in its status; the others continue
 
 
 def _report(task: "asyncio.Task[None]") -> None:
@@ -273,7 +273,7 @@ def _cut(text: str, characters: int) -> str:
 
 
 def _find_server(upstreams: Collection[str], server: str) -> str:
-    """The upstream that is meant, by its name or by its module's."""
+    """The upstream with this name or module name."""
     if server in upstreams:
         return server
     key = re.sub(r"[\W_]+", "", server).lower()

@@ -18,11 +18,11 @@ _log = logging.getLogger(__name__)
 
 _EXPIRE_SECONDS = 3600.0  # between two removals of expired values
 _KEPT = 256
-"""Guards whose memory of what they saw is kept; the vault remembers the tokens of all."""
+"""Guards whose record of seen values is kept; the vault keeps the tokens of all."""
 
 
 class Guards:
-    """Makes guards. A session that comes back meets the one that knows what it has seen."""
+    """Makes guards. A returning session gets its former guard, which knows the values it has seen."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Guards:
         secret: bytes,
         offload: Offload | None = None,
     ) -> None:
-        """`offload` looks through what is large; without it a thread does."""
+        """`offload` scans large data in helper processes; without it, threads do."""
         self._privacy = privacy
         self._vault = vault
         self._scope = scope
@@ -47,10 +47,10 @@ class Guards:
         return None if self._vault is None else self._privacy.scanner
 
     async def of(self, session: str) -> Guard:
-        """The guard of a session, which is called `principal:name`.
+        """The guard of the session `principal:name`.
 
         Raises:
-            VaultError: What the vault holds for it cannot be opened.
+            VaultError: Its values in the vault cannot be opened.
             StoreError: The store cannot be read.
         """
         if self._vault is None:
@@ -60,13 +60,13 @@ class Guards:
         state = (scope.id, scope.erasures)
         known = self._known.get(name)
         if known is None or known[0] != state or known[1].scope is not scope:
-            # New, or something was erased: then the memory of it must go too.
+            # New, or a value was erased: then the guard's copy of it must go too.
             if known is not None and self.offload is not None:
                 self.offload.retire()
             known = self._known[name] = (state, self._make(name, session, scope))
         self._known.move_to_end(name)
         guard = known[1]
-        if len(self._known) > _KEPT:  # first one that has seen nothing: anyone can create any number of those
+        if len(self._known) > _KEPT:  # drop guards without seen values first: a client can create any number of them
             idle = (each for each, (_, other) in self._known.items() if other is not guard and not other.is_remembering)
             del self._known[next(idle, next(iter(self._known)))]
         return guard
@@ -82,7 +82,7 @@ class Guards:
         )
 
     async def expire(self) -> None:
-        """Delete what has expired, every hour. It never ends; what the store cannot do now it is asked for again."""
+        """Delete expired values every hour, forever. A failed deletion is retried the next hour."""
         while self._vault is not None:
             await asyncio.sleep(_EXPIRE_SECONDS)
             try:

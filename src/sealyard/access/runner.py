@@ -30,19 +30,19 @@ class Runner:
         offload: Offload | None,
         result_tokens: int,
     ) -> None:
-        """`result_tokens` is the most that an agent gets of one result."""
+        """`result_tokens` bounds a result, in model tokens."""
         self.policy = policy
         self.scopes = scopes
         self.opening = opening
-        """Done when code can be run; None for a gateway that runs none."""
+        """Completes when code can run; None for a gateway without a sandbox."""
         self.slots = slots
-        """Decides who runs or calls next."""
+        """The order of waiting runs and calls."""
         self.result_tokens = result_tokens
         self._levels = levels
         self._offload = offload
 
     async def sandbox(self) -> Sandbox:
-        """The sandbox, which is built while the gateway already answers."""
+        """The sandbox. It is built while the gateway already serves requests."""
         if self.opening is None:
             raise SandboxClosed("This yard was opened without a sandbox.")
         return await asyncio.shield(self.opening)

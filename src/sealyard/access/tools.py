@@ -19,7 +19,7 @@ _VIEWS_KEPT = 8  # whose names are kept: as many as have an index
 
 
 class Tools:
-    """The catalog, its views, and what makes the tools of a view searchable and importable."""
+    """The catalog, its views, and their indexes and stubs."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Tools:
         return self.views.of(self.catalog.snapshot, principal)
 
     async def view(self, principal: str | None = None) -> Snapshot:
-        """The same, or the whole catalog, once every upstream has had its chance to list its tools."""
+        """As `seen_by`, or the whole catalog, once every upstream has listed its tools or failed to."""
         await self.finder.listed()
         return self.catalog.snapshot if principal is None else self.seen_by(principal)
 
@@ -112,13 +112,13 @@ class Views:
         self._by_hidden: dict[frozenset[str], Snapshot] = {}
 
     def scope(self, principal: str) -> PrincipalScope:
-        """The principal's scope in the config; one that the config does not name may use everything."""
+        """The principal's permissions in the config; a principal without an entry may use everything."""
         return self._scopes.get(principal) or PrincipalScope(name=principal)
 
     def of(self, snapshot: Snapshot, principal: str) -> Snapshot:
         """The tools that `principal` may see: `snapshot` itself if that is all of them.
 
-        Asked again for the same snapshot it costs nothing, and principals who see the same share one view.
+        Views are cached, and shared by principals who see the same tools.
         """
         if snapshot is not self._catalog:
             self._catalog = snapshot

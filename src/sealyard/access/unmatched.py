@@ -1,4 +1,4 @@
-"""Finds what the config names and nothing has: a rule with a misspelled tool decides nothing, so it is reported."""
+"""Names in the config that match nothing. A rule with a misspelled tool has no effect, so it is reported."""
 
 import asyncio
 import difflib
@@ -20,14 +20,14 @@ _ANYWHERE = ("local", "http", "operator")
 _NEAR = 0.6
 """The least similarity of a suggested name: `difflib`'s own default."""
 _LONG, _MANY = 100, 1_000
-"""Longer names and more of them are not compared: that takes the product of their lengths, and servers choose them."""
+"""Bounds on the comparison of names, whose cost is the product of their lengths: servers choose both."""
 
 
 _NONE: Mapping[str, Sequence[str]] = {}
 
 
 class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
-    """A pattern of the config that fits nothing."""
+    """A pattern of the config that matches nothing."""
 
     at: str
     """The place in the config: `policy.rules[2].tools`."""
@@ -44,7 +44,7 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NameCheck:
-    """Holds the config against the tools there are, whenever those change."""
+    """Compares the names in the config with the catalog whenever that changes."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -54,7 +54,7 @@ class NameCheck:
     async def look(
         self, snapshot: Snapshot, unlisted: Collection[str], idle: Mapping[str, Sequence[str]] = _NONE
     ) -> tuple[Unmatched, ...]:
-        """All patterns that fit nothing, as `find_unmatched` says. Costs nothing while the tools stay the same."""
+        """The result of `find_unmatched`, cached while the tools stay the same."""
         state = (snapshot.version, tuple(sorted(unlisted)), tuple((name, tuple(idle[name])) for name in sorted(idle)))
         if self._known is None or self._known[0] != state:
             # In a thread: ten thousand tools and a hundred patterns are a million comparisons.
@@ -64,7 +64,7 @@ class NameCheck:
     async def log(
         self, snapshot: Snapshot, unlisted: Collection[str], idle: Mapping[str, Sequence[str]] = _NONE
     ) -> None:
-        """Log those that were not logged before."""
+        """Log new findings."""
         for each in await self.look(snapshot, unlisted, idle):
             if (each.at, each.pattern) not in self._logged:
                 self._logged.add((each.at, each.pattern))
@@ -74,10 +74,11 @@ class NameCheck:
 def find_unmatched(
     config: Config, snapshot: Snapshot, unlisted: Collection[str] = (), idle: Mapping[str, Sequence[str]] = _NONE
 ) -> tuple[Unmatched, ...]:
-    """Every pattern of the config that fits no tool of the snapshot, no principal or no upstream.
+    """Every pattern of the config that matches no tool of the snapshot, no principal or no upstream.
 
-    What could name a tool of an upstream in `unlisted`, whose tools nobody knows yet, is left out. `idle` are patterns
-    of `without_tools`, by upstream: no snapshot holds the tools they keep out, so only the upstream can judge them.
+    A pattern that may name a tool of an upstream in `unlisted`, whose tools are unknown, is left out. `idle` are
+    patterns of `without_tools`, by upstream: no snapshot holds the tools they keep out, so only the upstream can judge
+    them.
     """
     names = _Names(snapshot, unlisted)
     found: list[Unmatched] = []
@@ -104,7 +105,7 @@ def find_unmatched(
 
 
 class _Names:
-    """The names that patterns over tools are held against."""
+    """The names that patterns over tools are compared with."""
 
     def __init__(self, snapshot: Snapshot, unlisted: Collection[str]) -> None:
         self._snapshot = snapshot
@@ -116,7 +117,7 @@ class _Names:
         return (self._snapshot.tools[name] for name, spelled in self._spellings.items() if any(map(fits, spelled[:2])))
 
     def unmatched(self, at: str, patterns: Sequence[str]) -> Iterator[Unmatched]:
-        # A bare name fits for `surface.direct`, which takes the servers' own names too, and for nothing else.
+        # Only `surface.direct` accepts a server's own name for a tool.
         most = 3 if at == "surface.direct" else 2
         for pattern in patterns:
             fits = glob(pattern)
@@ -128,7 +129,7 @@ class _Names:
             yield Unmatched(at=at, pattern=pattern, kind="tool", nearest=self._near(pattern))
 
     def _near(self, pattern: str) -> str | None:
-        """The nearest tool, or the same pattern for the server that is meant."""
+        """The nearest tool, or the same pattern with the nearest server."""
         spelling = 1 if "/" in pattern else 0
         if "*" in pattern or "?" in pattern:
             separator = "/" if spelling else "__"

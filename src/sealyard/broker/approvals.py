@@ -1,4 +1,4 @@
-"""Puts calls to people and waits for what they say.
+"""Requests approval of calls from people and waits for their decisions.
 
 An ask is in the store before a person sees it. It goes to every channel of its execution, and any process that has the
 store open can answer it too; the first answer holds. Agent code reaches nothing here except the ask itself.
@@ -21,16 +21,16 @@ from sealyard.store import Store
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Grant
 
 AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | None]]
-"""Asks one person. None: this channel has no answer, such as when its client is gone."""
+"""Asks one person. None: no answer through this channel, such as after its client disconnected."""
 
 _RUN_RULE = "learning.critical"
 _POLL_SECONDS = 0.25  # between two looks for answers that other processes wrote to the store
 _WAITING_PER_RUN = 20  # open asks: a person cannot survey more
 _WAITING_PER_PRINCIPAL = 100  # open asks: one principal must not fill the list of all
 _ASKED_PER_RUN = 100
-"""Code may disturb a person this often, whatever it does with the answers."""
+"""Questions that the code of one run may put to a person."""
 RUN = "execute_code"
-"""In the place of a tool in an ask that is about the code of a run. No tool of an upstream can be called so here."""
+"""Replaces the tool in an ask about the code of a run. No full name of a tool equals it."""
 
 _OPTIONS = {
     "refuse": "Refuse this call",
@@ -49,7 +49,7 @@ _REASON_CHARACTERS = 500  # of a reason: two or three sentences
 
 
 class Approvals:
-    """The asks of one gateway. Every method but `ask` serves other processes of the same store as well."""
+    """The asks of one gateway. Every method except `ask` works for other processes of the same store too."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Approvals:
         on_ask: Callable[[ApprovalRequest], None] = lambda ask: None,
         on_answer: Callable[[ApprovalRequest, Approval], None] = lambda ask, approval: None,
     ) -> None:
-        """`on_ask` gets every ask that is put to people, and `on_answer` what came of it."""
+        """`on_ask` gets every ask that is shown to people, and `on_answer` its outcome."""
         self._store = store
         self.settings = settings
         self._open: dict[str, _Waiting] = {}
@@ -103,10 +103,10 @@ class Approvals:
         )
 
     async def ask(self, ask: ApprovalRequest) -> Approval:
-        """Wait until a person allows the call, or until it is certain that nobody will.
+        """Return when a person allows the call.
 
         Raises:
-            ApprovalRefused: A person refused it, nobody answered in time, or nobody can be asked; it states which.
+            ApprovalRefused: A person refused it, the ask expired, or no person can be reached.
             StoreError: The ask or its answer could not be kept.
         """
         run = self._runs.setdefault(ask.execution_id, _Run())
@@ -178,7 +178,7 @@ class Approvals:
             waiting.offer(approval)
 
     def end_run(self, execution_id: str) -> None:
-        """Forget what was approved for the run and withdraw what still waits."""
+        """Forget approvals for the run and withdraw its open asks."""
         self._runs.pop(execution_id, None)
         for waiting in self._of_run(execution_id):
             waiting.offer(_nobody("refuse", "withdrawn", "its run is over"))
@@ -210,7 +210,7 @@ class Approvals:
             self._store.audit(_entry("approval.ask", ask, {"arguments": ask.arguments, "reason": ask.reason}))
             try:
                 await self._store.approvals.add(ask)
-            except InvalidRequest as error:  # nobody approves what nobody can read
+            except InvalidRequest as error:  # an unreadable ask cannot be approved
                 raise ApprovalRefused(f"{subject(ask)} refused without asking. {error}.") from None
             self._on_ask(ask)
             is_announced = True
@@ -235,7 +235,7 @@ class Approvals:
 
     def _withdraw(self, ask: ApprovalRequest) -> Approval:
         approval = _nobody("refuse", "withdrawn", "its run is over")
-        with contextlib.suppress(StoreError):  # a store that is closed withdraws it too: its gateway is gone
+        with contextlib.suppress(StoreError):  # a closed store withdraws it too
             self._store.approvals.withdraw(ask.id, approval.reason)
             self._store.audit(_entry("approval.answer", ask, msgspec.structs.asdict(approval)))
         return approval
@@ -286,7 +286,7 @@ class Approvals:
             self._polling = asyncio.create_task(self._look_for_answers())
 
     async def _look_for_answers(self) -> None:
-        """Look for what other processes answered, for as long as asks wait."""
+        """Poll for answers from other processes while asks wait."""
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             try:
@@ -310,7 +310,7 @@ class _Run(msgspec.Struct, eq=False):
 
 
 class _Waiting:
-    """One ask while people think."""
+    """One open ask."""
 
     def __init__(self, ask: ApprovalRequest, fallback: Approval | None) -> None:
         """`fallback` is the answer when every channel has given up; None if others can answer without any."""
@@ -321,7 +321,7 @@ class _Waiting:
         self._attempts: dict[AskChannel, asyncio.Task[None]] = {}
 
     def begin(self, channels: "list[AskChannel] | tuple[()]") -> None:
-        """Put it to the open channels, and from now on to those that open later."""
+        """Show it to the open channels, and to those that open later."""
         self._has_begun = True
         for channel in channels:
             self.put_to(channel)
@@ -337,7 +337,7 @@ class _Waiting:
         self._despair()
 
     def offer(self, approval: Approval) -> None:
-        """An answer. Which one holds is decided by the store."""
+        """Record an answer. The store decides which of several holds."""
         if not self._offered.done():
             self._offered.set_result(approval)
 
@@ -372,7 +372,7 @@ class _Waiting:
         self._despair()
 
     def _despair(self) -> None:
-        """Give up if nobody is being asked any more and nobody else can answer."""
+        """Give up if no channel is still asking and no other process can answer."""
         if self._has_begun and not self._attempts and self._fallback is not None:
             self.offer(self._fallback)
 
@@ -382,7 +382,7 @@ def _is_same_call(one: ApprovalRequest, other: ApprovalRequest) -> bool:
 
 
 def _offered(ask: ApprovalRequest, approval: Approval) -> Approval:
-    """The answer, cut down to what was offered: a client may send any, and another gateway may be an older one."""
+    """The answer, reduced to the offered ones: a client may send any, and another gateway may be older."""
     is_offered = approval.decision in options(ask)
     return approval if is_offered else msgspec.structs.replace(approval, decision="once")
 
@@ -510,7 +510,7 @@ def _shown(text: str, characters: int) -> str:
 
 
 def _visible(text: str) -> str:
-    """The text with an escape for everything that cannot be seen or that reorders what is around it."""
+    """The text with invisible and reordering characters escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

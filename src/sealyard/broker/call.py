@@ -1,4 +1,4 @@
-"""The only road from sandboxed code to a tool.
+"""The only path from sandboxed code to a tool.
 
 In the grant? Do the arguments fit, as code wrote them? Tokens are turned into values. What does the policy say, and a
 person if it asks for one? Then the upstream, within the tool's limits, which alone judges the values; its answer's
@@ -103,9 +103,9 @@ class FinishedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OnStart = Callable[["OpenCall"], None]
-"""Sees that a tool is about to be called. It must not wait."""
+"""Observes the start of a call. It must not wait."""
 OnFinish = Callable[[FinishedCall], None]
-"""Sees a call that is over and whose answer code has. It must not wait. Raises `StoreError` if it cannot record it."""
+"""Observes a finished call, after code has the answer. It must not wait. Raises `StoreError` if it cannot record it."""
 
 
 class Passage(msgspec.Struct, eq=False):
@@ -120,7 +120,7 @@ class Passage(msgspec.Struct, eq=False):
     recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None
     """Answers a call from a recording; None for one that is to be made. Raises what the recording says."""
     pause: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Stops the execution's clock while a person thinks."""
+    """Stops the execution's clock while a person decides."""
     on_progress: OnProgress | None = None
     on_start: Sequence[OnStart] = ()
     on_finish: Sequence[OnFinish] = ()
@@ -137,16 +137,16 @@ class Passage(msgspec.Struct, eq=False):
         return self._count
 
     def note(self, call: "OpenCall") -> None:
-        """Show a call that has just begun or ended to those who observe, in the next turn of the event loop.
+        """Pass a call that has just begun or ended to the observers in the next turn of the event loop.
 
-        Until then the call is on its way to the upstream, or its answer to the code.
+        The call to the upstream, or its answer to the code, goes first.
         """
         if not self._unseen:
             asyncio.get_running_loop().call_soon(self._show)
         self._unseen.append((call, call.is_over))
 
     def settle(self) -> None:
-        """Show what still waits. Raises `StoreError` if a call could not be recorded."""
+        """Pass the remaining calls to the observers. Raises `StoreError` if a call could not be recorded."""
         self._show()
         if self._error is not None:
             raise self._error
@@ -159,12 +159,12 @@ class Passage(msgspec.Struct, eq=False):
             for observe in observers:
                 try:
                     observe(seen)
-                except StoreError as error:  # raised where the execution ends; the others see the call all the same
+                except StoreError as error:  # raised at the end of the execution, after all observers
                     self._error = self._error or error
 
 
 class Broker:
-    """Calls tools for executions, within their grants and as far as the policy goes."""
+    """Calls tools for executions, within their grants and the policy."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class Broker:
 
         Raises:
             UnknownTool: No tool of the grant has this name.
-            InvalidRequest: The arguments hold more values, or more levels, than are looked at.
+            InvalidRequest: The arguments hold more values or levels than are scanned.
             UnknownToken: The arguments hold a token of another session.
             CallRefused: A token in them is inside a longer text, and the tool is handed only those that stand alone.
             InvalidArguments: The arguments do not fit its schema; nothing left the gateway.
@@ -212,7 +212,7 @@ class Broker:
             arguments = translate_arguments(plan, arguments)
         arguments = without_empty(spec, arguments)
         if not self._store.has_room():
-            await self._store.room()  # what cannot be recorded is not begun
+            await self._store.room()  # no call starts that cannot be recorded
         guard, sent = passage.guard, Sent()
         call, found = OpenCall(passage, spec, number, arguments), _UNANSWERED
         try:
@@ -251,7 +251,7 @@ class Broker:
     ) -> None:
         """Return once the policy allows the call with the `real` arguments, and a person where it asks for one.
 
-        `earlier` is a call of the very same that this one goes on with: what a person said of that still holds.
+        `earlier` is the call that this one continues: a person's decision about it still holds.
 
         Raises:
             PolicyRefused: A rule or a person said no.
@@ -307,14 +307,14 @@ class Broker:
         self.approvals.end_run(execution_id)
 
     async def note_unknown(self, passage: Passage, name: str, error: str, *, number: int = 1) -> None:
-        """Record who asked for a tool that is not there for them: it may be one that the policy hides."""
+        """Record a call to a tool outside the principal's view: the policy may hide it."""
         about = {"tool": name[:_LONG_NAME], "error": f"UnknownTool: {error[:_LONG_NAME]}"}
         body = await passage.guard.door.conceal(about)
         body |= {"number": number, "verdict": None, "rule": None, "answer_bytes": 0}
         self._store.audit(audit_entry(passage.grant, "call", body))
 
     async def _find(self, passage: Passage, name: str, number: int) -> tuple[ToolSpec, Plan | None]:
-        """The tool behind a name that is not literally in the grant."""
+        """The tool of a name that is not literally in the grant."""
         try:
             spec, plan = (None, None) if passage.find is None else passage.find(name)
             if spec is None or passage.grant.tools.get(spec.full_name) is not spec:
@@ -334,7 +334,7 @@ class Broker:
     async def _adapted(self, call: "OpenCall", admitted: Admitted, plan: Plan | None) -> Any:
         """The answer as the older version of the tool would have given it, with its files where code finds them."""
         value, encoded = admitted.answer.value, admitted.encoded
-        if isinstance(value, msgspec.Raw):  # it has to be changed, so it has to be read after all
+        if isinstance(value, msgspec.Raw):  # the change requires decoding
             what = f"The answer of {call.spec.full_name!r}"
             value = await decode(encoded, self._offload, who=call.grant.principal, what=what)
         if plan is not None and (adapted := translate_answer(plan, value)) is not value:
@@ -387,13 +387,13 @@ class OpenCall(msgspec.Struct, eq=False):
         return self.passage.grant
 
     def finish(self) -> None:
-        """Note that it is over, and hand it over to be recorded."""
+        """Mark it as ended and record it."""
         self.seconds = time.perf_counter() - self._started - self.waited_seconds
         self.is_over = True
         self.passage.note(self)
 
     def to_record(self) -> FinishedCall:
-        """The record of the call, which is over."""
+        """The record of the ended call."""
         admitted = self.admitted
         is_whole = admitted is not None and not admitted.answer.files
         return FinishedCall(
@@ -423,7 +423,7 @@ def audit_entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:
 
 
 def _concealed(passage: Passage, sent: Sent) -> OnProgress | None:
-    """Reports progress in words that may leave."""
+    """Reports progress with private values concealed."""
     report = passage.on_progress
     if report is None:
         return None
@@ -439,8 +439,8 @@ def _concealed(passage: Passage, sent: Sent) -> OnProgress | None:
 def approved_call(arguments: dict[str, Any], real: dict[str, Any]) -> bytes:
     """The identity of an approved call: the revealed arguments, and the places in them where a token stood.
 
-    A call with a guess in place of a token is a different call. Otherwise code would see which guess is
-    right by whether a person is asked.
+    A call with a guess in place of a token is a different call. Otherwise code could test a guess by whether a person
+    is asked.
     """
     encoded = msgspec.json.encode(real, order="sorted")
     if real is arguments:  # no token in it

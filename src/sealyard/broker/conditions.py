@@ -1,9 +1,9 @@
 """Conditions on arguments, a rule's `when`, checked against the arguments that code sends.
 
-A condition holds, does not hold, or is in doubt. It holds only for exactly what it says. It is in doubt where a server
-may read a value otherwise than it stands there: another type than the condition speaks of (a list around a text, a
-number as text, null), another case, spacing or spelling, a path with `..`, a name given twice. Who decides takes the
-strict side of a doubt: it never lets anything through, and it never gets anything past a rule that asks or denies.
+A condition holds, does not hold, or is in doubt. It holds only for an exact match. It is in doubt where a server may
+read a value differently: another type than the condition speaks of (a list around a text, a number as text, null),
+another case, spacing or spelling, a path with `..`, a name given twice. A doubt is decided strictly: it never allows a
+call, and never exempts one from a rule that asks or denies.
 """
 
 import math
@@ -39,7 +39,7 @@ _KEYS = (*_COMPARISONS, "exists", "longer_than", "matches", "not")
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """Neither yes nor no, and why. It never quotes a value: what code sends may be private."""
+    """The reason why a condition is undecided. It quotes no value, since arguments may be private."""
 
     why: str
 
@@ -81,10 +81,10 @@ class Condition:
         self.text = f"{argument} {_spell(wanted)}"
 
     def check(self, arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Holds:
-        """Check the condition. Several values, as of `a.*`, must agree; otherwise it is in doubt.
+        """Check the condition.
 
-        An argument that is not given does not fit. If `schema` names what a server then takes and that fits, it is in
-        doubt.
+        Several values, as of `a.*`, must agree; otherwise it is in doubt. A missing argument does not match; if the
+        default in `schema` matches, it is in doubt.
         """
         return _agreed(self._judge(*found, schema) for found in _values(arguments, self._parts))
 
@@ -108,7 +108,7 @@ class Condition:
 
 
 def all_of(results: Iterable[Holds]) -> Holds:
-    """`False` if one is, else a doubt if there is one, else `True`."""
+    """`False` if any is false, else the first doubt, else `True`."""
     doubt: Holds = True
     for holds in results:
         if holds is False:
@@ -190,7 +190,7 @@ def _truth(value: Any, at: str) -> bool:
 
 
 def _text(wanted: str) -> _Test:
-    """Equal, or like it where it has `*` or `?` in it."""
+    """Tests equality, or a match of the pattern if it contains `*` or `?`."""
     is_like, is_nearly_like = glob(wanted), glob(_folded(wanted))
     is_path = "/" in wanted and not _STEP_UP.search(wanted)
 
@@ -244,7 +244,7 @@ def _regex(pattern: str, at: str) -> jsonschema_rs.Validator:
 
 
 def _values(node: Any, parts: tuple[str, ...]) -> Iterator[tuple[Any, bool]]:
-    """Every value that the name means, `_MISSING` or a doubt in its place, and whether it is spelled just so."""
+    """Every value of the name, or `_MISSING` or a doubt; and True if the name is spelled exactly."""
     if not parts:
         yield node, True
     elif parts[0] == "*":
@@ -345,7 +345,7 @@ def _kind(value: Any) -> str:
 
 
 def _folded(text: str) -> str:
-    """The text without what servers often overlook: case, width, invisible characters, spacing, doubled slashes."""
+    """The text without differences that servers may ignore: case, width, hidden characters, spacing, double slashes."""
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return _SLASHES.sub("/", " ".join(_UNSEEN.sub("", text.casefold()).split()))
 

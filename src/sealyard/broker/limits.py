@@ -24,7 +24,7 @@ _WINDOW_SECONDS = 60.0  # the minute of `calls_per_minute`
 _FIRST_PAUSE_SECONDS = 0.25  # before the first retry; it doubles with each
 _LONGEST_PAUSE_SECONDS = 8.0  # five doublings of the first; chosen, not measured
 _MOST_RUNS = 10_000  # those that began first are forgotten beyond it
-_MOST_TOOLS = 1_000  # those that nothing is known of are forgotten beyond it
+_MOST_TOOLS = 1_000  # tools without a record are forgotten beyond it
 
 
 class Circuit(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Circuit(msgspec.Struct, frozen=True, kw_only=True):
 
     tool: str
     state: Literal["closed", "open", "half_open"]
-    """`open`: calls are refused. `half_open`: the next call tries whether the server is back."""
+    """`open`: calls are refused. `half_open`: the next call tests the server."""
     failures: int
     """Of the server, in a row."""
     retry_seconds: float = 0.0
@@ -93,7 +93,7 @@ class Throttle:
         return [tool.circuit(now) for _, tool in sorted(self._tools.items()) if tool.failures]
 
     def pause(self, attempt: int) -> float:
-        """Twice as long each time and never the same, so that calls which failed together do not return together."""
+        """Doubles each time, with jitter, so that calls that failed together are not retried together."""
         return min(_FIRST_PAUSE_SECONDS * (1 << attempt), _LONGEST_PAUSE_SECONDS) * (0.5 + self._jitter())
 
     def _tool(self, name: str, limits: ToolLimits) -> "_Tool":
@@ -174,7 +174,7 @@ class Attempts:
         except LimitReached:
             if failure is None:
                 raise
-            raise failure from None  # what went wrong says more than that it cannot be tried again
+            raise failure from None  # the failure explains more than the used-up limit
         return self
 
     def __enter__(self) -> Self:
@@ -183,7 +183,7 @@ class Attempts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Note how the attempt went; True, which goes on with the next one, if it failed and may be made again."""
+        """Record the attempt. True, which starts the next one, if it failed and may be repeated."""
         tool = self._tool
         if error is None:
             self._is_answered = True
@@ -192,7 +192,7 @@ class Attempts:
         if error is None or isinstance(error, ToolFailed):  # the server is well: it answered
             tool.succeed(self._is_probe)
             return False
-        if not isinstance(error, UpstreamError):  # cancelled, or refused on the way: nothing is known of the server
+        if not isinstance(error, UpstreamError):  # cancelled or refused before the server: no evidence about it
             tool.give_back(self._is_probe)
             return False
         tool.fail(self._is_probe, self._throttle.clock())
@@ -237,7 +237,7 @@ class _Tool:
             raise LimitReached(f"{self.name!r} may be called {_times(most)} a minute. Try again in {wait}.")
 
     def begin(self, now: float) -> bool:
-        """Count a call that begins now; returns True if it is the one that tries the server. Raises as `check` does."""
+        """Count a call that begins now; returns True if it tests the server. Raises as `check` does."""
         self.check(now)
         if self.limits.calls_per_minute is not None:
             self._started.append(now)
@@ -247,7 +247,7 @@ class _Tool:
         return True
 
     def succeed(self, is_probe: bool) -> None:
-        """The server answered. What began before the breaker opened does not close it."""
+        """The server answered. A call that began before the breaker opened does not close it."""
         if is_probe or self.open_until is None:
             self.failures, self.open_until, self.is_probing = 0, None, False
 
@@ -259,7 +259,7 @@ class _Tool:
             self.open_until, self.is_probing = now + self.limits.breaker_seconds, False
 
     def give_back(self, is_probe: bool) -> None:
-        """The call ended and says nothing about the server: another may try it."""
+        """The call ended without evidence about the server: another may test it."""
         if is_probe:
             self.is_probing = False
 

@@ -1,7 +1,7 @@
-"""Rules that allow, ask for or deny calls, and limits on them. The first rule that fits decides.
+"""Rules that allow, ask for or deny calls, and limits on them.
 
-Nothing that an upstream says about its own tools relaxes anything, unless the config marks it as trusted. Where a
-condition on arguments is in doubt, the strictest of what could follow holds.
+The first matching rule decides. Annotations of an upstream relax nothing unless the config marks it as trusted. If a
+condition on arguments is in doubt, the strictest possible decision holds.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,7 +18,7 @@ Verdict = Literal["allow", "ask", "deny"]
 Preset = Literal["open", "guarded", "readonly"]
 Effect = Literal["any", "read_only", "write", "destructive"]
 Fit = Literal["yes", "no", "doubt", "depends", "unreached"]
-"""`depends`: on arguments that are not known. `unreached`: a rule before it fits."""
+"""`depends`: on unknown arguments. `unreached`: an earlier rule matches."""
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 _MOST_TOOLS = 100_000  # facts kept; beyond it they are computed anew
@@ -39,7 +39,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     when: dict[str, Any] = {}
     """Conditions on arguments by name (`a.b` for nested ones, `a.*` for every item of a list)."""
     reason: str = ""
-    """Shown to operators, to the person who is asked, and to the code that is refused."""
+    """Shown to operators, to the approving person, and to refused code."""
 
 
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,13 +64,13 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """`[policy]`."""
 
     preset: Preset | None = None
-    """Decides where no rule fits. By default `open` on stdio and loopback, `guarded` elsewhere."""
+    """Decides if no rule matches. By default `open` on stdio and loopback, `guarded` elsewhere."""
     rules: tuple[Rule, ...] = ()
     limits: tuple[ToolLimits, ...] = ()
     ask_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 300.0
     """An ask without an answer is refused then."""
     unanswerable: Literal["deny", "allow"] = "deny"
-    """The answer to an ask that can reach no person."""
+    """The answer to an ask that reaches no person."""
     operators: bool = True
     """True lets operators answer by `sealyard approvals` and HTTP, besides the client's own dialogue."""
 
@@ -85,7 +85,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     """`policy.rules[2]`, counted from 0, or `preset guarded`."""
     reason: str
-    """In the words of the rule, or in ours. No value of an argument is in it."""
+    """The rule's text, or a standard one. It contains no value of an argument."""
     doubt: str = ""
     """The end of the reason, which names the doubt about an argument."""
 
@@ -101,7 +101,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     fits: Fit
     decides: bool
-    """True if this rule decides. Without arguments: if it decides when no rule that depends on them fits."""
+    """True if this rule decides. Without arguments: if no rule that depends on them matches."""
     why: str
 
 
@@ -185,11 +185,11 @@ class Policy:
                 found = _in_doubt(entry, holds)
                 if found.verdict == "deny":
                     return found
-                doubted = doubted or found  # an ask: what would follow without it may be stricter
+                doubted = doubted or found  # an ask: the next rules may be stricter
         return decision if doubted is None or decision.verdict == "deny" else doubted
 
     def is_hidden(self, spec: ToolSpec, principal: str) -> bool:
-        """True if the tool is denied with any arguments: then it is in no search, stub or grant."""
+        """True if the tool is denied with any arguments, and so left out of searches, stubs and grants."""
         if not self._hides:
             return False
         facts = self._facts(spec)
@@ -202,9 +202,9 @@ class Policy:
         return facts.preset.verdict == "deny"
 
     def hidden(self, tools: Mapping[str, ToolSpec], principal: str) -> frozenset[str]:
-        """The full names of those of `tools` that are hidden. Asked again with the very same mapping, it costs nothing.
+        """The full names of those of `tools` that are hidden.
 
-        Principals that the rules treat alike share one answer.
+        Results are cached by mapping, and shared by principals that the rules treat alike.
         """
         if not self._hides:
             return frozenset()
@@ -218,7 +218,7 @@ class Policy:
         return known[1]
 
     def explain(self, spec: ToolSpec, principal: str, arguments: Mapping[str, Any] | None = None) -> list[Step]:
-        """Every rule in order and the preset: which fits, which does not and why, and which decides."""
+        """Every rule in order and the preset, with its match, the reason, and the one that decides."""
         steps = list(self._steps(spec, principal, arguments))
         if arguments is None:
             decider = next(step.rule for step in steps if step.fits == "yes")
@@ -235,7 +235,7 @@ class Policy:
         return self._facts(spec).effect
 
     def is_idempotent(self, spec: ToolSpec) -> bool:
-        """True if calling it twice does the same as calling it once. Only a trusted upstream is believed."""
+        """True if calling it twice has the effect of one call. Only annotations of a trusted upstream count."""
         said = spec.annotations
         return spec.upstream in self.trusted and (said.read_only is True or said.idempotent is True)
 
@@ -300,7 +300,7 @@ def _look(entry: _Entry, facts: _Facts, principal: str, arguments: Mapping[str, 
 
 
 def _undeclared(condition: Condition, spec: ToolSpec) -> str:
-    """A word about an argument that the tool does not declare: the rule may be misspelled."""
+    """A note on an argument that the tool does not declare: the rule may be misspelled."""
     properties = spec.input_schema.get("properties")
     names = (condition.argument, condition.argument.partition(".")[0])
     is_known = not isinstance(properties, dict) or any(name in properties for name in names)
@@ -314,7 +314,7 @@ def _in_doubt(entry: _Entry, doubt: Doubt) -> Decision:
 
 
 def _effect(spec: ToolSpec, *, is_trusted: bool) -> Effect:
-    """By MCP's own defaults: what is not said to be read-only writes, and what writes destroys unless it says not."""
+    """By MCP's defaults: a tool writes unless marked read-only, and is destructive unless marked otherwise."""
     if is_trusted and spec.annotations.read_only is True:
         return "read_only"
     return "write" if is_trusted and spec.annotations.destructive is False else "destructive"

@@ -1,7 +1,6 @@
 """Turns the result of a `tools/call` into plain data: a value, files, and the text it came with.
 
-Everything here was written by an upstream and is hostile until it has been looked at: any field may be missing or of
-another type than the protocol says.
+All input is written by an upstream and hostile: any field may be missing or of another type than in the protocol.
 """
 
 import base64
@@ -90,9 +89,9 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     """The text blocks; empty beside structured content, which repeats them."""
     message: bytes | bytearray = b""
-    """The message as it came, where it is too large to be read on the event loop: then it holds all there is."""
+    """The raw message, if it is too large to be decoded on the event loop; it then holds the whole answer."""
     sample: str | None = None
-    """Of a value that was not decoded: what it is made of, as JSON; see `samples`."""
+    """A sample of a value that was not decoded, as JSON; see `samples`."""
 
 
 def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Response:
@@ -131,7 +130,7 @@ def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Response:
 
 
 def read_answer(answer: Response, *, unwrap: bool = False) -> Response:
-    """The answer, read here and now if it is a message that was too large for the event loop. Raises as both do."""
+    """The answer; a message too large for the event loop is decoded here. Raises as `to_answer` and `read_message`."""
     return to_answer(read_message(answer.message), unwrap=unwrap) if answer.message else answer
 
 
@@ -191,8 +190,8 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
 class Declared:
     """The shape that a tool declares for its answers, one level deep, read once.
 
-    Only a warning hangs on it, so it never runs a schema that an upstream wrote: patterns and references can be made
-    to cost without end.
+    It only causes a warning, so no schema of an upstream is ever evaluated: hostile patterns and references have no
+    bound on cost.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:

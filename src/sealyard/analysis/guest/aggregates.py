@@ -46,7 +46,7 @@ def _whole_sum(values: list[Any], at: str) -> int:
 
 
 def _finite(reduce: Callable[[list[Any]], float], *, least: int = 0) -> Reducer:
-    """The function that gives null under `least` values, and where the result is no finite float."""
+    """The function, returning null for fewer than `least` values or a result that is not a finite float."""
 
     def reduced(values: list[Any]) -> float | None:
         if len(values) < least:

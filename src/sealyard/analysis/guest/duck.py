@@ -88,7 +88,7 @@ def is_usable() -> bool:
     except OSError:
         return False
     try:
-        import duckdb  # noqa: F401, PLC0415 - it takes longer than most analyses
+        import duckdb  # noqa: F401, PLC0415 - a slow import
     except ImportError:
         return False
     return True
@@ -111,7 +111,7 @@ def begin(
         return None
     if not is_usable() or (file_format.startswith("json") and _has_dotted_name(file, fields_of(tuple(steps)))):
         return None
-    import duckdb  # noqa: PLC0415 - it takes longer than most analyses
+    import duckdb  # noqa: PLC0415 - a slow import
 
     try:
         with _open(file) as (connection, link):
@@ -133,7 +133,7 @@ def read_parquet(file: str) -> list[Row]:
         raise AnalysisError(
             "Parquet is read by DuckDB, which this sandbox does not offer. Save the rows as CSV or JSON lines."
         )
-    import duckdb  # noqa: PLC0415 - it takes longer than most analyses
+    import duckdb  # noqa: PLC0415 - a slow import
 
     name = os.path.basename(file)
     try:
@@ -281,7 +281,7 @@ def _numbered(relation: str) -> str:
 
 
 def _check_reason(query: Query, count: int, after: list[Step]) -> None:
-    """Leaves it to Python to explain why no row is left, or that a later field is unknown."""
+    """Raises if no row is left or a later field is unknown: the Python engine then explains it."""
     if not count and (query.is_odd or any(field.name not in query.columns for field in fields_of(tuple(after)))):
         raise Unsupported
 
@@ -311,7 +311,7 @@ def _rows(connection: "duckdb.DuckDBPyConnection", sql: str, query: Query) -> It
 @contextlib.contextmanager
 def _open(file: str) -> Iterator[tuple["duckdb.DuckDBPyConnection", str]]:
     """A connection that can read `file` and nothing else, and the name by which it reads it."""
-    import duckdb  # noqa: PLC0415 - it takes longer than most analyses
+    import duckdb  # noqa: PLC0415 - a slow import
 
     settings = _SETTINGS | {"threads": len(os.sched_getaffinity(0)), "memory_limit": f"{_memory_bytes()}B"}
     if not duckdb.__version__.startswith("1."):

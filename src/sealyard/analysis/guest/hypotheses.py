@@ -429,7 +429,7 @@ def kolmogorov_smirnov_two(first: Sequence[float], second: Sequence[float]) -> O
             return _by_distance(stats.ks_2samp(first, second, method="exact" if exact else "asymp"), exact=exact)
         except RuntimeWarning:
             # SciPy rejects its exact p-value where rounding makes it more than 1, as with samples of one size and a
-            # small distance; the asymptotic one, wrong in the fifth digit, tells whether that is the reason.
+            # small distance; the asymptotic one, wrong in the fifth digit, shows whether that is the reason.
             found = _by_distance(stats.ks_2samp(first, second, method="asymp"), exact=False)
     if found.p_value is not None and found.p_value > 0.9:
         return Outcome(found.statistic, 1.0, found.details | {"method": "exact"})

@@ -50,7 +50,7 @@ class Window(Protocol):
         """Lets the value at `place` go, the oldest there is."""
 
     def value(self) -> Any:
-        """The aggregate of the values inside, of which there is at least one."""
+        """The aggregate of the values inside; there is at least one."""
 
 
 def resample(request: Parameters, table: Table) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _slide(
 
 
 def _tail(places: Sequence[int], width: int | timedelta, moments: Sequence[datetime | None]) -> Iterator[int]:
-    """For each place, how many of the first places lie outside the window that ends there."""
+    """For each place, the number of leading places outside the window that ends there."""
     if isinstance(width, int):
         yield from (max(0, number + 1 - width) for number in range(len(places)))
         return
@@ -180,7 +180,7 @@ def _figures(columns: Sequence[list[Any]], reducers: Sequence[Reducer], places: 
 def _filled(
     buckets: dict[datetime, list[int]], figures_of: Callable[[Sequence[int]], list[Any]], unit: str, fill: str
 ) -> Iterator[tuple[datetime, list[Any]]]:
-    """The aggregates of each bucket from the first to the last; what an empty one holds is for `fill` to say."""
+    """The aggregates of each bucket from the first to the last; `fill` states the value of an empty one."""
     figures: list[Any] = []
     empty = figures_of(())
     empty = [0] * len(empty) if fill == "zero" else empty
@@ -374,7 +374,7 @@ class _Distinct:
 
 
 class _Ends:
-    """The places inside: how many, the first and the last."""
+    """The number of places inside, the first and the last."""
 
     def __init__(self, column: Sequence[Any], function: str) -> None:
         self._column = column

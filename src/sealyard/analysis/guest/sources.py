@@ -209,7 +209,7 @@ def _is_rows(value: Any) -> bool:
 
 
 def _lists_in(value: Any) -> list[str]:
-    """Where lists of objects are within objects, for a message."""
+    """The paths of lists of objects within objects, for a message."""
 
     def search(inner: Any, path: tuple[str, ...]) -> Iterator[str]:
         if _is_rows(inner):

@@ -73,7 +73,7 @@ def run_plan(plan: Plan, call_tool: CallTool, name: str) -> dict[str, Any]:
 
 
 def run_steps(steps: Sequence[Step], rows: list[Row], call_tool: CallTool, notes: list[str]) -> list[Row]:
-    """The rows after all steps; what an agent should know beside them is added to `notes`. The rows given are kept."""
+    """The rows after all steps. Remarks for the agent are added to `notes`. The given rows are not changed."""
     table = Table(rows)
     for step in steps:
         before, table = table, _done(step, table, call_tool)

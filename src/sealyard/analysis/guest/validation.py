@@ -146,7 +146,7 @@ def _check(report: _Report, request: Parameters) -> None:
 
 
 def _outcomes(holds: Callable[[Sequence[Row]], list[Any]], rows: list[Row]) -> list[Any]:
-    """For each row the outcome of the check, or the reason why there is none."""
+    """For each row the outcome of the check, or the reason for its absence."""
     try:
         return [truth(outcome) for outcome in holds(rows)]
     except WrongKind:

@@ -1,4 +1,4 @@
-"""Connections to what offers tools, one package for each kind of source; today MCP servers.
+"""Connections to tool servers, one package per kind; today MCP servers.
 
 `Upstream` is one server as the broker sees it. The other names are for the relay and for standard input, which speak
 the protocol themselves.

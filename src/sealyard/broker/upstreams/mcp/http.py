@@ -1,7 +1,7 @@
 """Carries messages to and from MCP servers over HTTP: streamable HTTP, and server-sent events as before 2025.
 
-The SDK's transports do the talking. What they leave open is closed here: an answer without bound, a failed request that
-ends the whole connection, and whether a request that failed was ever looked at.
+The SDK's transports speak the protocol. This module adds a bound on answers, keeps a connection after a failed request,
+and records whether the server processed that request.
 """
 
 import contextlib
@@ -26,19 +26,19 @@ class Delivery(msgspec.Struct, eq=False):
 
     fault: str | None = None
     answered: bool = False
-    """The server's own words came with the fault."""
+    """The fault came with a message of the server."""
     stale: bool = False
-    """The server no longer knows the session, so it did not look at the request."""
+    """The server no longer knows the session, so it did not process the request."""
     undelivered: bool = False
     """There was no connection to send it over."""
 
 
 DELIVERY: ContextVar[Delivery | None] = ContextVar("delivery", default=None)
-"""Set by who makes a request: the SDK's HTTP transports send each message in its sender's context."""
+"""Set by the sender of a request: the SDK's HTTP transports send each message in its sender's context."""
 
 
 class Exchange(httpx2.AsyncClient):
-    """An HTTP client that lets no server end the gateway's connection by one bad answer, nor send without bound."""
+    """An HTTP client on which a bad answer does not end the connection, and whose answers are bounded."""
 
     def __init__(self, config: UpstreamConfig, auth: httpx2.Auth | None, *, on_fault: Callable[[str], None]) -> None:
         """`on_fault` is called when a message cannot be sent over a connection whose answers come another way.
@@ -55,7 +55,7 @@ class Exchange(httpx2.AsyncClient):
         self._events = config.transport == "sse"
         self._on_fault = on_fault
         self.fault: str | None = None
-        """The last thing that went wrong."""
+        """The last fault."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request. A failed POST is answered with an error of our own instead of an exception."""

@@ -49,7 +49,7 @@ _CLOSE_SECONDS = 5.0  # for an orderly end of a connection
 
 
 class Connection:
-    """A session that can be used, and what it is being used for."""
+    """A usable session and its current uses."""
 
     def __init__(self, session: ClientSession, channel: Channel) -> None:
         self.session = session
@@ -62,7 +62,7 @@ class Connection:
         self.last_used = time.monotonic()
         self.silent_calls = 0
         self.suspected = asyncio.Event()
-        """Set when it may be dead without notice."""
+        """Set if the connection may be dead."""
 
     def __enter__(self) -> None:
         """While it is entered, the connection is not idle."""
@@ -82,11 +82,11 @@ class _End(msgspec.Struct, eq=False):
     died_on_probe: bool = False
     silent_on_probe: bool = False
     why: str | None = None
-    """The reason it ended; `None` if that was wanted."""
+    """The reason it ended; `None` if it was closed on purpose."""
 
 
 class Life:
-    """Starts a connection when it is asked for, and keeps it until it is idle, unwanted or lost.
+    """Starts a connection on demand, and keeps it until it is idle, retired or lost.
 
     `first` is awaited with every new connection before others get it; `beside` runs as long as the connection lasts.
     """
@@ -119,7 +119,7 @@ class Life:
         self._failure: str | None = None
         self._noise = 0
         self.connection: Connection | None = None
-        """The one that can be used now."""
+        """The usable connection."""
         self.changed = asyncio.Event()
         """Set when the server says that its tools changed."""
         self.stderr = Tail()
@@ -142,7 +142,7 @@ class Life:
 
     @property
     def error(self) -> str | None:
-        """The current fault, or the thing it waits for."""
+        """The current fault, or the awaited event."""
         return self._consent or self._failure
 
     @property
@@ -152,12 +152,12 @@ class Life:
 
     @property
     def last_words(self) -> str:
-        """The end of its standard error as a sentence to be appended, or nothing."""
+        """The end of its standard error, as a sentence to append; may be empty."""
         said = self.stderr.last_lines()
         return f" It last said: {said}" if said else ""
 
     async def connected(self) -> Connection:
-        """The connection, once it is there. Many may wait for one start. Raises `UpstreamUnavailable`."""
+        """The connection, once it is up. Concurrent callers share one start. Raises `UpstreamUnavailable`."""
         while self.connection is None:
             if self._started is not None:
                 await self._started.wait()
@@ -173,14 +173,14 @@ class Life:
         return self.connection
 
     def retire(self, connection: Connection) -> None:
-        """End a connection that is not wanted any more; there is nothing wrong with it, so no pause follows."""
+        """End a healthy connection that is no longer needed; no pause follows."""
         connection.unwanted = True
         connection.over.set()
         if self.connection is connection:
             self.connection = None
 
     def fail(self, connection: Connection | None, fault: str | None = None) -> None:
-        """End a connection that is of no use any more."""
+        """End a broken connection."""
         if fault is not None:
             self._note_fault(fault)
         if connection is not None:
@@ -189,7 +189,7 @@ class Life:
                 self.connection = None
 
     def thrive(self) -> None:
-        """A call was answered: the next pause is a short one again."""
+        """Reset the pause after an answered call."""
         self._pauses = 0
 
     async def close(self) -> None:
@@ -303,7 +303,7 @@ class Life:
         started.set()
 
     async def _attend(self, connection: Connection) -> None:
-        """Wait until the connection is over; when nobody used it for long, it is."""
+        """Wait until the connection ends or has been idle for too long."""
         idle = self._config.idle_seconds
         while not connection.over.is_set():
             spare = math.inf if idle is None else connection.last_used + idle - time.monotonic()
@@ -316,7 +316,7 @@ class Life:
         self._noise += connection.channel.noise
 
     def _pause(self, why: str) -> None:
-        """Let no start happen for a while, longer each time until a call is answered."""
+        """Block new starts for a while, longer each time until a call is answered."""
         self._failure = short(why, 1_000)
         pause = min(_FIRST_PAUSE_SECONDS * 2**self._pauses, _LONGEST_PAUSE_SECONDS)
         self._pauses = min(self._pauses + 1, _MOST_PAUSES)
@@ -347,16 +347,16 @@ class Life:
         return open_session(link, on_change=self.changed.set)
 
     def _note_fault(self, fault: str) -> None:
-        """A transport says why the connection is about to end."""
+        """Record a transport's reason for ending the connection."""
         self.fault = self.fault or fault
 
     def _end_for(self, fault: str) -> None:
-        """A transport says that the connection is of no use any more."""
+        """End the connection on a transport's report."""
         self.fail(self.connection, fault)
 
 
 def transports(token_folder: Path | None = None) -> Callable[[UpstreamConfig], Transport]:
-    """Connects to upstreams for a caller that speaks the protocol itself, and ends a connection that is of no use.
+    """Opens connections to upstreams for a caller that speaks the protocol itself, and ends broken ones.
 
     Tokens for OAuth are kept in `token_folder`.
     """

@@ -56,7 +56,7 @@ def build_auth(
     scope = " ".join(oauth.scopes) or None
     if oauth.client_secret is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MCPDeprecationWarning)  # that no issuer is named is the config's choice
+            warnings.simplefilter("ignore", MCPDeprecationWarning)  # the config may omit the issuer
             return ClientCredentialsOAuthProvider(
                 config.url, tokens, oauth.client_id or "", oauth.client_secret, scope=scope, issuer=oauth.issuer
             )
@@ -138,7 +138,7 @@ class TokenFile:
         try:
             data = msgspec.json.decode(self._path.read_bytes())
         except (OSError, ValueError):
-            return {}  # missing or useless: a person consents again
+            return {}  # missing or invalid: a person consents again
         return data if isinstance(data, dict) else {}
 
     async def _keep(self, **values: Any) -> None:

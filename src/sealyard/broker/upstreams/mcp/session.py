@@ -1,7 +1,7 @@
 """The SDK's client session over a connection that may be broken or hostile.
 
 Above lies `life.py`, which starts and stops connections; below lies `transport.py`. Between the SDK's session
-and its dispatcher sits a `Channel`: it hands the session only what the session can take, and us what really came.
+and its dispatcher sits a `Channel`: it gives the session only valid messages, and gives us the originals.
 """
 
 import asyncio
@@ -93,16 +93,16 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left_out(self) -> list[str]:
-        """Those warnings that say that a tool is missing."""
+        """The warnings about left-out tools."""
         return [warning for warning in self.warnings if _LEFT_OUT in warning]
 
 
 class Channel:
     """A dispatcher for the SDK's session.
 
-    The session checks a result against the protocol as a whole and a structured answer against its schema; one wrong
-    field of one tool would cost the whole list, and a lie about a schema the answer. So for lists and calls it gets a
-    result that is right, and what came rides along in `_meta`.
+    The session checks a result against the protocol as a whole and a structured answer against its schema; one invalid
+    field of one tool would invalidate the whole list, and a wrong schema the answer. So for lists and calls it gets a
+    valid result with the original in `_meta`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Channel:
         self._on_change = on_change
         self._inbound = inbound
         self.child = child
-        """Takes calls by a short way past the session, if the server is a child process."""
+        """Sends calls past the session if the server is a child process."""
         self._numbers = count(1)
         self._progress: dict[str, Progress] = {}
         self.takes_tokens = inbound is not None
@@ -167,7 +167,7 @@ class Channel:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Called by the session. Every notification is dealt with here and at once: a flood of them starts no task."""
+        """Called by the session. Handles every notification at once: a flood of them starts no task."""
 
         def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
             if on_notify_intercept is not None:
@@ -222,7 +222,7 @@ class _Named(msgspec.Struct):
 
 
 def _name_of(raw: msgspec.Raw) -> Any:
-    """The name in a definition that is not decoded, unless that is too long to be read over."""
+    """The name in an undecoded definition, unless that is too long to scan."""
     return msgspec.json.decode(raw, type=_Named).name if len(memoryview(raw)) <= _SKIPPED_BYTES else None
 
 
@@ -235,7 +235,7 @@ class Progress:
         self._task: asyncio.Task[None] | None = None
 
     def push(self, progress: Any, total: Any, message: Any) -> None:
-        """Take in a notification; one that is not as the protocol says is dropped."""
+        """Take in a notification; an invalid one is dropped."""
         if not _is_number(progress):
             return
         said = message[:_PROGRESS_CHARACTERS] if isinstance(message, str) else None
@@ -248,13 +248,13 @@ class Progress:
         self.push(progress, total, message)
 
     async def finish(self) -> None:
-        """Wait until the callback has had the last of it, but not for long."""
+        """Wait, for a bounded time, until the callback has received everything."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_LAST_PROGRESS_SECONDS)
             self.stop()
 
     def stop(self) -> None:
-        """Hand over nothing more."""
+        """Stop reporting."""
         if self._task is not None:
             self._task.cancel()
 
@@ -310,14 +310,14 @@ async def _ignore(context: Any, method: str, params: Mapping[str, Any] | None) -
 
 
 async def negotiate(session: ClientSession, *, probe: bool, probe_seconds: float) -> bool:
-    """Agree on a protocol version; returns whether a server that says nothing to the probe had to be waited for.
+    """Agree on a protocol version; returns True if the server did not answer the probe in time.
 
-    With `probe`, the newest protocol is asked for first, and anything but a yes leads to the old handshake.
+    With `probe`, the newest protocol is tried first; any other reply leads to the old handshake.
 
     Raises:
         DiedOnProbe: The connection ended under the probe.
         MCPError: Both sides know no common version, or the connection ended.
-        ValidationError, RuntimeError: The server's greeting makes no sense.
+        ValidationError, RuntimeError: The server's greeting is invalid.
     """
     waited = False
     if probe:
@@ -335,7 +335,7 @@ async def negotiate(session: ClientSession, *, probe: bool, probe_seconds: float
     try:
         await session.initialize()
     except MCPError as error:
-        # It was only slow: it has answered the probe by now, and keeps to that.
+        # It was only slow, and has answered the probe by now.
         if not probe or error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
@@ -412,7 +412,7 @@ async def call_tool(
 
 
 async def list_tools(session: ClientSession, allows: Callable[[str], bool]) -> Listing:
-    """Every tool on every page that `allows` lets through. A tool that makes no sense is left out with a warning."""
+    """Every tool on every page that `allows` accepts. An invalid tool is left out with a warning."""
     definitions: dict[str, Definition] = {}
     warnings: list[str] = []
     cursor: str | None = None
@@ -443,7 +443,7 @@ async def list_tools(session: ClientSession, allows: Callable[[str], bool]) -> L
 
 
 def _presentable(result: dict[str, Any]) -> dict[str, Any]:
-    """A page of tools the session cannot object to, with the page as it came beside it."""
+    """A page of tools that the session accepts, with the original page beside it."""
     tools = result.get("tools")
     tools = tools if isinstance(tools, list) else []
     cursor = result.get("nextCursor")
@@ -459,7 +459,7 @@ def _presentable(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bare(schema: Any) -> dict[str, Any]:
-    """All that the session needs of an input schema: which arguments go into HTTP headers too."""
+    """The part of an input schema that the session needs: the arguments that are also sent as HTTP headers."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or "x-mcp-header" not in repr(properties):
         return {"type": "object"}

@@ -43,7 +43,7 @@ from sealyard.broker.responses import read_leniently
 from sealyard.values.tools import UpstreamConfig
 
 _STDERR_BYTES = 64 << 10
-"""Of standard error: the last messages of a program that fails, whatever it wrote before."""
+"""Of standard error: enough for the last messages of a failing program."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
@@ -85,16 +85,16 @@ class Tail:
         self._data = bytearray()
 
     def write(self, data: bytes) -> None:
-        """Take in more; what no longer fits is forgotten from the front."""
+        """Append data, and drop the oldest beyond the bound."""
         self._data += data[-_STDERR_BYTES:]
         del self._data[:-_STDERR_BYTES]
 
     def text(self) -> str:
-        """All that is kept. Without control characters: it is shown on terminals, and its writer is not trusted."""
+        """The kept text, without control characters: it is untrusted and shown on terminals."""
         return _CONTROL.sub("", self._data.decode("utf-8", "replace"))
 
     def last_lines(self) -> str:
-        """The last three lines that say anything, as one short line."""
+        """The last three non-empty lines, as one short line."""
         lines = [line.strip() for line in self.text().splitlines() if line.strip()]
         return " | ".join(lines[-3:])[-400:]
 
@@ -209,11 +209,11 @@ async def _end(transport: asyncio.SubprocessTransport, child: "Child") -> None:
     child.end()
     stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
     if stdin.get_write_buffer_size():
-        stdin.abort()  # it does not read: `close` would wait for it
+        stdin.abort()  # it does not read, so `close` would wait
     else:
         stdin.close()
     await _within(_GRACE_SECONDS, child.exited)
-    # Also when it has ended by itself: what it started may still be there.
+    # Also after it has ended by itself: its descendants may still run.
     if _signal(pid, signal.SIGTERM):
         await _gone(pid)
         _signal(pid, signal.SIGKILL)
@@ -283,7 +283,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over standard output, so that it is read without a detour."""
-        # By what they do: those of another loop than asyncio's are of no class that is known here.
+        # Duck typing: transports of other event loops have other classes.
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self._input = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
         self._output = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
@@ -325,7 +325,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
                 self._pause(True)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Note that the child closed a pipe."""
+        """Record that the child closed a pipe."""
         if fd == 1:
             self._output_over = True
         if fd != 2:
@@ -341,12 +341,12 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         self._near_its_end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End: the child is gone and every pipe is closed."""
+        """End the stream: the child has ended and every pipe is closed."""
         self.end()
         self.closed.set()
 
     def _near_its_end(self) -> None:
-        """The child or one of its pipes is gone: the others follow at once, or are held open by a descendant."""
+        """The child has ended or closed a pipe: the others follow at once, or a descendant holds them open."""
         if self._output_over and self.exited.is_set():
             self.end()
         else:
@@ -363,7 +363,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
     # Called by the SDK
 
     async def receive(self) -> Any:
-        """The next message that answers no `ask`, or an exception for a line that is not a message."""
+        """The next message that is not an answer to `ask`, or an exception for an invalid line."""
         while True:
             item = await self._next()
             message = item.message if isinstance(item, SessionMessage) else None
@@ -410,7 +410,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         """The result of a request, unchanged. Cancelling notifies the child.
 
         Raises:
-            MCPError: The child answered with an error, or is gone.
+            MCPError: The child answered with an error, or has ended.
         """
         if not self._writable.is_set():
             await self._writable.wait()
@@ -425,12 +425,12 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         except asyncio.CancelledError:
             if self._pending.pop(number, None) is not None:
                 about = {"requestId": number, "reason": "caller cancelled"}
-                with contextlib.suppress(MCPError):  # then nobody is left to notify
+                with contextlib.suppress(MCPError):  # then there is no reader to notify
                     self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about})
             raise
 
     def desert(self) -> None:
-        """The reader is gone: fail every waiting request, and every later one."""
+        """Fail every waiting and every later request: the reader has stopped."""
         self._deserted = True
         for number in list(self._pending):
             self._settle(number, ErrorData(code=CONNECTION_CLOSED, message=CLOSED))
@@ -451,7 +451,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
             answer.set_result(outcome)
 
     def end(self) -> None:
-        """No more messages: wake every task that waits for one, or for room to write one."""
+        """Wake every task that waits for a message or for room to write: there are no more messages."""
         self._ended = True
         self._arrived.set()
         self._writable.set()
@@ -507,7 +507,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
 
 
 class _Output(asyncio.Protocol):
-    """Hands on what a child writes in the turn in which it is read: a subprocess transport takes another for it."""
+    """Passes on a child's output in the turn in which it is read; a subprocess transport takes one more."""
 
     def __init__(self, child: Child, before: asyncio.BaseProtocol) -> None:
         self._child = child
@@ -552,13 +552,13 @@ def whole_message(result: Mapping[str, Any]) -> bytes | bytearray | None:
 
 
 def _keep(message: bytes | bytearray) -> dict[str, Any]:
-    """A small result in the place of a large one: the SDK copies what it is given, and looks through it."""
+    """A small result in place of a large one, which the SDK would copy and scan."""
     lost = {"type": "text", "text": "The answer was lost on its way."}
     return {WHOLE: _kept.put(message, len(message)), "content": [lost], "isError": True}
 
 
 def stand_in(message: bytes, number: Any = None) -> bytes | None:
-    """A small message in the place of a large one, for what decodes messages itself; the large one is kept for it.
+    """A small message in place of a large one, for readers that decode messages themselves; the large one is kept.
 
     `number` is the id of the request that it answers, if that is known. None for a message that is not large, and for
     one whose kind cannot be recognized.
@@ -582,7 +582,7 @@ def _encoded_error(number: Any) -> bytes:
 
 
 class Kept(Generic[_T]):
-    """Holds large parts of messages beside the SDK, which copies all it gets. Each has a secret key."""
+    """Holds large parts of messages outside the SDK, which copies its input. Each has a secret key."""
 
     def __init__(self, *, seconds: float, most_bytes: int) -> None:
         """Beyond `most_bytes` the oldest is dropped for a new one."""
@@ -594,7 +594,7 @@ class Kept(Generic[_T]):
         """Keep a thing of `size` bytes; returns its key."""
         key = secrets.token_hex(16)
         self._things[key] = (thing, size)
-        # Nobody asks for the answer to a request that was cancelled meanwhile.
+        # The answer to a cancelled request is never taken.
         asyncio.get_running_loop().call_later(self._seconds, self._things.pop, key, None)
         while len(self._things) > 1 and sum(size for _, size in self._things.values()) > self._most_bytes:
             self._things.popitem(last=False)

@@ -67,7 +67,7 @@ class Upstream:
         clock: Callable[[], float] = time.monotonic,
         server: Server[Any] | None = None,
     ) -> None:
-        """Starts nothing. `on_tools` is called whenever its tools are not what they were.
+        """Starts nothing. `on_tools` is called whenever its tools change.
 
         OAuth tokens are kept in `token_folder`; without one they are forgotten with the process. `server` is an object
         in this process, used instead of the transport in the config.
@@ -137,7 +137,7 @@ class Upstream:
         return to_answer(result, unwrap=unwrap)
 
     async def refresh(self) -> None:
-        """List the tools anew, starting the server if need be; returns when `on_tools` has had them.
+        """List the tools again, starting the server if necessary; returns after `on_tools` was called.
 
         Raises:
             UpstreamError: The server does not run, or does not list its tools.
@@ -152,7 +152,7 @@ class Upstream:
             await self._deliver()
 
     async def list_tools(self) -> list[Definition]:
-        """All its tools that the config lets through, asked for now. Raises as `refresh` does."""
+        """List the tools that the config allows. Raises as `refresh` does."""
         await self.refresh()
         return list(self._definitions or ())
 
@@ -246,7 +246,7 @@ class Upstream:
     async def _converse(
         self, connection: Connection, tool: str, arguments: dict[str, Any], progress: Progress | None
     ) -> dict[str, Any]:
-        """Send the call; again with the state the server hands out, for as long as it only asks us to come back."""
+        """Send the call, and repeat it with the state the server returns while it asks for another round."""
         channel = connection.channel
         token = channel.follow(progress) if progress is not None and channel.takes_tokens else None
         on_progress = progress.receive if progress is not None and token is None else None
@@ -267,7 +267,7 @@ class Upstream:
                 except MCPError as error:
                     if error.code != HEADER_MISMATCH or relisted:
                         raise
-                    # The server did not look at the call: it wants headers that only a newer list names.
+                    # The server did not process the call: it requires headers that only a newer listing declares.
                     relisted = True
                     await self._list(connection)
                     continue
@@ -326,7 +326,7 @@ class Upstream:
         return ToolFailed(short(error.message, COMPLAINT_CHARACTERS) or f"{tool!r} failed without saying why.")
 
     def _compare(self, tool: str, declared: Declared, result: dict[str, Any]) -> None:
-        """Note, once for each tool, that its answer is not what it declares. The answer is given all the same."""
+        """Warn, once per tool, that its answer does not match its declaration. The answer is still returned."""
         if result.get("isError") is True or len(self._misfits) >= _MOST_WARNINGS:
             return
         structured = result.get("structuredContent")
@@ -337,14 +337,14 @@ class Upstream:
     # Tools
 
     def _allows(self, tool: str, left_out: set[str]) -> bool:
-        """True if the config lets the tool in. The patterns that keep it out are added to `left_out`."""
+        """True if the config allows the tool. The patterns that exclude it are added to `left_out`."""
         against = [pattern for pattern in self.config.without_tools if glob(pattern)(tool)]
         left_out.update(against)
         wanted = self.config.tools
         return not against and (wanted is None or any(glob(pattern)(tool) for pattern in wanted))
 
     async def _list_first(self, connection: Connection) -> None:
-        """List the tools of a new connection. Without a list it can still be called."""
+        """List the tools of a new connection. Calls work without a listing."""
         try:
             await self._list(connection)
         except UpstreamError as error:
@@ -375,14 +375,14 @@ class Upstream:
             self._misfits.clear()
 
     def _log_left_out(self, warnings: list[str]) -> None:
-        """Say in the log, once, which tools are missing."""
+        """Log, once, the tools that are left out."""
         for warning in warnings:
             if warning not in self._logged and len(self._logged) < _MOST_WARNINGS:
                 self._logged.add(warning)
                 _log.warning("%s: %s", self.config.name, warning)
 
     async def _deliver(self) -> None:
-        """Hand the tools to `on_tools`, unless it has had just these."""
+        """Pass the tools to `on_tools` if they changed."""
         async with self._delivering:
             definitions = self._definitions
             if self.on_tools is None or definitions is None or definitions is self._delivered:
@@ -391,13 +391,13 @@ class Upstream:
             self._delivered = definitions
 
     async def _look_after(self, connection: Connection) -> None:
-        """The work beside the calls, for as long as a connection lasts."""
+        """Background work while a connection lasts."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_changes, connection)
             tasks.start_soon(self._watch, connection)
 
     async def _watch(self, connection: Connection) -> None:
-        """End a server that answers no calls and gives no sign of life, so that the next call finds another."""
+        """End a server that answers neither calls nor pings, so that the next call starts a new one."""
         while True:
             await connection.suspected.wait()
             connection.suspected.clear()
@@ -423,7 +423,7 @@ class Upstream:
         return True
 
     async def _follow_changes(self, connection: Connection) -> None:
-        """List again when the server says that its tools changed: soon, once for many such words, and not too often."""
+        """List again soon after the server announces changed tools; several announcements cause one listing."""
         listed_at = -math.inf
         while True:
             try:
@@ -443,7 +443,7 @@ class Upstream:
 def _check_sendable(tool: str, arguments: dict[str, Any]) -> None:
     """Refuse values that are not JSON before they reach the SDK, where they would end the connection."""
     try:
-        # `null` may have been a NaN, about which msgspec says nothing.
+        # msgspec writes NaN as `null` without an error.
         if b"null" in msgspec.json.encode(arguments):
             json.dumps(arguments, allow_nan=False)
     except (ValueError, TypeError, RecursionError) as error:
