@@ -54,9 +54,9 @@ def _time(index: Index, model: Model, view: Snapshot, query: str, now: float) ->
     start = time.perf_counter()
     index.search(query, limit=_SHOWN)
     middle = time.perf_counter()
-    learned = model.ranking.tell(query, Viewer(PRINCIPAL, now, HALF_LIFE))
+    learned = model.ranking.recall(query, Viewer(PRINCIPAL, now, HALF_LIFE))
     for name in index.search(query, limit=_SHOWN, learned=learned).names:
-        model.chains.tell(view.tools[name], Viewer(PRINCIPAL, now, HALF_LIFE), view=view)
+        model.chains.tips(view.tools[name], Viewer(PRINCIPAL, now, HALF_LIFE), view=view)
     return middle - start, time.perf_counter() - middle
 
 

@@ -137,7 +137,7 @@ def _simulate(chance: Random) -> Iterator[tuple[float, bool]]:
         form = msgspec.structs.replace(prints[program], exact=str(number))
         review = _WARNED if program % 2 else _FINE
         viewer, session = Viewer(who, now, _HALF_LIFE), f"{who}:default"
-        told = dangers.tell(form, viewer, review=review, specs={}, context_digest="", session=session)
+        told = dangers.assess(form, viewer, review=review, specs={}, context_digest="", session=session)
         yield told.chance, failed
         ended: dict[str, Any] = {"failure": "exception", "error_type": "KeyError"} if failed else {}
         fact = Executed(

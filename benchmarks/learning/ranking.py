@@ -235,7 +235,7 @@ def _asked(index: Index, read: _Read, model: Model | None, now: float) -> _Mark:
     query, request, scores = read
     learned = None
     if model is not None:
-        learned = model.ranking.tell(query.query, Viewer(PRINCIPAL, now, HALF_LIFE))
+        learned = model.ranking.recall(query.query, Viewer(PRINCIPAL, now, HALF_LIFE))
     names = index.ranked(request, scores, limit=_DEPTH, among=None, learned=learned).names
     hit, _, gain = marks(query.relevant, names)
     return hit, gain

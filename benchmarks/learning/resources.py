@@ -134,7 +134,7 @@ async def _teach(sandbox: Sandbox, resources: Resources, job: Job) -> None:
 
 
 def _fitted(resources: Resources, code: str, *, is_exact: bool) -> Fitted:
-    prediction = resources.tell(_print(code), Viewer(_PRINCIPAL, time.time(), _HALF_LIFE), tools=())
+    prediction = resources.predict(_print(code), Viewer(_PRINCIPAL, time.time(), _HALF_LIFE), tools=())
     return fit(prediction, _POLICY, max_seconds=_MAX_SECONDS, is_memory_exact=is_exact)
 
 

@@ -203,7 +203,7 @@ _CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def _learned(shapes: Shapes, spec: ToolSpec, *, at: float) -> _Schema:
-    shape = shapes.tell(spec, Viewer("", at, _HALF_LIFE))
+    shape = shapes.shape_for(spec, Viewer("", at, _HALF_LIFE))
     return {} if shape is None else shape.schema
 
 

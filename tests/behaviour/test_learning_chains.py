@@ -64,7 +64,7 @@ async def taught(yard: Yard, chains: Chains | None = None, after: int = 0) -> Ch
 def tips(yard: Yard, chains: Chains, tool: str, *, principal: str = "ann") -> tuple[Tip, ...]:
     """What a principal is told of a tool, with code."""
     view = yard.tools.catalog.snapshot
-    return chains.tell(view.tools[tool], Viewer(principal, time.time(), MONTH), view=view, with_code=True)
+    return chains.tips(view.tools[tool], Viewer(principal, time.time(), MONTH), view=view, with_code=True)
 
 
 PARKS = """
@@ -221,7 +221,7 @@ async def test_what_was_told_is_scored_by_the_runs_that_follow(tmp_path: Path) -
         chains = await taught(yard, chains, last)
         insights = chains.insights(Viewer("", time.time(), MONTH))
 
-    assert (insights.told, insights.right, insights.accuracy) == (2, 1, 0.5)
+    assert (insights.checked, insights.right, insights.accuracy) == (2, 1, 0.5)
 
 
 async def test_private_values_teach_flow_and_are_nowhere_in_what_is_learned(tmp_path: Path) -> None:

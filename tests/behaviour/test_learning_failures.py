@@ -79,7 +79,7 @@ async def test_fix_that_was_told_and_helped_is_scored(tmp_path: Path) -> None:
         now = await hint_of(yard, LATER, "cid")
 
     assert [(hint.hint, hint.subject, hint.principal) for hint in hints] == [("fix", "mcp__bank__list_bookings", "bob")]
-    assert (told.told, told.right) == (1, 1)
+    assert (told.checked, told.right) == (1, 1)
     assert now == "This helped others (2 of 2): Pass since= of list_bookings as a date such as 2024-05-31."
 
 

@@ -107,7 +107,7 @@ async def test_what_is_refused_would_have_failed(tmp_path: Path) -> None:
         census = await census_of(yard.guidance.learner, half_life=1.0)
         told = {item.subject: item.text for part in census for item in part.items}
 
-    assert told["critical"] == "Of 2 runs told critical, 100% failed; 98% was expected."
+    assert told["critical"] == "Of 2 runs assessed critical, 100% failed; 98% was expected."
 
 
 @pytest.mark.parametrize(("decision", "end"), [("once", "TypeError"), ("refuse", "LikelyToFail")])

@@ -246,7 +246,7 @@ async def test_result_of_code_that_a_skill_does_names_the_skill_once_in_a_visit(
         part = memory.insights(Viewer("", time.time(), 30 * 86_400.0))
 
     assert [note in text for text in texts] == [False, True, False, False]
-    assert (part.told, part.right) == (1, 1)
+    assert (part.checked, part.right) == (1, 1)
 
 
 async def test_code_that_ran_three_times_is_said_to_be_worth_saving(tmp_path: Path) -> None:

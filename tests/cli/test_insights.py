@@ -57,7 +57,7 @@ def test_what_was_learned_is_shown_with_how_often_it_was_right(installed: Comman
     found = lines(done.stdout)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert found[0] == ["part", "learned", "from", "told", "right"]
+    assert found[0] == ["part", "learned", "from", "checked", "right"]
     # Of ten that were told that they would end well or fail, eight low ones and one high one did as they were told.
     assert ["risk", "10", "10", "90%", "Risk"] in [[row[0], *row[2:]] for row in found[1:8]]
     assert "learned from 10 facts, by all; half-life 30 days" in done.stdout
@@ -82,10 +82,10 @@ def test_json_has_everything_and_a_part_by_itself_too(sealyard: Command, file: s
     part = json.loads(sealyard("insights", file, "--json", "--part", "shapes").stdout)
     again = json.loads(sealyard("insights", file, "--json", "--rebuild").stdout)
 
-    assert [each["told"] for each in whole["risk"]] == [8, 0, 2, 0]
+    assert [each["assessed"] for each in whole["risk"]] == [8, 0, 2, 0]
     assert (len(whole["parts"]), [each["part"] for each in part["parts"]]) == (7, ["shapes"])
-    assert [(each["part"], each["learned"], each["told"]) for each in whole["parts"]] == [
-        (each["part"], each["learned"], each["told"]) for each in again["parts"]
+    assert [(each["part"], each["learned"], each["checked"]) for each in whole["parts"]] == [
+        (each["part"], each["learned"], each["checked"]) for each in again["parts"]
     ]
     assert {each["subject"] for each in part["parts"][0]["items"]} == {LIST, PAY}
     assert sealyard("insights", file, "--part", "shapes").stdout.startswith("shapes: 2 learned from 10")
@@ -114,7 +114,7 @@ def test_a_principal_is_shown_what_it_is_told_from(sealyard: Command, tmp_path: 
     ben = json.loads(sealyard("insights", file, "--principal", "ben", "--json").stdout)
     wrong = sealyard("insights", file, "--principal", "bem")
 
-    assert (ben["partitions"], [each["told"] for each in ben["risk"]]) == (["ben"], [4, 0, 1, 0])
+    assert (ben["partitions"], [each["assessed"] for each in ben["risk"]]) == (["ben"], [4, 0, 1, 0])
     assert (wrong.returncode, wrong.stderr) == (2, "error: No principal is called 'bem'. Did you mean 'ben'?\n")
 
 
@@ -127,7 +127,7 @@ def test_forgetting_is_kept_and_audited(sealyard: Command, file: str) -> None:
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "forgotten: principal ann\n", "")
     assert re.search(r"^forgotten on \d{4}-\d\d-\d\d \d\d:\d\d: principal ann$", after.stdout, re.MULTILINE)
-    assert [each["told"] for each in found["risk"]] == [4, 0, 1, 0]
+    assert [each["assessed"] for each in found["risk"]] == [4, 0, 1, 0]
     assert [(each["what"], each["subject"]) for each in found["forgotten"]] == [("principal", "ann")]
     assert [(each.principal, each.body) for each in entries] == [("local", {"what": "principal", "subject": "ann"})]
 
@@ -222,4 +222,4 @@ def test_part_that_fails_is_one_line_for_who_looks(file: str) -> None:
     assert "Traceback" not in done.stderr
     first = "What is learned of failures failed 1 times. (IndexError: tuple index out of range)"
     assert done.stderr.splitlines()[0] == first
-    assert lines(done.stdout)[0] == ["part", "learned", "from", "told", "right"]
+    assert lines(done.stdout)[0] == ["part", "learned", "from", "checked", "right"]

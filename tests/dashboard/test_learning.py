@@ -23,7 +23,7 @@ def work(gateway: Gateway, runs: int = 4) -> None:
     def is_learned() -> bool:
         value = gateway.get("learning/insights")
         evidence = {part["part"]: part["evidence"] for part in value["parts"]}
-        return bool(sum(each["told"] for each in value["risk"]) == runs and evidence["shapes"] > 0)
+        return bool(sum(each["assessed"] for each in value["risk"]) == runs and evidence["shapes"] > 0)
 
     until(is_learned)
 
@@ -84,8 +84,8 @@ def test_figures_are_those_of_the_api(learned: Gateway, tab: Open) -> None:
 
     value = learned.get("learning/insights")
     paths = set(shown(page))
-    assert paths >= {f"parts.{n}.{name}" for n in range(7) for name in ("learned", "evidence", "told", "accuracy")}
-    assert paths >= {f"risk.{n}.{name}" for n in range(4) for name in ("told", "failed", "share", "expected")}
+    assert paths >= {f"parts.{n}.{name}" for n in range(7) for name in ("learned", "evidence", "checked", "accuracy")}
+    assert paths >= {f"risk.{n}.{name}" for n in range(4) for name in ("assessed", "failed", "share", "expected")}
     for part in value["parts"]:
         rows = page.locator(f"#learned-{part['part']} tbody tr")
         assert rows.count() == len(part["items"])
@@ -138,7 +138,7 @@ def test_everything_is_forgotten_with_the_keyboard_alone(learning: Gateway, tab:
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_text("Forgotten: everything")).to_be_visible()
-    expect(page.locator("[data-insight='risk.0.told']")).to_have_count(0)
+    expect(page.locator("[data-insight='risk.0.assessed']")).to_have_count(0)
 
 
 def test_a_name_that_nobody_knows_is_refused_in_words(learned: Gateway, tab: Open) -> None:

@@ -299,6 +299,6 @@ def test_no_run_and_no_schema_makes_a_lookup_fail(
 
     if cause is not None:
         told = advice(cause, run.code, view, lambda spec: {"properties": schema})
-        fix = world.failures.tell(cause, Viewer("ann", 9.0, HALF_LIFE), view=view)
+        fix = world.failures.fix_for(cause, Viewer("ann", 9.0, HALF_LIFE), view=view)
         assert told is None or len(told) < 600
         assert fix is None or len(fix.text) < 400

@@ -162,7 +162,7 @@ async def told_to(yard: Yard, principal: str) -> list[str]:
         answer = await yard.search(query, detail_level="full", principal=principal)
         found += [hint for hit in answer.hits for hint in hit.hints] + list(answer.skills)
     for spec in view.tools.values():
-        tips = model.chains.tell(spec, viewer, view=view, with_code=True)
+        tips = model.chains.tips(spec, viewer, view=view, with_code=True)
         found += [text for tip in tips for text in (tip.text, tip.code or "")]
         shape = yard.guidance.shape_of(model, spec, viewer)
         found += [] if shape is None else shape.conflicts
@@ -359,7 +359,7 @@ def test_one_other_principal_brings_no_two_servers_together(upstream: str) -> No
 
     def told(principal: str) -> list[str]:
         viewer = Viewer(principal, 18_000.0, HALF_LIFE)
-        texts = [t.text for spec in (first, second) for t in chains.tell(spec, viewer, view=view, with_code=True)]
+        texts = [t.text for spec in (first, second) for t in chains.tips(spec, viewer, view=view, with_code=True)]
         return [text for text in texts if "list_bookings" in text or "keep" in text]
 
     assert bool(told("ann")) == (upstream == "bank")
@@ -396,7 +396,7 @@ def test_parameters_that_are_sentences_are_not_listed() -> None:
     """What a call lacks is told with names that are names."""
     schema = {"type": "object", "properties": {"user": {}, SENTENCE: {}}, "required": ["user", SENTENCE]}
     spec = msgspec.structs.replace(next(iter(SPECS.values())), input_schema=schema)
-    assessed = Model().risk.tell(
+    assessed = Model().risk.assess(
         None,
         Viewer("ann", 1.0, HALF_LIFE),
         review=Review(verdict="allow"),

@@ -247,7 +247,7 @@ async def told_to(yard: Yard, principal: str) -> list[str]:
         repr(await yard.search(query, detail_level=level, principal=principal)) for query in queries for level in LEVELS
     ]
     for spec in view.tools.values():
-        tips = model.chains.tell(spec, viewer, view=view, with_code=True)
+        tips = model.chains.tips(spec, viewer, view=view, with_code=True)
         shape = yard.guidance.shape_of(model, spec, viewer)
         found += [repr(tips), repr(shape), signature(spec, shape), returns_text(spec, shape)]
     return found

@@ -181,7 +181,7 @@ def test_a_tool_outside_the_view_is_never_named() -> None:
     """What others' runs taught of it counts for nobody who does not have it."""
     dangers = Dangers()
     flood(dangers, CODE, principals=3)
-    told = dangers.tell(
+    told = dangers.assess(
         a_print("from servers.expenses import list_expenses\nimport csv\nlist_expenses('x', 'y')"),
         Viewer("ann", NOW, HALF_LIFE),
         review=FINE,

@@ -95,7 +95,7 @@ async def test_large_answers_teach_their_shape_from_the_journal_alone(
     for model in models:
         for lesson in prepare_all(page.events):
             model.learn(lesson, MONTH)
-    told = models[0].shapes.tell(spec, Viewer("cid", lessons[-1].at, MONTH))
+    told = models[0].shapes.shape_for(spec, Viewer("cid", lessons[-1].at, MONTH))
 
     assert models[0].encode() == models[1].encode()
     if len(principals) == 1:

@@ -94,10 +94,10 @@ async def _check(store: Store, principal: str, configured: Sequence[str]) -> Non
 def _show(found: Insights) -> None:
     _warn(found)
     rows = (
-        (each.part, each.learned, each.evidence, each.told, _share(each.accuracy), plain(_TITLES[each.part], "dim"))
+        (each.part, each.learned, each.evidence, each.checked, _share(each.accuracy), plain(_TITLES[each.part], "dim"))
         for each in found.parts
     )
-    show_table("part", "learned", "from", "told", "right", "", rows=rows)
+    show_table("part", "learned", "from", "checked", "right", "", rows=rows)
     shared = "by all" if found.scope == "shared" else f"by each {found.scope}"
     say(f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days", "dim")
     for part in found.parts:
@@ -115,7 +115,7 @@ def _show_part(found: Insights) -> None:
     """Show the only part of these insights whole."""
     _warn(found)
     for part in found.parts:
-        right = f", right {part.right:,} of {part.told:,} times that it told something" if part.told else ""
+        right = f", right {part.right:,} of {part.checked:,} times" if part.checked else ""
         say(f"{part.part}: {part.learned:,} learned from {part.evidence:,}{right}")
         _show_items(_TITLES[part.part], part.items)
         if part.part == "risk":
@@ -141,7 +141,7 @@ def _show_items(title: str, items: Sequence[Insight], *, more: str = "") -> None
             item.subject,
             item.text,
             f"{item.evidence:.1f}",
-            f"{item.right:,} of {item.told:,}" if item.told else "",
+            f"{item.right:,} of {item.checked:,}" if item.checked else "",
             plain(_day(item.last_at), "dim"),
         )
         for item in (items[:_FEW] if more else items)
@@ -157,8 +157,10 @@ def _show_more(items: Sequence[object], command: str) -> None:
 
 
 def _show_risk(found: Insights) -> None:
-    if any(each.told for each in found.risk):
-        rows = ((each.risk, each.told, each.failed, _share(each.share), _share(each.expected)) for each in found.risk)
+    if any(each.assessed for each in found.risk):
+        rows = (
+            (each.risk, each.assessed, each.failed, _share(each.share), _share(each.expected)) for each in found.risk
+        )
         show_table("risk", "runs", "failed", "share", "expected", rows=rows, title="\nFailed runs by assessed risk")
 
 

@@ -180,7 +180,7 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
             "used": f"in {skills.runs:,} runs, {share(skills.reuse_ratio)} of those of code; {skills.failed:,} failed",
         },
         "experience": {
-            "risk told": counts(known.by_risk),
+            "assessed risk": counts(known.by_risk),
             "not run for it": f"{known.refused:,}" if known.refused else "",
             "hints": counts(known.hints),
             "limits fitted": counts({name.replace("_", " "): number for name, number in known.fitted.items()}),

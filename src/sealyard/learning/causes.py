@@ -358,22 +358,22 @@ def _features(run: RunEvidence, reading: Reading | None, *, is_failed: bool) -> 
 
 def _classify(run: RunEvidence) -> tuple[str, str, str, str]:
     """Family, template, name and exception."""
-    kind, told = run.fact.failure, run.failure_type
+    kind, reported = run.fact.failure, run.failure_type
     message = run.failure_message[:_MESSAGE_CHARACTERS]
     failed = next((call for call in reversed(run.calls) if call.error), None)
     if not run.code and failed is not None and failed.error is not None:
-        told, _, message = failed.error[:_MESSAGE_CHARACTERS].partition(": ")
-    exception = told if told in _EXCEPTIONS else "other"
+        reported, _, message = failed.error[:_MESSAGE_CHARACTERS].partition(": ")
+    exception = reported if reported in _EXCEPTIONS else "other"
     if kind in _LIMITS:
         return kind, "", "", exception
     if kind == "result":
         return "result", "", "", exception
-    if told in _TOOL_ERRORS or (failed is not None and told == "ToolError"):
+    if reported in _TOOL_ERRORS or (failed is not None and reported == "ToolError"):
         return "tool", _words_of(message), "", exception
-    if told == "InvalidArguments":
+    if reported == "InvalidArguments":
         return "argument", *_complaint(message), exception
     for family, exceptions, form in _FORMS:
-        if told in exceptions.split("|") and (found := re.search(form, message)):
+        if reported in exceptions.split("|") and (found := re.search(form, message)):
             name = found[1] if found.re.groups else ""
             name = name if name and len(name) <= NAME_CHARACTERS and all(map(is_name, name.split("."))) else ""
             return family, _detail(family, exception, name, message), name, exception

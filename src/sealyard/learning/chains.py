@@ -62,7 +62,7 @@ class Link(msgspec.Struct, array_like=True, gc=False):
     """Evidence that one tool follows another: yes for each run in which it did, no for each in which it did not."""
 
     votes: Evidence = msgspec.field(default_factory=Evidence)
-    told: int = 0
+    checked: int = 0
     right: int = 0
     last_at: float = 0.0
 
@@ -454,12 +454,12 @@ class Chains(Part, msgspec.Struct, kw_only=True):
     def _count(self, visit: Visited, key: str, *, is_right: bool) -> None:
         del visit.tips[key]
         kind, subject, mark = key.split(" ")
-        self.told += 1
+        self.checked += 1
         self.right += is_right
         if kind == "chain" and subject in self.tools:
             for name, link in self.tools[subject].followers.items():
                 if tip_mark(kind, name) == mark:
-                    link.told += 1
+                    link.checked += 1
                     link.right += is_right
 
     def _drop_tip(self, visit: Visited, key: str) -> None:
@@ -535,7 +535,7 @@ class Chains(Part, msgspec.Struct, kw_only=True):
                 taken.setdefault(_plain(source.parameter), (source.field, source.parameter))
         return tuple(taken.values())
 
-    def tell(self, spec: ToolSpec, viewer: Viewer, *, view: Snapshot, with_code: bool = False) -> tuple[Tip, ...]:
+    def tips(self, spec: ToolSpec, viewer: Viewer, *, view: Snapshot, with_code: bool = False) -> tuple[Tip, ...]:
         """At most two tips on a tool, with code if it is wanted and can be made."""
         if spec.full_name not in self.tools:
             return ()
@@ -562,7 +562,7 @@ class Chains(Part, msgspec.Struct, kw_only=True):
                         text=f"{second} follows {first} in {_percent(support)} of runs.",
                         evidence=support.evidence,
                         principals=support.principals,
-                        told=link.told,
+                        checked=link.checked,
                         right=link.right,
                         last_at=link.last_at,
                     )

@@ -93,7 +93,7 @@ def is_data(key: object) -> bool:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def tells_choices(name: str) -> bool:
+def shows_choices(name: str) -> bool:
     """True if the name of a field permits showing its texts."""
     words, meaning = split_name(name), read_name(name)
     is_place = meaning.kind in ("", "region?", "org?")
@@ -116,7 +116,7 @@ def is_choice(text: str) -> bool:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def tells_span(name: str) -> bool:
+def shows_span(name: str) -> bool:
     """True if the name of a field permits showing the bounds of its numbers."""
     words, meaning = split_name(name), read_name(name)
     return bool(words) and not meaning.kind and not meaning.is_role and words[-1] not in WORDS["hidden_numbers"]

@@ -48,7 +48,7 @@ _SECONDS = 1_800.0  # time in which a repair must follow; `ranking` keeps a sear
 _INSIDE = 0.5  # least common share of two prints of one job, where attempts cannot be compared
 _LEAST = 0.2  # least evidence for a fix to be shown: one success a little over two half-lives ago
 _RATE = 0.5  # least share of successes of a fix
-_TOLD = 8  # names listed in one sentence
+_LISTED = 8  # names listed in one sentence
 _SOURCES = 20  # tools searched for the source of a value: a bound
 _NAMES = 400  # names among which the nearest is searched: a bound
 _COMPARED = 16  # of these, those that are compared letter by letter, which is slow: a bound
@@ -56,7 +56,7 @@ _WRONG = 4  # wrong parameters that are looked at: a bound
 
 # The part
 
-_TELLING = FUNCTIONS | METHODS
+_COMMON = FUNCTIONS | METHODS
 _NAMED = re.compile(r"`\.?([\w.]+)|(\w+=)|(\[\S+?\])|'(\w+)'|(\w+_\w+)")
 """Names in a sentence of ours: functions, parameters, items, fields, tools."""
 
@@ -75,7 +75,7 @@ class Record(msgspec.Struct, kw_only=True):
 
     edit: Edit
     votes: Evidence = msgspec.field(default_factory=Evidence)
-    told: int = 0
+    shown: int = 0
     right: int = 0
     last_at: float = 0.0
 
@@ -136,8 +136,8 @@ class Failures(Part, msgspec.Struct, kw_only=True):
         if hint.hint != "fix" or hint.mark not in self.marks:
             return
         key, edit = self.marks[hint.mark]
-        self.groups[key][edit].told += 1
-        self.told += 1
+        self.groups[key][edit].shown += 1
+        self.checked += 1
         for each in self.visits.get(f"{hint.principal}\n{hint.session}", []):
             if each.execution_id == hint.execution_id:
                 each.hints.append(hint.mark)
@@ -145,7 +145,7 @@ class Failures(Part, msgspec.Struct, kw_only=True):
         marks = [*self.hints.get(hint.execution_id, []), hint.mark][-FIXES:]
         put_last(self.hints, hint.execution_id, marks, HINTS)
 
-    def tell(
+    def fix_for(
         self, cause: Cause, viewer: Viewer, *, view: Snapshot, shapes: Shapes | None = None, said: str = ""
     ) -> Fix | None:
         """A fix for this failure in words for this viewer; None if no known fix applies.
@@ -188,7 +188,7 @@ class Failures(Part, msgspec.Struct, kw_only=True):
                         text=f"After a failure of the kind {family}, this change helped: {change}.",
                         evidence=tally.yes,
                         principals=tally.principals,
-                        told=record.told,
+                        checked=record.shown,
                         right=record.right,
                         last_at=record.last_at,
                     )
@@ -288,8 +288,8 @@ class Failures(Part, msgspec.Struct, kw_only=True):
 def _change(edit: Edit) -> str:
     """An edit in words for an operator. It names tools, parameters, fields and functions, but no variables."""
     names = [each for each in (edit.name, edit.to) if each]
-    is_told = not is_portable(edit) and all(is_field(part) for each in names for part in each.split("."))
-    if is_told or _TELLING.issuperset(names):
+    has_name = not is_portable(edit) and all(is_field(part) for each in names for part in each.split("."))
+    if has_name or _COMMON.issuperset(names):
         return f"{edit.kind} {' to '.join(names)}".rstrip()
     return edit.kind
 
@@ -364,8 +364,8 @@ def advice(cause: Cause, code: str, view: Snapshot, shapes: Shapes | None, *, sa
         return None
     wording = Wording(view, cause, shapes)
     spec = wording.spec(cause.tool)
-    told = _of_cause(cause, code, view, wording, spec)
-    return None if told is None or told in said else told
+    text = _of_cause(cause, code, view, wording, spec)
+    return None if text is None or text in said else text
 
 
 def _of_cause(cause: Cause, code: str, view: Snapshot, wording: Wording, spec: ToolSpec | None) -> str | None:
@@ -438,11 +438,11 @@ def _parameters(cause: Cause, spec: ToolSpec) -> str | None:
     known, given = parameters(spec), _given(cause)
     free = dict.fromkeys(each.name for each in known if each.name not in given and is_name(each.name))
     wrong = sorted(given - {each.name for each in known})[:_WRONG]
-    told = [f"Did you mean {near}=, not {name}=?" for name in wrong if (near := _nearest(name, free)) is not None]
+    hints = [f"Did you mean {near}=, not {name}=?" for name in wrong if (near := _nearest(name, free)) is not None]
     needed = [each.name for each in known if each.required and each.name in free]
-    if not told and cause.family == "missing" and needed:
-        told = [f"It also needs {_listed(needed)}."]
-    return " ".join(told[:2]) or None
+    if not hints and cause.family == "missing" and needed:
+        hints = [f"It also needs {_listed(needed)}."]
+    return " ".join(hints[:2]) or None
 
 
 def _less(cause: Cause, code: str, spec: ToolSpec | None) -> str | None:
@@ -474,10 +474,10 @@ def _of_tool(cause: Cause, view: Snapshot, spec: ToolSpec) -> str | None:
         case "absent":
             return _source(given, view, spec)
         case "format":
-            told = [
+            cases = [
                 f"{each.name}= takes {form}" for each in known if each.name in given and (form := _form(each, spec))
             ]
-            return f"{'; '.join(told[:_TOLD])}." if told else None
+            return f"{'; '.join(cases[:_LISTED])}." if cases else None
         case "size":
             sizes = [each.name for each in known if each.name in given and _SIZES.search(each.name)]
             return f"Pass less as {_listed(sizes, '=')}." if sizes else None
@@ -530,7 +530,7 @@ def _nearest(name: str, known: Collection[str]) -> str | None:
 def _sorted(names: Collection[str]) -> list[str]:
     """The first names in alphabetical order, which reveals nothing about their use; then the others."""
     found = list(names)
-    return sorted(found[:_TOLD]) + found[_TOLD:]
+    return sorted(found[:_LISTED]) + found[_LISTED:]
 
 
 def _squeezed(name: str) -> str:
@@ -538,5 +538,5 @@ def _squeezed(name: str) -> str:
 
 
 def _listed(names: list[str], end: str = "") -> str:
-    more = ", …" if len(names) > _TOLD else ""
-    return ", ".join(f"{name}{end}" for name in names[:_TOLD]) + more
+    more = ", …" if len(names) > _LISTED else ""
+    return ", ".join(f"{name}{end}" for name in names[:_LISTED]) + more

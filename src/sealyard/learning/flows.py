@@ -120,7 +120,7 @@ class _Reading:
             self._trace_silent(key, value)
             return
         for number, field in places:
-            if _tells(value, field, parameter):
+            if _is_distinctive(value, field, parameter):
                 source = self._calls[number]
                 self._found[key][source.tool, major_of(source.version), field] += 1
 
@@ -130,7 +130,7 @@ class _Reading:
             return
         ((source, major),) = self._silent.items()
         for name in sorted(self._read, key=lambda name: (name != key[1], name)):
-            if agree(name, key[1]) and _tells(value, name, key[1]):
+            if agree(name, key[1]) and _is_distinctive(value, name, key[1]):
                 self._found[key][source, major, UNPLACED + name] += 1
                 return
 
@@ -194,7 +194,7 @@ def _given(arguments: dict[str, Any]) -> Iterator[tuple[str, str | float]]:
                 yield name, item
 
 
-def _tells(value: str | float, field: str, parameter: str) -> bool:
+def _is_distinctive(value: str | float, field: str, parameter: str) -> bool:
     """True if equal values of a field and a parameter are unlikely to be equal by chance."""
     if isinstance(value, str):
         if agree(field, parameter):

@@ -338,14 +338,14 @@ class Guidance:
 
         def predict() -> tuple[Prediction | None, Fitted]:
             tools = [spec.full_name for spec in reading.specs.values()]
-            predicted = None if code is None else model.resources.tell(code, viewer, tools=tools)
+            predicted = None if code is None else model.resources.predict(code, viewer, tools=tools)
             if predicted is None or not self._settings.limits:
                 return predicted, usual
             fitted = fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact)
             return predicted, _within(limits, fitted)
 
         def assess() -> Assessment:
-            return model.risk.tell(
+            return model.risk.assess(
                 code,
                 viewer,
                 review=review,
@@ -445,11 +445,11 @@ class Guidance:
             return None if shape is None else shape.schema
 
         def find_fix() -> Fix | None:
-            return model.failures.tell(cause, viewer, view=view, shapes=shapes, said=said)
+            return model.failures.fix_for(cause, viewer, view=view, shapes=shapes, said=said)
 
         fix = self.barrier.ask("failures", find_fix, None, who=who)
         if fix is not None:
-            self.tell(run.visit, "fix", fix.subject, fix.mark, record.execution_id)
+            self.record_hint(run.visit, "fix", fix.subject, fix.mark, record.execution_id)
             return _with_hint(outcome, failure, fix.text)
         text = self.barrier.ask("advice", lambda: advice(cause, record.code, view, shapes, said=said), None, who=who)
         return outcome if text is None else _with_hint(outcome, failure, text)
@@ -458,7 +458,7 @@ class Guidance:
         """The part of the shape of a tool's answers that the viewer may see."""
 
         def look() -> LearnedShape | None:
-            return model.shapes.tell(spec, viewer, is_alone=self.is_alone)
+            return model.shapes.shape_for(spec, viewer, is_alone=self.is_alone)
 
         return self.barrier.ask("shapes", look, None, who=viewer.principal)
 
@@ -466,14 +466,14 @@ class Guidance:
         """Hints for the agent: the risk of the code, a skill that does the job, or code worth saving."""
         if not self.is_on or not outcome.tier:  # the failure already gives the reason
             return []
-        told = []
+        notes = []
         assessment = look.assessment
         if assessment.text and not outcome.ok:
-            self.tell(run.visit, "risk", assessment.risk, execution_id=record.execution_id)
-            told.append(assessment.text)
+            self.record_hint(run.visit, "risk", assessment.risk, execution_id=record.execution_id)
+            notes.append(assessment.text)
         if outcome.ok and (note := await self._skill_note(record, look, run)) is not None:
-            told.append(note)
-        return told
+            notes.append(note)
+        return notes
 
     async def _skill_note(self, record: ExecutionRecord, look: Look, run: Run) -> str | None:
         principal, visit, code = record.principal, run.visit, look.code
@@ -491,13 +491,13 @@ class Guidance:
                 who=principal,
             )
             if found is not None and await self.skills.is_importable(found, principal):
-                return found.text if self._tell_once(visit, "skill", found.subject, "", record.execution_id) else None
+                return found.text if self._record_once(visit, "skill", found.subject, "", record.execution_id) else None
         if code.skills:
             return None
-        candidate = self.barrier.ask("skills", lambda: model.skills.tell(code, viewer), None, who=principal)
+        candidate = self.barrier.ask("skills", lambda: model.skills.candidate_for(code, viewer), None, who=principal)
         if candidate is None:
             return None
-        is_new = self._tell_once(visit, "save_skill", candidate.mark, candidate.mark, record.execution_id)
+        is_new = self._record_once(visit, "save_skill", candidate.mark, candidate.mark, record.execution_id)
         return candidate.text if is_new else None
 
     # Beside requests
@@ -524,16 +524,16 @@ class Guidance:
 
     # Recording hints
 
-    def _tell_once(self, visit: Visit, hint: HintKind, subject: str, mark: str, execution_id: str) -> bool:
+    def _record_once(self, visit: Visit, hint: HintKind, subject: str, mark: str, execution_id: str) -> bool:
         """Record a hint that is given once in a visit; True the first time."""
         key = f"{hint} {subject} {mark}"
         if key in visit.hinted or len(visit.hinted) >= _ONCE_PER_VISIT:
             return False
         visit.hinted.add(key)
-        self.tell(visit, hint, subject, mark, execution_id)
+        self.record_hint(visit, hint, subject, mark, execution_id)
         return True
 
-    def tell(self, visit: Visit, hint: HintKind, subject: str, mark: str = "", execution_id: str = "") -> None:
+    def record_hint(self, visit: Visit, hint: HintKind, subject: str, mark: str = "", execution_id: str = "") -> None:
         """Record a hint to an agent."""
         self._record(
             Hinted(
@@ -655,7 +655,7 @@ class SearchGuide:
     def recall(self, query: str) -> Learned | None:
         """The evidence on the words of the query."""
         used = tuple(self._visit.tools)
-        return self._ask("ranking", lambda: self._model.ranking.tell(self._query, self._viewer, used=used), None)
+        return self._ask("ranking", lambda: self._model.ranking.recall(self._query, self._viewer, used=used), None)
 
     def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
         """A hit with hints about its tool; `place` is 0 for the best."""
@@ -677,15 +677,15 @@ class SearchGuide:
 
     def _tips(self, spec: ToolSpec, *, is_full: bool) -> tuple[Tip, ...]:
         return self._ask(
-            "chains", lambda: self._model.chains.tell(spec, self._viewer, view=self._view, with_code=is_full), ()
+            "chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view, with_code=is_full), ()
         )
 
     async def finish(self, answer: SearchAnswer) -> SearchAnswer:
         """The answer with saved skills that may do the job. The hints are recorded."""
         for tip in self._tips_shown:
-            self._guidance.tell(self._visit, tip.kind, tip.subject, tip.mark)
+            self._guidance.record_hint(self._visit, tip.kind, tip.subject, tip.mark)
         for name in self._shown:
-            self._guidance.tell(self._visit, "shape", name)
+            self._guidance.record_hint(self._visit, "shape", name)
         skills = await self._skills()
         return msgspec.structs.replace(answer, skills=skills) if skills else answer
 
@@ -701,7 +701,7 @@ class SearchGuide:
         )
         usable = [each for each in found if await skills.is_importable(each, principal)]
         for each in usable:
-            self._guidance.tell(self._visit, "skill", each.subject)
+            self._guidance.record_hint(self._visit, "skill", each.subject)
         return tuple(each.text for each in usable)
 
 

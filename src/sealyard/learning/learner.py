@@ -230,7 +230,7 @@ class Model(msgspec.Struct, kw_only=True):
             try:
                 found.append(getattr(self, name).insights(viewer))
             except Exception:  # noqa: BLE001 - as above
-                _log.exception("What was learned of %s cannot be told.", name)
+                _log.exception("The insights of %s could not be read.", name)
         return found
 
     def encode(self) -> bytes:

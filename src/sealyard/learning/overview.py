@@ -35,7 +35,7 @@ class RiskRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The outcomes of runs that were assessed at one level of risk."""
 
     risk: Risk
-    told: int
+    assessed: int
     failed: int
     share: float | None
     """The share that failed; None without such a run."""
@@ -108,15 +108,15 @@ async def insights(
     now = time.time()
     skills, migrations = await _skills(store, principal, now)
     forgotten = await store.learning.forgotten() if principal is None else []
-    told_from = _models(learner, principal, domain)
-    models = list(told_from.values())
+    source = _models(learner, principal, domain)
+    models = list(source.values())
     return Insights(
         enabled=settings.enabled,
         scope=settings.scope,
         half_life_days=settings.half_life_days,
         is_ready=learner.is_ready,
         facts=learner.number,
-        partitions=sorted(learner.models if principal is None else told_from),
+        partitions=sorted(learner.models if principal is None else source),
         parts=await _parts(models, Viewer("", now, settings.half_life_days * DAY)),
         risk=_risk(models),
         skills=skills,
@@ -160,8 +160,8 @@ def _models(learner: Learner, principal: str | None = None, domain: str = "") ->
     """The models that apply, by partition, without duplicates."""
     models = dict(learner.models)
     if principal is not None:
-        told_from = learner.model_for(principal, domain)
-        return {name: model for name, model in models.items() if model is told_from}
+        source = learner.model_for(principal, domain)
+        return {name: model for name, model in models.items() if model is source}
     return {"": models[""]} if "" in models else models  # the shared model includes those of all domains
 
 
@@ -169,16 +169,16 @@ def _risk(models: Sequence[Model]) -> list[RiskRecord]:
     found = []
     for risk in LEVELS:
         levels = [level for model in models if (level := model.risk.calibration.levels.get(risk)) is not None]
-        told = sum(level.told for level in levels)
+        assessed = sum(level.runs for level in levels)
         failed = sum(level.failed for level in levels)
         expected = sum(level.expected for level in levels)
         found.append(
             RiskRecord(
                 risk=risk,
-                told=told,
+                assessed=assessed,
                 failed=failed,
-                share=failed / told if told else None,
-                expected=expected / told if told else None,
+                share=failed / assessed if assessed else None,
+                expected=expected / assessed if assessed else None,
             )
         )
     return found

@@ -186,7 +186,7 @@ class Insight(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     evidence: float
     principals: int
-    told: int = 0
+    checked: int = 0
     right: int = 0
     last_at: float
 
@@ -197,7 +197,7 @@ class PartInsights(msgspec.Struct, frozen=True, kw_only=True):
     part: str
     learned: int
     evidence: int
-    told: int
+    checked: int
     right: int
     accuracy: float | None
     items: tuple[Insight, ...]
@@ -207,15 +207,15 @@ def part_insights(
     part: str, items: Iterable[Insight], *, learned: int, evidence: int, score: tuple[int, int]
 ) -> PartInsights:
     """The record of one part: its strongest items first, at most MAX_ITEMS, in one order for equal evidence."""
-    told, right = score
+    checked, right = score
     ordered = sorted(items, key=lambda item: (-item.evidence, -item.last_at, item.kind, item.subject, item.text))
     return PartInsights(
         part=part,
         learned=learned,
         evidence=evidence,
-        told=told,
+        checked=checked,
         right=right,
-        accuracy=right / told if told else None,
+        accuracy=right / checked if checked else None,
         items=tuple(ordered[:MAX_ITEMS]),
     )
 
@@ -227,7 +227,7 @@ def merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
         [item for each in found for item in each.items],
         learned=sum(each.learned for each in found),
         evidence=sum(each.evidence for each in found),
-        score=(sum(each.told for each in found), sum(each.right for each in found)),
+        score=(sum(each.checked for each in found), sum(each.right for each in found)),
     )
 
 
@@ -270,11 +270,12 @@ def principal_of(event: LearningEvent) -> str:
 class Part(msgspec.Struct, kw_only=True):
     """A part of the model: it learns, answers and rates itself independently. Only the event loop's thread uses it.
 
-    Each has a method `tell` that answers its question for a viewer, in our own words with checked names, and changes
-    nothing. A part names `msgspec.Struct` as a base too, by which a linter knows that its defaults are copied.
+    Each has a method that answers its question for a viewer, such as `Dangers.assess`, in our own words with checked
+    names, and changes nothing. A part names `msgspec.Struct` as a base too: a linter then knows that its defaults are
+    copied.
     """
 
-    told: int = 0
+    checked: int = 0
     """Statements that proved right or wrong."""
     right: int = 0
 
@@ -295,7 +296,7 @@ class Part(msgspec.Struct, kw_only=True):
 
     def score(self) -> tuple[int, int]:
         """The number of statements that proved right or wrong, and of those that were right."""
-        return self.told, self.right
+        return self.checked, self.right
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The record of the part for an operator."""

@@ -229,7 +229,7 @@ LEVELS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 class Level(msgspec.Struct, array_like=True):
     """The outcomes of runs that were assessed at one level."""
 
-    told: int = 0
+    runs: int = 0
     failed: int = 0
     expected: float = 0.0
     """The sum of their chances."""
@@ -237,7 +237,7 @@ class Level(msgspec.Struct, array_like=True):
 
     def right(self, risk: str) -> int:
         """The number of runs for which `risk` was right: those that ended well if it is low, that failed otherwise."""
-        return self.told - self.failed if risk == "low" else self.failed
+        return self.runs - self.failed if risk == "low" else self.failed
 
 
 class Step(msgspec.Struct, array_like=True):
@@ -254,10 +254,10 @@ class Calibration(msgspec.Struct, array_like=True):
     levels: dict[str, Level] = {}
     steps: list[Step] = []
 
-    def add_told(self, risk: Risk, chance: float, viewer: Viewer, *, failed: bool) -> None:
+    def add_outcome(self, risk: Risk, chance: float, viewer: Viewer, *, failed: bool) -> None:
         """Count the outcome of a run that was assessed as `risk`."""
         level = self.levels.setdefault(risk, Level())
-        level.told += 1
+        level.runs += 1
         level.failed += failed
         level.expected += chance
         level.record.add_run(viewer, failed=failed)
@@ -347,8 +347,8 @@ def wrong_calls(code: str, specs: Mapping[str, ToolSpec]) -> tuple[WrongCall, ..
         return ()
     is_plain = not names.stars and not _is_uncertain(names.tree)
     certain = {id(node) for node in _certain(names.tree)} if is_plain else set()
-    told = [msgspec.structs.replace(wrong, is_certain=id(node) in certain) for node, wrong in found]
-    return tuple(sorted(told, key=lambda wrong: wrong.line))
+    marked = [msgspec.structs.replace(wrong, is_certain=id(node) in certain) for node, wrong in found]
+    return tuple(sorted(marked, key=lambda wrong: wrong.line))
 
 
 def _checked(names: Names, specs: Mapping[str, ToolSpec]) -> Iterator[tuple[ast.Call, WrongCall]]:

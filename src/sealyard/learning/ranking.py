@@ -294,7 +294,7 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             by_text = search.text_ranks[place]
             better = float(by_text == 0 or by_text > place + 1)
             worse = float(0 < by_text < place + 1)
-            self.told += 1
+            self.checked += 1
             self.right += not worse
             for above in range(place):  # moved up, seen, and passed over
                 if not 0 < search.text_ranks[above] <= above + 1:
@@ -337,7 +337,7 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
 
     # Looking up
 
-    def tell(self, query: str, viewer: Viewer, *, used: Iterable[str] = ()) -> Learned | None:
+    def recall(self, query: str, viewer: Viewer, *, used: Iterable[str] = ()) -> Learned | None:
         """The evidence on the words of a query, None if there is too little. `used` are tools of the visit."""
         plain = {term_mark(term): term for term in learnable(query)}
         trust = self.trust.share(viewer)

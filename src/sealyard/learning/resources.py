@@ -230,7 +230,7 @@ class Resources(Part, msgspec.Struct, kw_only=True):
             record.unsettled_seconds += given.usual_seconds - given.wall_seconds if ended == "time" else 0.0
             return
         if record.unsettled:
-            self.told += record.unsettled
+            self.checked += record.unsettled
             self.right += record.unsettled if ended else 0
             self.spared_seconds += record.unsettled_seconds if ended == "time" else 0.0
             record.unsettled, record.unsettled_seconds = 0, 0.0
@@ -239,10 +239,10 @@ class Resources(Part, msgspec.Struct, kw_only=True):
         self.held += not ended and is_less
         self.held_mib += given.usual_mib - given.memory_mib if not ended and is_less else 0
         if is_shorter or is_less or given.wall_seconds > given.usual_seconds:
-            self.told += 1
+            self.checked += 1
             self.right += not ended
 
-    def tell(self, code: CodePrint, viewer: Viewer, *, tools: Sequence[str]) -> Prediction | None:
+    def predict(self, code: CodePrint, viewer: Viewer, *, tools: Sequence[str]) -> Prediction | None:
         """The needs of code that calls `tools` (full names); `None` if no similar code has run."""
         record = self.codes.get(code.digest)
         if record is not None:
@@ -268,9 +268,9 @@ class Resources(Part, msgspec.Struct, kw_only=True):
                 f"Limits that fit: {self.avoided:,} time-outs avoided, hanging runs ended {self.spared_seconds:,.0f} s"
                 f" sooner, {self.held:,} of the runs held to {_mean(self.held_mib, self.held):,} MiB less each."
             ),
-            evidence=float(self.told),
+            evidence=float(self.checked),
             principals=0,
-            told=self.told,
+            checked=self.checked,
             right=self.right,
             last_at=self.last_at,
         )
@@ -297,7 +297,7 @@ class Resources(Part, msgspec.Struct, kw_only=True):
                     last_at=max(each.at for each in good),
                 )
             )
-        if self.told:
+        if self.checked:
             items.append(self._effect())
         return part_insights("resources", items, learned=len(self.codes), evidence=self.runs, score=self.score())
 

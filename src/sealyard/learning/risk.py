@@ -48,8 +48,8 @@ from sealyard.versioning.compare import major_of
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _NAMES = 8  # names of parameters listed in one sentence
-_TELLING_RUNS = 3.0  # runs before a tool is listed as one whose runs fail
-_TELLING_SHARE = 0.3  # least share of failures for that; as `MEDIUM`
+_LISTED_RUNS = 3.0  # runs before a tool is listed as one whose runs fail
+_LISTED_SHARE = 0.3  # least share of failures for that; as `MEDIUM`
 MEDIUM = 0.3  # chance from which the risk is medium
 HIGH = 0.6  # chance from which the risk is high
 _BASE = 0.1  # chance of failure without any evidence
@@ -148,8 +148,8 @@ def _tool(spec: ToolSpec) -> str:
 
 def _listed(names: tuple[str, ...]) -> str:
     """The names of parameters that may be shown: identifiers, not sentences."""
-    told = list(filter(is_name, names))
-    return ", ".join(told[:_NAMES]) + (", …" if len(told) > _NAMES else "")
+    shown = list(filter(is_name, names))
+    return ", ".join(shown[:_NAMES]) + (", …" if len(shown) > _NAMES else "")
 
 
 # The part
@@ -227,16 +227,18 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
 
     def _learn_code(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer) -> None:
         failed = run.fact.status != "ok"
-        told = run.fact.assessed  # the outcome shows whether that was right
+        assessed = run.fact.assessed  # the outcome shows whether that was right
         self.runs += 1
-        if told is not None:
-            self.calibration.add_told(told.risk, told.chance, viewer, failed=failed)
-            for reason in told.reasons:
+        if assessed is not None:
+            self.calibration.add_outcome(assessed.risk, assessed.chance, viewer, failed=failed)
+            for reason in assessed.reasons:
                 self.reasons.setdefault(reason, Evidence()).add_run(viewer, failed=failed)
-        if print_ is not None and (told is None or told.risk != "critical"):
+        if print_ is not None and (assessed is None or assessed.risk != "critical"):
             repeat = self.repeats.find(viewer.principal, run.session, print_.exact, run.context_digest)
             estimate = self._steps(print_, repeat, viewer, {})[0]
-            added = tuple(reason for reason in ("review", "arguments", "cost") if told and reason in told.reasons)
+            added = tuple(
+                reason for reason in ("review", "arguments", "cost") if assessed and reason in assessed.reasons
+            )
             estimate = self._with_added(estimate, added, viewer)[0]
             self.calibration.add(estimate, viewer, failed=failed)
         self.all.add_run(viewer, failed=failed)
@@ -273,9 +275,9 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
             found[known.name if known is not None else name] = known.version if known is not None else ""
         return found
 
-    # Telling
+    # Assessing
 
-    def tell(
+    def assess(
         self,
         print_: CodePrint | None,
         viewer: Viewer,
@@ -308,19 +310,19 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         if not added and known.own_failed < 1 and known.accusers < 2:
             chance = min(chance, HIGH - 0.01)  # evidence of one other principal is only a suggestion
         reasons = [step for step in sorted(steps, key=lambda step: -step.rise) if step.is_reason]
-        told = tuple(dict.fromkeys(step.reason for step in reasons))
+        named = tuple(dict.fromkeys(step.reason for step in reasons))
         if chance < MEDIUM:
-            return Assessment(risk="low", chance=chance, reasons=told)
+            return Assessment(risk="low", chance=chance, reasons=named)
         text = next((step.text for step in reasons if step.text), _about("all", chance))
         line = reasons[0].line if reasons else None
         return Assessment(
-            risk="high" if chance >= HIGH else "medium", chance=chance, reasons=told, text=text, line=line
+            risk="high" if chance >= HIGH else "medium", chance=chance, reasons=named, text=text, line=line
         )
 
     def score(self) -> tuple[int, int]:
         """Runs assessed to end well or to fail, and those that did; `medium` says neither."""
         levels = [(risk, level) for risk, level in self.calibration.levels.items() if risk != "medium"]
-        return sum(level.told for _, level in levels), sum(level.right(risk) for risk, level in levels)
+        return sum(level.runs for _, level in levels), sum(level.right(risk) for risk, level in levels)
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The share of assessments that came true, and the tools whose runs fail."""
@@ -331,20 +333,20 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         for risk in LEVELS:
             level = self.calibration.levels.get(risk)
             if level is not None:
-                share, expected = level.failed / level.told, level.expected / level.told
+                share, expected = level.failed / level.runs, level.expected / level.runs
                 yield Insight(
                     kind="risk",
                     subject=risk,
-                    text=f"Of {level.told:,} runs told {risk}, {share:.0%} failed; {expected:.0%} was expected.",
+                    text=f"Of {level.runs:,} runs assessed {risk}, {share:.0%} failed; {expected:.0%} was expected.",
                     evidence=level.record.tally(viewer).total,
                     principals=len(level.record.by),
-                    told=level.told,
+                    checked=level.runs,
                     right=level.right(risk),
                     last_at=level.record.last_at,
                 )
         for tool in self.tools.values():
             share, runs = tool.record.known(viewer).share, tool.record.tally(viewer).total
-            if runs >= _TELLING_RUNS and share >= _TELLING_SHARE:
+            if runs >= _LISTED_RUNS and share >= _LISTED_SHARE:
                 yield Insight(
                     kind="tool",
                     subject=tool.name,
@@ -402,7 +404,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         if repeat is not None and (times := repeat.recent(viewer.now)) >= _ENOUGH:
             known = Known(times, times, times)
             estimate = shrunk(estimate, _TEXT_WEIGHT, known)
-            # A rise of 1, since nothing tells more.
+            # A rise of 1, since there is no better evidence.
             found.append(_Step("same_failures", 1.0, _about_repeat(repeat, viewer.now), repeat.line))
             behind.append(known)
         own, accusers = sum(known.own_failed for known in behind), max((known.accusers for known in behind), default=0)

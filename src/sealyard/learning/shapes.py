@@ -36,7 +36,7 @@ from sealyard.catalog.answers import (
 )
 from sealyard.catalog.stubs import returns
 from sealyard.catalog.text import is_vague
-from sealyard.learning.disclosure import is_choice, is_data, is_field, is_trait, outward, tells_choices, tells_span
+from sealyard.learning.disclosure import is_choice, is_data, is_field, is_trait, outward, shows_choices, shows_span
 from sealyard.learning.part import Evidence, Insight, Lesson, Part, PartInsights, Viewer, faded, part_insights
 from sealyard.privacy import TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
@@ -142,7 +142,7 @@ class _Disclosing(Reading):
         name = name_of(path)
         if not name or any(map(is_trait, path.replace("[]", "").replace("{}", "").split("."))):
             return PlaceSeen()
-        return PlaceSeen(choices={} if tells_choices(name) else None, is_spanned=tells_span(name))
+        return PlaceSeen(choices={} if shows_choices(name) else None, is_spanned=shows_span(name))
 
     def is_data(self, key: str) -> bool:
         return is_data(key)
@@ -332,7 +332,7 @@ class Learned(msgspec.Struct, kw_only=True):
     """True if rows were left out of some answers: a field that was never seen may have been in those."""
     pending: list[str] = []
     """Principals that were shown this shape and have not called the tool since."""
-    told: int = 0
+    checked: int = 0
     right: int = 0
 
     def add(self, seen: AnswerSeen, viewer: Viewer) -> None:
@@ -389,7 +389,7 @@ class Learned(msgspec.Struct, kw_only=True):
             self.pending.remove(principal)
         elif self.total < STEADY:
             return
-        self.told += 1
+        self.checked += 1
         self.right += self.fits(seen)
 
     def _slot(self, principal: str) -> int:
@@ -460,7 +460,7 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
                 learned.add(each, viewer)
         self._evict()
 
-    def tell(self, spec: ToolSpec, viewer: Viewer, *, is_alone: bool = False) -> LearnedShape | None:
+    def shape_for(self, spec: ToolSpec, viewer: Viewer, *, is_alone: bool = False) -> LearnedShape | None:
         """The part of the shape of a tool's answers at its major version that the viewer may see, or None.
 
         `is_alone`: this gateway has one principal; it counts only if all evidence comes from one principal. A viewer
@@ -486,7 +486,7 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
     def score(self) -> tuple[int, int]:
         """The number of answers for which a shape was known, and of those that matched it."""
         learned = self.tools.values()
-        return sum(each.told for each in learned), sum(each.right for each in learned)
+        return sum(each.checked for each in learned), sum(each.right for each in learned)
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The learned shapes, for an operator with access to all principals. It names no field."""
@@ -522,7 +522,7 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
             text=text,
             evidence=learned.answers * viewer.faded(learned.at),
             principals=sum(map(bool, learned.slots)),
-            told=learned.told,
+            checked=learned.checked,
             right=learned.right,
             last_at=learned.last_at,
         )
@@ -589,7 +589,7 @@ class SteadyShapes:
         for number, spec in enumerate(_vague(learned, snapshot), 1):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            name, shape = spec.full_name, learned.tell(spec, viewer, is_alone=is_alone)
+            name, shape = spec.full_name, learned.shape_for(spec, viewer, is_alone=is_alone)
             if shape is None:
                 continue
             schema, current = _stub_schema(shape.schema), before.get(name)

@@ -36,7 +36,7 @@ from sealyard.values.skills import SHARED, Skill
 
 _NODES = 8_000  # nodes of code that are walked: a bound
 _PARTS = 160  # parts kept of a job: a bound
-_FEWEST_PARTS = 5  # parts below which a job cannot be told from others
+_FEWEST_PARTS = 5  # parts below which a job cannot be distinguished from others
 _NAMES = 40  # tools, acts and fields kept of a job: a bound
 _REPEATS = 3  # times that the same part counts
 SURE = 0.6  # likeness of code that does a skill's job; measured in `tests/unit/learning/test_skills.py`
@@ -72,7 +72,7 @@ _log = logging.getLogger(__name__)
 # Jobs
 
 _NEUTRAL = WORDS["neutral_functions"]
-_TELLING = _NEUTRAL | {"len", "sorted"}
+_PROGRESS = _NEUTRAL | {"len", "sorted"}
 """Functions that a `print` of progress may call."""
 _DECIDING = (
     *(ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
@@ -268,14 +268,14 @@ def _walk(tree: ast.Module) -> Iterator[ast.AST]:
         for field, value in ast.iter_fields(node):
             if field not in ("annotation", "returns", "decorator_list", "type_params"):
                 inside = value if isinstance(value, list) else [value]
-                waiting += [each for each in inside if isinstance(each, ast.AST) and not _is_telling(each)]
+                waiting += [each for each in inside if isinstance(each, ast.AST) and not _is_progress_print(each)]
 
 
-def _is_telling(node: ast.AST) -> bool:
+def _is_progress_print(node: ast.AST) -> bool:
     """True if a statement prints, and does nothing else that matters."""
     match node:
         case ast.Expr(value=ast.Call(func=ast.Name(id="print")) as call):
-            return all(_name_of(each.func) in _TELLING for each in ast.walk(call) if isinstance(each, ast.Call))
+            return all(_name_of(each.func) in _PROGRESS for each in ast.walk(call) if isinstance(each, ast.Call))
     return False
 
 
@@ -336,8 +336,8 @@ def known_skill(
     is_own = skill.namespace != SHARED or skill.author == principal
     if not is_own and not is_nameable(skill.name):
         return None  # somebody else's words
-    name_words = telling_words(skill.name)
-    described = telling_words(f"{' '.join(skill.tags)} {skill.description}")
+    name_words = content_words(skill.name)
+    described = content_words(f"{' '.join(skill.tags)} {skill.description}")
     return KnownSkill(
         namespace=skill.namespace,
         name=skill.name,
@@ -385,7 +385,7 @@ class SkillIndex:
 
     def for_query(self, query: str) -> list[Suggestion]:
         """The skills that fit the query, the most certain first."""
-        asked = telling_words(query)[:_WORDS]
+        asked = content_words(query)[:_WORDS]
         most = max(_RARE_COUNT, _RARE_SHARE * self._total)
         rare = [word for word in asked if word in self._by_word and self._count(word) <= most]
         candidates = {id(skill): skill for word in rare for skill in self._by_word[word][:_COMPARED]}
@@ -440,7 +440,7 @@ def _record(skill: KnownSkill) -> str:
     return f"used {used}, {skill.success:.0%} of its calls succeeded"
 
 
-def telling_words(text: str) -> tuple[str, ...]:
+def content_words(text: str) -> tuple[str, ...]:
     """The stems of a text that describe its subject, each once; only the beginning of a long text is read."""
     return tuple(dict.fromkeys(word for word in words(text[:_CHARACTERS]) if word not in WEAK))
 
@@ -467,7 +467,7 @@ class _Job(msgspec.Struct, array_like=True):
     """Of the last run."""
 
 
-class _Told(msgspec.Struct, array_like=True):
+class _Shown(msgspec.Struct, array_like=True):
     """A suggestion to a principal that it has not followed since."""
 
     times: int
@@ -477,7 +477,7 @@ class _Told(msgspec.Struct, array_like=True):
 class _Score(msgspec.Struct, array_like=True):
     """The number of suggestions, and of those that were followed."""
 
-    told: int = 0
+    shown: int = 0
     right: int = 0
     at: float = 0.0
 
@@ -486,7 +486,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Code that is worth saving."""
 
     mark: str
-    """Tells it from other code: `subject` and `mark` of the hint."""
+    """Identifies the code: `subject` and `mark` of the hint."""
     times: int
     tools: tuple[str, ...]
     """Full names."""
@@ -502,7 +502,7 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
 
     jobs: dict[str, dict[str, _Job]] = {}
     """Principal -> digest -> code that ran well."""
-    given: dict[str, dict[str, _Told]] = {}
+    given: dict[str, dict[str, _Shown]] = {}
     """Principal -> `skill namespace/name` or `save_skill digest`."""
     used: dict[str, dict[str, float]] = {}
     """Principal -> `namespace/name` -> when it used that skill last."""
@@ -514,11 +514,11 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
         """Remember a suggestion."""
         if hint.hint not in ("skill", _SAVED):
             return
-        given = touch(self.given, hint.principal, dict[str, _Told], PRINCIPALS)
+        given = touch(self.given, hint.principal, dict[str, _Shown], PRINCIPALS)
         key = f"{hint.hint} {hint.subject}"
-        put_last(given, key, _Told(given[key].times + 1 if key in given else 1, hint.at), HINTS)
+        put_last(given, key, _Shown(given[key].times + 1 if key in given else 1, hint.at), HINTS)
         score = self._score_of(key)
-        score.told += 1
+        score.shown += 1
         score.at = max(score.at, hint.at)
 
     def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
@@ -532,10 +532,10 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
 
     def is_unheeded(self, subject: str, viewer: Viewer) -> bool:
         """True if a skill was suggested to the viewer three times lately and never used."""
-        told = self.given.get(viewer.principal, {}).get(f"skill {subject}")
-        return told is not None and told.times >= _UNHEEDED and viewer.now - told.at < viewer.half_life
+        shown = self.given.get(viewer.principal, {}).get(f"skill {subject}")
+        return shown is not None and shown.times >= _UNHEEDED and viewer.now - shown.at < viewer.half_life
 
-    def tell(self, code: CodePrint, viewer: Viewer) -> Candidate | None:
+    def candidate_for(self, code: CodePrint, viewer: Viewer) -> Candidate | None:
         """The suggestion to save code that has just run well, if it ran well twice before.
 
         None if it was suggested within a day. Ask for a skill that does the job first.
@@ -547,9 +547,9 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
         if digest is None:
             return None
         job = self.jobs[principal][digest]
-        told = self.given.get(principal, {}).get(f"{_SAVED} {digest}")
-        is_told = told is not None and viewer.now - told.at < _HEEDED_SECONDS
-        if is_told or job.weight * viewer.faded(job.at) < (_TIMES - 1) * _FRESH:
+        shown = self.given.get(principal, {}).get(f"{_SAVED} {digest}")
+        is_recent = shown is not None and viewer.now - shown.at < _HEEDED_SECONDS
+        if is_recent or job.weight * viewer.faded(job.at) < (_TIMES - 1) * _FRESH:
             return None
         times = job.times + 1
         return _candidate(principal, digest, job, times) if times >= _TIMES else None
@@ -566,7 +566,7 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
 
     def score(self) -> tuple[int, int]:
         """Suggestions made, and those heeded within a day."""
-        return sum(each.told for each in self.scores.values()), sum(each.right for each in self.scores.values())
+        return sum(each.shown for each in self.scores.values()), sum(each.right for each in self.scores.values())
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The record of suggestions, and code that could be saved."""
@@ -587,10 +587,10 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
                 Insight(
                     kind="skill_suggestion" if kind == "skill" else "save_suggestion",
                     subject=subject or "code",
-                    text=f"Told {_times(score.told)}, and done within a day {_times(score.right)}.",
-                    evidence=score.told * viewer.faded(score.at),
+                    text=f"Suggested {_times(score.shown)}, and followed within a day {_times(score.right)}.",
+                    evidence=score.shown * viewer.faded(score.at),
                     principals=sum(key in some for some in self.given.values()),
-                    told=score.told,
+                    checked=score.shown,
                     right=score.right,
                     last_at=score.at,
                 )
@@ -619,13 +619,13 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
         fact = run.fact
         if not run.skills:
             return
-        told = touch(self.given, fact.principal, dict[str, _Told], PRINCIPALS)
+        shown = touch(self.given, fact.principal, dict[str, _Shown], PRINCIPALS)
         used = touch(self.used, fact.principal, dict[str, float], PRINCIPALS)
         is_new = any(subject not in used for subject in run.skills)
-        done = [key for subject in run.skills if (key := f"skill {subject}") in told]
-        done += [key for key in told if key.startswith(_SAVED)] if is_new else []
+        done = [key for subject in run.skills if (key := f"skill {subject}") in shown]
+        done += [key for key in shown if key.startswith(_SAVED)] if is_new else []
         for key in done:
-            if fact.at - told.pop(key).at <= _HEEDED_SECONDS:
+            if fact.at - shown.pop(key).at <= _HEEDED_SECONDS:
                 self._score_of(key).right += 1
                 self.jobs.get(fact.principal, {}).pop(key.removeprefix(f"{_SAVED} "), None)  # it is a skill now
         for subject in run.skills:
@@ -801,6 +801,6 @@ class KnownSkills:
         if found is None:
             found = Counter()
             for spec in view.tools.values():
-                found.update(telling_words(f"{spec.name} {spec.description}"))
+                found.update(content_words(f"{spec.name} {spec.description}"))
             self._words.put(view.version, found)
         return found

@@ -116,7 +116,7 @@ class World:
         cause = cause_of(run)
         assert cause is not None
         viewer = Viewer(principal, fields.pop("now", 1_000.0), HALF_LIFE)
-        return self.failures.tell(cause, viewer, view=view or make_view(), **fields)
+        return self.failures.fix_for(cause, viewer, view=view or make_view(), **fields)
 
 
 def cause_of(run: RunEvidence) -> Cause | None:

@@ -43,7 +43,7 @@ def learn(shapes: Shapes, answers: Sequence[Any], *principals: str, **fields: An
 def shape_of(shapes: Shapes, *, now: float = 1.0, tool: ToolSpec | None = None, **fields: Any) -> LearnedShape | None:
     """What is told of the tool."""
     viewer = Viewer(fields.pop("viewer", ""), now, HALF_LIFE)
-    return shapes.tell(tool or spec(), viewer, **fields)
+    return shapes.shape_for(tool or spec(), viewer, **fields)
 
 
 def schema_of(shapes: Shapes, **fields: Any) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class Journal:
     def tips(self, spec: ToolSpec, shop: Snapshot = SHOP, *, principal: str = "ann", **more: Any) -> tuple[Tip, ...]:
         """What a principal is told of a tool."""
         viewer = Viewer(principal, more.pop("now", self.at), MONTH)
-        return self.chains.tell(spec, viewer, view=shop, **more)
+        return self.chains.tips(spec, viewer, view=shop, **more)
 
     def followers(self, tool: str, shop: Snapshot = SHOP, *, principal: str = "ann", **more: Any) -> list[Any]:
         """The names and shares of what follows a tool."""
@@ -513,7 +513,7 @@ def test_a_told_chain_is_right_if_the_other_tool_was_called_after_the_first() ->
             status = "failed" if "failed" in tools else "ok"
             journal.run(*(tool for tool in tools if tool != "failed"), session=f"s{number}", status=status)
         after = journal.chains.insights(Viewer("", journal.at, MONTH))
-        scored[name] = (after.told - before.told, after.right - before.right)
+        scored[name] = (after.checked - before.checked, after.right - before.right)
 
     assert scored == {
         "same run": (1, 1),
@@ -524,7 +524,7 @@ def test_a_told_chain_is_right_if_the_other_tool_was_called_after_the_first() ->
         "never called": (0, 0),
     }
     (item, *_) = journal.chains.insights(Viewer("", journal.at, MONTH)).items
-    assert (item.kind, item.told, item.right) == ("chain", 5, 3)
+    assert (item.kind, item.checked, item.right) == ("chain", 5, 3)
 
 
 def test_a_told_need_is_right_if_the_next_run_gave_the_parameter() -> None:
@@ -541,9 +541,9 @@ def test_a_told_need_is_right_if_the_next_run_gave_the_parameter() -> None:
     journal.hint(tip, session="s3")
     journal.run("show", session="s3", given={"show": {"order_id": "1"}})
 
-    assert (none.told, none.accuracy) == (0, None)
+    assert (none.checked, none.accuracy) == (0, None)
     found = journal.chains.insights(Viewer("", journal.at, MONTH))
-    assert (found.told, found.right, found.accuracy) == (2, 1, 0.5)
+    assert (found.checked, found.right, found.accuracy) == (2, 1, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -597,7 +597,7 @@ def test_everything_that_is_kept_is_bounded() -> None:
     assert len(chains.tools[full("z")].sources) == SOURCES
     assert len(chains.visits) == VISITS
     assert len(chains.visits["local s"].tips) == TIPS
-    assert chains.insights(Viewer("", journal.at, MONTH)).told == 0
+    assert chains.insights(Viewer("", journal.at, MONTH)).checked == 0
 
 
 def test_the_same_events_make_the_same_bytes_and_bytes_make_the_same_chains() -> None:
@@ -623,7 +623,7 @@ def test_the_same_events_make_the_same_bytes_and_bytes_make_the_same_chains() ->
         teach(again, event)
         again = msgspec.msgpack.decode(msgspec.msgpack.encode(again), type=Chains)
 
-    assert journal.chains.insights(Viewer("", journal.at, MONTH)).told > 0
+    assert journal.chains.insights(Viewer("", journal.at, MONTH)).checked > 0
     assert msgspec.msgpack.encode(again) == msgspec.msgpack.encode(journal.chains)
 
 
@@ -635,7 +635,7 @@ def test_nothing_known_says_nothing() -> None:
     assert journal.followers("find") == []
     assert journal.chains.needs(FIND, Viewer("ann", 0.0, MONTH), view=SHOP.tools) == []
     found = journal.chains.insights(Viewer("", 0.0, MONTH))
-    assert (found.part, found.learned, found.evidence, found.told, found.accuracy) == ("chains", 0, 0, 0, None)
+    assert (found.part, found.learned, found.evidence, found.checked, found.accuracy) == ("chains", 0, 0, 0, None)
 
 
 def test_insights_say_what_was_learned_and_from_how_much() -> None:

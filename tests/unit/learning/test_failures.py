@@ -183,7 +183,7 @@ def test_fix_that_did_not_help_those_who_were_told_it_is_told_no_more() -> None:
         world.learn(told, make_run(FAILS, ERROR, at=400.0 + number, principal=principal, calls=(FAILED_CALL,)))
 
     assert world.ask(LATER, principal="dan") is None
-    assert (world.failures.told, world.failures.right) == (2, 0)
+    assert (world.failures.checked, world.failures.right) == (2, 0)
 
 
 @pytest.mark.parametrize("is_hinted_first", [True, False])
@@ -207,7 +207,7 @@ def test_fix_that_helped_who_was_told_it_counts_as_right(is_hinted_first: bool) 
 
     assert told is not None
     assert told.text == f"This helped others (2 of 2): {SENTENCE}"
-    assert (world.failures.told, world.failures.right) == (1, 1)
+    assert (world.failures.checked, world.failures.right) == (1, 1)
 
 
 def test_what_is_said_already_is_not_told_again() -> None:
@@ -299,7 +299,7 @@ def test_insights_name_cause_and_change() -> None:
     teach(world, "ann")
     found = world.failures.insights(Viewer("", 60.0, HALF_LIFE))
 
-    assert (found.part, found.learned, found.evidence, found.told, found.right) == ("failures", 1, 2, 0, 0)
+    assert (found.part, found.learned, found.evidence, found.checked, found.right) == ("failures", 1, 2, 0, 0)
     assert found.items == (
         Insight(
             kind="fix",

@@ -40,11 +40,11 @@ async def test_an_empty_journal_teaches_nothing(tmp_path: Path) -> None:
     async with open_store(tmp_path / "s.db") as store:
         found = await seen(store)
 
-    assert [(each.part, each.learned, each.told, each.accuracy, each.items) for each in found.parts] == [
+    assert [(each.part, each.learned, each.checked, each.accuracy, each.items) for each in found.parts] == [
         (part, 0, 0, None, ()) for part in ("ranking", "chains", "shapes", "failures", "risk", "skills", "resources")
     ]
     assert found.risk == [
-        RiskRecord(risk=risk, told=0, failed=0, share=None, expected=None)
+        RiskRecord(risk=risk, assessed=0, failed=0, share=None, expected=None)
         for risk in ("low", "medium", "high", "critical")
     ]
     assert found.migrations == Migrations(done=0, tried=0, right=0, accuracy=None)
@@ -60,10 +60,10 @@ async def test_runs_are_counted_and_risk_is_calibrated(tmp_path: Path) -> None:
 
     assert {each.part: each.evidence for each in found.parts}["risk"] == 10
     low, medium, high, critical = found.risk
-    assert (low.told, low.failed, low.share) == (8, 0, 0.0)
+    assert (low.assessed, low.failed, low.share) == (8, 0, 0.0)
     assert low.expected == pytest.approx(0.1)
-    assert (high.told, high.failed, high.share, high.expected) == (2, 1, 0.5, 0.75)
-    assert (medium.told, critical.told) == (0, 0)
+    assert (high.assessed, high.failed, high.share, high.expected) == (2, 1, 0.5, 0.75)
+    assert (medium.assessed, critical.assessed) == (0, 0)
     assert (found.facts, found.partitions, found.faults) == (10, [""], {})
 
 

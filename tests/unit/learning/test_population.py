@@ -80,7 +80,7 @@ class World:
         """What a search shows, and where text has each."""
         learned = None
         if self.learns:
-            learned = self.ranking.tell(query, Viewer(principal, self.at, MONTH))
+            learned = self.ranking.recall(query, Viewer(principal, self.at, MONTH))
         found = self.index.search(query, limit=limit, learned=learned)
         return found.names, found.text_ranks
 

@@ -146,7 +146,7 @@ class Journal:
 
     def recall(self, query: str, principal: str = "ann", **options: Any) -> Learned | None:
         """What is known of the words of a query."""
-        return self.ranking.tell(query, Viewer(principal, self.at, MONTH), **options)
+        return self.ranking.recall(query, Viewer(principal, self.at, MONTH), **options)
 
     def names(self, query: str, principal: str = "ann", *, limit: int = 5, **options: Any) -> list[str]:
         """What a principal would find."""
@@ -463,7 +463,7 @@ def test_learned_order_that_does_worse_than_text_is_given_up() -> None:
 
     assert journal.names("handle the customer case")[0] == wanted
     told = journal.ranking.insights(Viewer("", journal.at, MONTH))
-    assert told.right < told.told
+    assert told.right < told.checked
 
 
 def test_trust_comes_back_when_experience_would_have_helped() -> None:
@@ -732,7 +732,7 @@ def test_no_event_breaks_it(
             for at, (name, error) in enumerate(calls)
         )
         teach(ranking, RunEvidence(fact=fact, started_at=0, calls=evidence))
-    learned = ranking.tell(query, Viewer("local", 3.0, MONTH))
+    learned = ranking.recall(query, Viewer("local", 3.0, MONTH))
     ranking.insights(Viewer("", 3.0, MONTH))
 
     assert set(INDEX.search(query, learned=learned).names) >= set(INDEX.search(query).names[:1])

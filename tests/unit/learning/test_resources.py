@@ -86,7 +86,7 @@ class History:
 
     def predicted(self, *, code: str = CODE, principal: str = "ann", now: float | None = None) -> Prediction | None:
         """What is told to a principal."""
-        return self.resources.tell(printed(code), Viewer(principal, now or self.at, HALF_LIFE), tools=["crm.list"])
+        return self.resources.predict(printed(code), Viewer(principal, now or self.at, HALF_LIFE), tools=["crm.list"])
 
     def fitted(
         self,
@@ -383,7 +383,7 @@ def test_fitted_limits_are_scored_by_what_became_of_the_runs() -> None:
     history.ran(seconds=35.0, given=Fitted(wall_seconds=60.0, memory_mib=512))
     resources = history.resources
 
-    assert (resources.told, resources.right) == (3, 3)
+    assert (resources.checked, resources.right) == (3, 3)
 
 
 def test_a_run_that_less_has_killed_wrongly_counts_as_wrong() -> None:
@@ -394,7 +394,7 @@ def test_a_run_that_less_has_killed_wrongly_counts_as_wrong() -> None:
     history.ran(seconds=60.0, failure="wall_time", given=Fitted(wall_seconds=60.0, memory_mib=512))
     resources = history.resources
 
-    assert (resources.told, resources.right) == (2, 0)
+    assert (resources.checked, resources.right) == (2, 0)
 
 
 def test_what_fitted_limits_have_changed_is_counted() -> None:
@@ -431,7 +431,7 @@ def test_insights_name_tools_and_numbers_only() -> None:
         ),
         ("crm.list", "Runs that call this tool alone need up to 0.2 s and 40 MiB.", 1),
     ]
-    assert (found.part, found.learned, found.evidence, found.told, found.right) == ("resources", 3, 22, 4, 4)
+    assert (found.part, found.learned, found.evidence, found.checked, found.right) == ("resources", 3, 22, 4, 4)
 
 
 # As a part of the model

@@ -112,7 +112,7 @@ def assess(dangers: Dangers, code: str, now: float = NOW, **fields: Any) -> Asse
         "predicted": None,
     }
     viewer = Viewer(fields.pop("principal", "ann"), now, HALF_LIFE)
-    return dangers.tell(a_print(code), viewer, **asked | fields)
+    return dangers.assess(a_print(code), viewer, **asked | fields)
 
 
 def three_failures(code: str = PURE, **fields: Any) -> Dangers:
@@ -146,7 +146,7 @@ def test_code_without_a_print_is_told_by_all_runs_alone() -> None:
     """Code that is too long to be looked at is run like any other."""
     dangers = Dangers()
     learn(dangers, PURE, a_run(NOW - 1))
-    told = dangers.tell(
+    told = dangers.assess(
         None, Viewer("ann", NOW, HALF_LIFE), review=FINE, specs={}, context_digest="", session="ann:default"
     )
 

@@ -1,4 +1,4 @@
-"""Calibration: of the runs told a level, as many fail as were expected to; and the figures are of what really ran."""
+"""Calibration: of the runs assessed at a level, as many fail as expected; and the figures count finished runs only."""
 
 import itertools
 import random
@@ -67,7 +67,7 @@ class World:
         who, number = f"p{self._random.randrange(self._principals)}", str(len(self.told))
         form = msgspec.structs.replace(self._prints[program], exact=number)
         session = f"{who}:default"
-        told = self.dangers.tell(
+        told = self.dangers.assess(
             form, Viewer(who, self.now, HALF_LIFE), review=review, specs={}, context_digest="", session=session
         )
         self.told.append((told.risk, told.chance, failed))
@@ -190,10 +190,10 @@ def test_the_figures_are_of_what_ran_and_of_nothing_else() -> None:
         dangers.learn(Lesson(number=0, event=run, code=code_print("1 + 1")), HALF_LIFE)
     found = dangers.insights(Viewer("", START + 100, HALF_LIFE))
 
-    assert [(item.subject, item.text, item.told, item.right) for item in found.items] == [
-        ("high", "Of 3 runs told high, 67% failed; 70% was expected.", 3, 2)
+    assert [(item.subject, item.text, item.checked, item.right) for item in found.items] == [
+        ("high", "Of 3 runs assessed high, 67% failed; 70% was expected.", 3, 2)
     ]
-    assert (found.part, found.evidence, found.told, found.right, found.accuracy) == ("risk", 3, 3, 2, 2 / 3)
+    assert (found.part, found.evidence, found.checked, found.right, found.accuracy) == ("risk", 3, 3, 2, 2 / 3)
 
 
 def test_insights_say_how_often_each_level_was_right() -> None:
@@ -207,9 +207,9 @@ def test_insights_say_how_often_each_level_was_right() -> None:
     for risk, item in shown.items():
         ends = [failed for level, _, failed in world.told if level == risk]
         right = len(ends) - sum(ends) if risk == "low" else sum(ends)
-        assert (item.told, item.right, item.principals) == (len(ends), right, 4)
-        assert item.text.startswith(f"Of {len(ends):,} runs told {risk}, {sum(ends) / len(ends):.0%} failed; ")
-    assert found.told == shown["low"].told + shown["high"].told
+        assert (item.checked, item.right, item.principals) == (len(ends), right, 4)
+        assert item.text.startswith(f"Of {len(ends):,} runs assessed {risk}, {sum(ends) / len(ends):.0%} failed; ")
+    assert found.checked == shown["low"].checked + shown["high"].checked
     assert found.right == shown["low"].right + shown["high"].right
 
 

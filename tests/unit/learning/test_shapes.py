@@ -347,7 +347,7 @@ def test_it_says_how_often_it_was_right() -> None:
         part="shapes",
         learned=1,
         evidence=11,
-        told=6,
+        checked=6,
         right=3,
         accuracy=0.5,
         items=(
@@ -357,7 +357,7 @@ def test_it_says_how_often_it_was_right() -> None:
                 text="Its answers have 2 fields.",
                 evidence=pytest.approx(11.0, abs=0.01),  # type: ignore[arg-type]
                 principals=2,
-                told=6,
+                checked=6,
                 right=3,
                 last_at=9.0,
             ),
@@ -373,7 +373,7 @@ def test_a_shape_that_was_told_is_scored_by_the_next_answer() -> None:
         shapes.learn(Lesson(number=0, event=event), HALF_LIFE)
     learn(shapes, [{"a": 2}, {"a": 3}], "ann")
 
-    assert (shapes.tools[TOOL].told, shapes.tools[TOOL].right) == (1, 1)
+    assert (shapes.tools[TOOL].checked, shapes.tools[TOOL].right) == (1, 1)
 
 
 def test_memory_is_bounded_and_the_tools_heard_last_stay() -> None:

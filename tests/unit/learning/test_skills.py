@@ -23,12 +23,12 @@ from sealyard.learning.skills import (
     SkillIndex,
     SkillMemory,
     Suggestion,
+    content_words,
     job_print,
     known_skill,
     likeness,
     suggest_for_code,
     suggest_for_query,
-    telling_words,
 )
 from sealyard.store.skills import SkillRecord, UseShare
 from sealyard.values.facts import Executed, Hinted, RunEvidence
@@ -254,7 +254,7 @@ def test_words_that_many_tools_have_suggest_nothing() -> None:
     mine = skill(description="List the issues of a user.", code=TUNED["open_issues"].skill, name="user_issues")
 
     assert [each.name for each in index(mine).for_query("issues of a user")] == ["user_issues"]
-    common = dict.fromkeys(telling_words("issues of a user"), 40)
+    common = dict.fromkeys(content_words("issues of a user"), 40)
     assert index(mine, background=common).for_query("issues of a user") == []
 
 
@@ -301,7 +301,7 @@ OTHER = TUNED["open_issues"].same[0]
 
 def offered(memory: SkillMemory, code: str = CODE, *, principal: str = "bob", at: float = NOW + DAY) -> int:
     """How often code is said to have run; 0 if nothing is said."""
-    candidate = memory.tell(code_of(code), Viewer(principal, at, HALF_LIFE))
+    candidate = memory.candidate_for(code_of(code), Viewer(principal, at, HALF_LIFE))
     return 0 if candidate is None else candidate.times
 
 
@@ -310,7 +310,7 @@ def test_code_that_ran_well_three_times_is_worth_saving() -> None:
     once, twice = taught(run(1, CODE)), taught(run(1, CODE), run(2, AGAIN))
 
     assert [offered(once), offered(twice), offered(twice, AGAIN), offered(twice, OTHER)] == [0, 3, 3, 0]
-    told = twice.tell(code_of(CODE), Viewer("bob", NOW + DAY, HALF_LIFE))
+    told = twice.candidate_for(code_of(CODE), Viewer("bob", NOW + DAY, HALF_LIFE))
     assert told is not None
     assert (told.text, told.tools, told.execution_id) == (
         "Code like this ran 3 times without a failure. Keep it with save_skill, and import it next time.",
@@ -354,9 +354,9 @@ def test_code_worth_saving_is_told_once_a_day_and_no_more_once_it_is_a_skill() -
     part = memory.insights(Viewer("", NOW + DAY, HALF_LIFE))
 
     assert (soon, later, offered(memory, at=NOW + 2 * DAY)) == (0, 3, 0)
-    assert (part.part, part.told, part.right, part.accuracy, part.evidence) == ("skills", 1, 1, 1.0, 3)
+    assert (part.part, part.checked, part.right, part.accuracy, part.evidence) == ("skills", 1, 1, 1.0, 3)
     assert [(each.kind, each.subject, each.text) for each in part.items] == [
-        ("save_suggestion", "code", "Told once, and done within a day once.")
+        ("save_suggestion", "code", "Suggested once, and followed within a day once.")
     ]
 
 
@@ -376,8 +376,8 @@ def test_suggestion_is_right_if_the_skill_is_used_within_a_day() -> None:
 
     part = memory.insights(Viewer("", NOW, HALF_LIFE))
 
-    assert (part.told, part.right) == (2, 1)
-    assert {each.subject: (each.told, each.right) for each in part.items} == {
+    assert (part.checked, part.right) == (2, 1)
+    assert {each.subject: (each.checked, each.right) for each in part.items} == {
         "shared/monthly_total": (1, 1),
         "shared/other": (1, 0),
     }

@@ -265,7 +265,7 @@ def _report(skill: Skill, text: str) -> None:
     "renames",
     multiple=True,
     metavar="OLD=NEW",
-    help="What became of a parameter, or of output.FIELD, where that cannot be told for sure. Repeatable.",
+    help="The new name of a parameter, or of output.FIELD, where it cannot be inferred. Repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Rewrite and prove, show the difference, keep nothing.")
 @CONFIG

@@ -14,7 +14,7 @@ const TITLES = {
   skills: "Skills",
   resources: "Limits",
 };
-const PARTS = [...wide("Part"), ...numeric("Insights", "Evidence", "Times used", "Accuracy")];
+const PARTS = [...wide("Part"), ...numeric("Insights", "Evidence", "Checked", "Accuracy")];
 const ITEMS = [...short("Subject"), ...wide("Insight"), ...numeric("Evidence", "Correct", "Last seen")];
 const LEVELS = [...wide("Risk level"), ...numeric("Runs", "Failed", "Failure rate", "Predicted")];
 const CHANGES = [...wide("Change"), ...numeric("Attempts", "Migrated", "As predicted")];
@@ -37,8 +37,8 @@ export function insights(state, act) {
       panel("Risk calibration", { id: "calibration" }, from(sources.insights, levels)),
       panel(
         "Hints given to agents",
-        { id: "told", note: "In the selected time range." },
-        from(sources.report, ({ learning }) => told(learning), { hurry: () => act.hurry("report") }),
+        { id: "hints", note: "In the selected time range." },
+        from(sources.report, ({ learning }) => hints(learning), { hurry: () => act.hurry("report") }),
       ),
     ),
     value === null ? null : [itemPanels(value), migrations(value.migrations)],
@@ -65,7 +65,7 @@ function partTable({ parts }) {
       TITLES[part.part] ?? words(part.part),
       known(`parts.${place}.learned`, part.learned, count),
       known(`parts.${place}.evidence`, part.evidence, count),
-      known(`parts.${place}.told`, part.told, count),
+      known(`parts.${place}.checked`, part.checked, count),
       known(`parts.${place}.accuracy`, part.accuracy, percent),
     ],
   }));
@@ -88,12 +88,12 @@ function about(value) {
 }
 
 function levels({ risk }) {
-  if (risk.every((each) => each.told === 0)) return empty("No assessed run has finished yet.");
+  if (risk.every((each) => each.assessed === 0)) return empty("No assessed run has finished yet.");
   const rows = risk.map((each, place) => ({
     key: each.risk,
     cells: [
       words(each.risk),
-      known(`risk.${place}.told`, each.told, count),
+      known(`risk.${place}.assessed`, each.assessed, count),
       known(`risk.${place}.failed`, each.failed, count),
       known(`risk.${place}.share`, each.share, percent),
       known(`risk.${place}.expected`, each.expected, percent),
@@ -102,7 +102,7 @@ function levels({ risk }) {
   return table("Failure rate by predicted risk", LEVELS, rows);
 }
 
-function told(learning) {
+function hints(learning) {
   const row = (name, text, format = count) => [text, figure(`learning.${name}`, learning[name], format)];
   return [
     facts([
@@ -136,7 +136,7 @@ function itemRow(item, place) {
       el("code", { title: plain(item.subject) }, plain(item.subject.split(" -> ").map(toolName).join(" → "))),
       plain(item.text),
       String(Math.round(item.evidence * 10) / 10),
-      item.told > 0 ? `${count(item.right)} of ${count(item.told)}` : "–",
+      item.checked > 0 ? `${count(item.right)} of ${count(item.checked)}` : "–",
       time(item.last_at),
     ],
   };
