@@ -73,13 +73,13 @@ async def test_a_look_is_taken_anew_whenever_what_it_depends_on_changes(
 ) -> None:
     """The same again is the same look; another second, principal, session, context, limit or lesson is another one."""
     clock, asked = Clock(), list[str]()
-    assess = Dangers.tell
+    assess = Dangers.assess
 
     def counting(self: Dangers, form: Any, viewer: Viewer, **kwargs: Any) -> Any:
         asked.append(viewer.principal)
         return assess(self, form, viewer, **kwargs)
 
-    monkeypatch.setattr(Dangers, "tell", counting)
+    monkeypatch.setattr(Dangers, "assess", counting)
     async with opened(tmp_path) as yard:
         monkeypatch.setattr("sealyard.learning.guidance.time", clock)
         first = await look(yard)
@@ -111,11 +111,11 @@ async def test_a_look_without_a_part_that_failed_is_not_remembered(
         raise KeyError("gone")
 
     async with opened(tmp_path) as yard:
-        assess = Dangers.tell
+        assess = Dangers.assess
         monkeypatch.setattr("sealyard.learning.guidance.time", Clock())
-        monkeypatch.setattr(Dangers, "tell", failing)
+        monkeypatch.setattr(Dangers, "assess", failing)
         without = await look(yard)
-        monkeypatch.setattr(Dangers, "tell", assess)
+        monkeypatch.setattr(Dangers, "assess", assess)
         yard.guidance.barrier._off_until.clear()
         heard = await look(yard)
 
