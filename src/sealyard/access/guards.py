@@ -11,7 +11,6 @@ from typing import Literal
 from sealyard.errors import StoreError
 from sealyard.offload import Offload
 from sealyard.privacy import Guard, Privacy
-from sealyard.privacy.detect import Scanner
 from sealyard.privacy.vault import RevealedValue, Scope, Vault
 
 _log = logging.getLogger(__name__)
@@ -40,11 +39,6 @@ class Guards:
         self._secret = secret
         self.offload = offload
         self._known: OrderedDict[str, tuple[tuple[str, int], Guard]] = OrderedDict()
-
-    @property
-    def scanner(self) -> Scanner | None:
-        """The detector of private values; None where nothing is concealed."""
-        return None if self._vault is None else self._privacy.scanner
 
     async def of(self, session: str) -> Guard:
         """The guard of the session `principal:name`.

@@ -154,7 +154,7 @@ def draw(frame: Frame, width: int, height: int | None) -> list[Text]:
 def _tiles(frame: Frame, width: int) -> list[Text]:
     """Return two lines per row of tiles: figures and their names."""
     report = frame.report
-    firing = sum(each.state == "firing" and not each.silenced for each in frame.alerts)
+    firing = sum(each.state == "firing" for each in frame.alerts)
     tiles = [
         (f"{report.execution.count:,}", "runs", ""),
         (share(report.execution.success_rate), "ended well", "green"),
@@ -203,7 +203,7 @@ def _spark(values: Sequence[int], room: int) -> str:
 
 def _sections(frame: Frame) -> list[list[Text]]:
     report = frame.report
-    firing = [each for each in frame.alerts if each.state == "firing" and not each.silenced]
+    firing = [each for each in frame.alerts if each.state == "firing"]
     times = {
         "p50": report.execution.p50_seconds,
         "p95": report.execution.p95_seconds,

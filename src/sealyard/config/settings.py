@@ -287,6 +287,18 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Days for which hourly sums are kept. Daily sums stay."""
 
 
+AlertRule = Literal[
+    "discovery_hit_rate",
+    "error_rate",
+    "slow_runs",
+    "timeouts",
+    "privacy_failures",
+    "upstream_down",
+    "audit_chain",
+    "store_failing",
+]
+
+
 class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[alerts]`: thresholds and delivery of alerts."""
 
@@ -304,8 +316,8 @@ class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     p95_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
     """The highest 95th percentile of the duration of runs."""
     timeout_rate: Annotated[float, Meta(ge=0, le=1)] = 0.05
-    detection_rate: Annotated[float, Meta(ge=0, le=1)] = 0.95
-    """The lowest share of the built-in samples that the detectors find."""
+    off: tuple[AlertRule, ...] = ()
+    """Rules that are not judged."""
     webhook: str | None = None
     """A URL that every change of an alert is posted to."""
     webhook_secret: str | None = None

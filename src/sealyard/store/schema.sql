@@ -388,3 +388,20 @@
     -- An ask whose arguments are cut in `ask`, with all of them, so that its approver can read everything it sends.
     ALTER TABLE approvals ADD COLUMN whole TEXT;
     ALTER TABLE approvals_remembered ADD COLUMN whole TEXT;
+
+-- schema 10
+    -- Alerts are a copy of what the gateway that checks them has in memory, so nothing is lost with the old table.
+    DROP TABLE alert_silences;
+    DROP TABLE alerts;
+    CREATE TABLE alerts (
+        rule TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        state TEXT NOT NULL,
+        value DOUBLE PRECISION,
+        threshold DOUBLE PRECISION,
+        message TEXT NOT NULL,
+        since DOUBLE PRECISION NOT NULL,
+        changed_at DOUBLE PRECISION NOT NULL,
+        delivered INTEGER NOT NULL,
+        PRIMARY KEY (rule, subject)
+    );

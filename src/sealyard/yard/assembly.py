@@ -222,7 +222,6 @@ def _assemble(
         report=figures.report,
         statuses=tools.statuses,
         circuits=upkeep.open_circuits,
-        scanner=guards.scanner,
     )
     return Yard(
         store=store,

@@ -1,4 +1,4 @@
-"""`/api/v1/metrics`, `/api/v1/usage`, and `/metrics` for Prometheus: the same figures, each from the journal."""
+"""`/api/v1/metrics`, `usage` and `alerts`, and `/metrics` for Prometheus: the same figures, each from the journal."""
 
 import time
 from typing import Annotated, Literal
@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.metrics import Point, Report, render
+from sealyard.observe.alerts import AlertList, list_alerts
 from sealyard.serve.api.declare import Call, Text, endpoint
 from sealyard.store.metrics import Usage
 
@@ -67,3 +68,9 @@ async def get_prometheus(call: Call[None, None]) -> Text:
     is_open = "application/openmetrics-text" in call.request.headers.get("accept", "")
     content, kind = render(await yard.operations.figures.sums(), await yard.operations.gauges(), openmetrics=is_open)
     return Text(content=content, kind=kind)
+
+
+@endpoint("GET", "alerts", needs="observe")
+async def get_alerts(call: Call[None, None]) -> AlertList:
+    """All alerts, firing ones first."""
+    return await list_alerts(call.yard.store)
