@@ -17,7 +17,7 @@ from tests.everyday import PROBES
 
 from sealyard.code import MAX_CODE_BYTES
 from sealyard.sandbox.policy import DATABASE_READONLY, DEFAULT, LEVELS, IsolationLevel
-from sealyard.sandbox.review import Estimate, Finding, Review, review, sql
+from sealyard.sandbox.review import Estimate, Finding, Review, review
 
 TOOLS = (
     "mcp__expenses__add_expense",
@@ -98,15 +98,6 @@ RULES: dict[str, tuple[str, str, int, int, str | None, str | None, str | None]] 
         "warn",
         "refuse",
         "refuse",
-    ),
-    "sql text": (
-        "from servers.db import query\nquery(f'SELECT * FROM t WHERE id = {x}')",
-        "sql-text",
-        2,
-        7,
-        "warn",
-        "warn",
-        "warn",
     ),
     "dynamic import": ("__import__('os').system('id')", "subprocess", 1, 1, "warn", "refuse", None),
 }
@@ -242,11 +233,6 @@ MESSAGES: dict[str, tuple[str, str, str | None]] = {
         "dunder-chain",
         "'__subclasses__' leads out of the object into the interpreter.",
         WALK_HINT,
-    ),
-    "from servers.db import query\nquery('DELETE FROM t WHERE id = %s' % x)": (
-        "sql-text",
-        "This SQL is put together from values, and a value can change what it does.",
-        "Keep the text constant and pass values in the tool's own parameters, if it has them; else check each value.",
     ),
     "from . import rates": (
         "import",
@@ -909,86 +895,3 @@ def test_code_that_python_compiles_has_no_syntax_finding(code: str) -> None:
         return
 
     assert [finding for finding in review(code, DEFAULT).findings if finding.rule == "syntax"] == []
-
-
-# What is handed to a tool, and the line of what is warned about.
-ASSEMBLED = {
-    "query(f\"SELECT name FROM users WHERE id = '{key}'\")": 3,
-    "query(f'SELECT name FROM users WHERE id = {key}', limit=5)": 3,
-    "query(sql=f'select * from users where id = {key}')": 3,
-    "query('SELECT name FROM users WHERE id = %s' % key)": 3,
-    "query('SELECT name FROM users WHERE id = %(id)s' % {'id': key})": 3,
-    "query('SELECT name FROM {} WHERE id = 1'.format(key))": 3,
-    "query('SELECT name FROM {t} WHERE id = 1'.format(t=key))": 3,
-    "query('SELECT name FROM users WHERE id = :id'.replace(':id', key))": 3,
-    "query('SELECT name FROM users WHERE id = ' + key)": 3,
-    "query('SELECT name FROM users WHERE id = ' + key + ' LIMIT 1')": 3,
-    "query('SELECT name FROM users WHERE id IN (' + ','.join(keys) + ')')": 3,
-    "query(f'UPDATE users SET name = {key} WHERE id = 1')": 3,
-    "query(f'DELETE FROM users WHERE id = {key}')": 3,
-    "query(f'INSERT INTO users VALUES ({key}, 1)')": 3,
-    "query(f'DROP TABLE {key}')": 3,
-    "query(f'WITH found AS (SELECT * FROM {key}) SELECT * FROM found')": 3,
-    "query(f'  (SELECT name FROM {key})')": 3,
-    "query(f'Select name, age From users Where id = {key}')": 3,
-    "await query(f'SELECT name FROM {key}')": 3,
-    "call_tool('mcp__db__query', {'sql': f'SELECT name FROM {key}'})": 3,
-    'query(sql=dedent(f"""\n    SELECT name\n    FROM {key}\n"""))': 3,
-    "query(f' SELECT name FROM {key}'.strip())": 3,
-    "query(f'SELECT name FROM {key}' if key else 'SELECT 1')": 3,
-    "sql = f'SELECT name FROM users WHERE id = {key}'\nrows = query(sql)": 3,
-    "sql: str = 'SELECT name FROM users'\nsql += f' WHERE id = {key}'\nquery(sql)": 4,
-    "sql = 'SELECT name FROM users'\nif key:\n    sql = sql + ' WHERE id = ' + key\nquery(sql)": 5,
-    "base = 'SELECT name FROM users'\nquery(base + f' WHERE id = {key}')": 4,
-    "table = key\nquery(f'SELECT name FROM {table}')": 4,
-    "for table in keys:\n    query(f'SELECT name FROM {table}')": 4,
-    "def find(table):\n    return query(f'SELECT name FROM {table}')": 4,
-}
-CONSTANT = (
-    "query('SELECT name FROM users WHERE id = ?', params=[key])",
-    "query('SELECT name FROM users WHERE id = %s', [key])",
-    "query('SELECT name ' 'FROM users')",
-    "query('SELECT name ' + 'FROM users')",
-    "query(f'SELECT name FROM users LIMIT {10}')",
-    "table = 'users'\nquery(f'SELECT name FROM {table}')",
-    "query(f'SELECT name FROM users LIMIT {int(key)}')",
-    "marks = ', '.join('?' * len(keys))\nquery(f'SELECT name FROM users WHERE id IN ({marks})', keys)",
-    'query(f\'SELECT name FROM users WHERE id IN ({", ".join("?" for _ in keys)})\', keys)',
-    "columns = ['name', 'age']\nquery(f'SELECT {\", \".join(columns)} FROM users')",
-    "query(f'Select {key} from the list')",
-    "query(f'Update {key} and set a reminder')",
-    "query(f'select a gift from {key}')",
-    "query(f'With {key} as a guest we are five')",
-    "query(f'Delete the mail from {key}')",
-    "query(f'Please SELECT name FROM {key}')",
-    "query(f'SELECT {key}')",
-    "query(f'{key} SELECT name FROM users')",
-    "query(f'Selected {key} from users where id = 1')",
-    "print(f'SELECT name FROM {key}')",
-    "note = f'SELECT name FROM {key}'\nquery('SELECT 1')\nprint(note)",
-    "import sqlite3\nsqlite3.connect(':memory:').execute(f'SELECT name FROM {key}')",
-    "rows = query('SELECT name FROM users')\n'\\n'.join(f'SELECT {row} FROM x' for row in rows)",
-)
-_TOOL = "from servers.db import query\nkey, keys = input, []\n"
-
-
-@pytest.mark.parametrize("code", ASSEMBLED)
-def test_sql_that_is_put_together_for_a_tool_is_warned_about(code: str) -> None:
-    """With its line, however the text is put together, and whichever way it reaches the tool."""
-    assert [each[:3] for each in found(_TOOL + code)] == [("warn", "sql-text", ASSEMBLED[code])]
-
-
-@pytest.mark.parametrize("code", CONSTANT)
-def test_constant_sql_and_prose_are_not_warned_about(code: str) -> None:
-    """A text without values, one whose values are numbers or marks, what is no SQL, and what no tool gets."""
-    assert found(_TOOL + code) == []
-
-
-def test_sql_from_names_that_are_used_again_and_again_costs_a_bounded_search() -> None:
-    """Ten thousand texts that begin with the same long one are not ten thousand long texts to read."""
-    begin = f"{_TOOL}text = 'SELECT {'where ' * 600}'\n"
-    tree = ast.parse(begin + "query(text + key)\n" * 10_000)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    reading = sql._Reading(tree, calls)
-    assert list(reading.found()) == []
-    assert reading._left < 0

@@ -30,7 +30,6 @@ from sealyard.sandbox.policy.levels import (
     IsolationLevel,
     IsolationPolicy,
 )
-from sealyard.sandbox.review import sql
 from sealyard.values.runs import Failure, FailureKind
 
 __all__ = ("Estimate", "Finding", "Review", "ToolNames", "check_code", "review")
@@ -118,7 +117,6 @@ SEVERITIES: dict[str, tuple[Severity | None, Severity | None, Severity | None]] 
     "sleep": ("warn", "warn", "warn"),
     "memory": ("warn", "warn", "warn"),
     "endless-loop": ("warn", "warn", "warn"),
-    "sql-text": ("warn", "warn", "warn"),
 }
 """The severity of each rule at development, production and hardened; `None` keeps silent."""
 
@@ -307,8 +305,6 @@ def review(
     rules = _Rules(names, notes, policy, tools=tools, packages=packages)
     for noted, place in names.noted:
         rules.check(noted, place)
-    for node in sql.assembled_sql(code, names.tree, rules.tool_calls):
-        notes.add("sql-text", node, sql.MESSAGE, sql.HINT)
     return notes.review(rules.estimate())
 
 
@@ -420,8 +416,6 @@ class _Rules:
         self._hints_left = 8  # each costs a comparison with every name
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node covers."""
-        self.tool_calls: list[ast.Call] = []
-        """The calls of tools, as functions or by their names."""
         self._calls = 0
         self._tool_calls: int | None = 0
         self._tool_calls_in_loops = 0
@@ -515,7 +509,6 @@ class _Rules:
             return
         text, number = _text_of(node.args), self._arithmetic.number(node.args[0]) if node.args else None
         if _is_tool(name):
-            self.tool_calls.append(node)
             self._count_tool_call(place)
             if name in _TOOL_CALLERS:
                 self._check_tool(text or _text_of([word.value for word in node.keywords if word.arg == "name"]), node)
