@@ -61,7 +61,6 @@ RULES: dict[str, tuple[str, str, int, int, str | None, str | None, str | None]] 
     "breakpoint": ("breakpoint()", "input", 1, 1, "warn", "warn", "warn"),
     "absolute path": ("open('/etc/shadow').read()", "open-outside", 1, 1, "warn", "warn", "warn"),
     "path with dots": ("open('/workspace/../etc/shadow')", "open-outside", 1, 1, "warn", "warn", "warn"),
-    "a file that the sandbox has itself": ("open('/etc/passwd')", "sandbox-file", 1, 1, "warn", "warn", "warn"),
     "another workspace": ("open('/workspace2/x')", "open-outside", 1, 1, "warn", "warn", "warn"),
     "path above": ("open('../secrets')", "open-outside", 1, 1, "warn", "warn", "warn"),
     "while true": ("x = 1\nwhile True:\n    x += 1", "endless-loop", 2, 1, "warn", "warn", "warn"),
@@ -216,11 +215,6 @@ MESSAGES: dict[str, tuple[str, str, str | None]] = {
         "Pass values in through `context`.",
     ),
     "open('/etc/shadow')": ("open-outside", "'/etc/shadow' cannot be reached from inside.", FILE_HINT),
-    "open('/etc/passwd')": (
-        "sandbox-file",
-        "'/etc/passwd' is not the host's file: the sandbox has one of its own, or none.",
-        "Call a tool for what is known about users.",
-    ),
     "while True: pass": ("endless-loop", "Nothing in this loop ends it.", "Add a `break`."),
     "import time\ntime.sleep(90.5)": (
         "sleep",
@@ -277,8 +271,6 @@ IMPORTS: dict[str, tuple[str, str]] = {
     "import importlib\nimportlib.import_module('ctypes.util')": ("ctypes.util", NATIVE_HINT),
     "from importlib import import_module as load\nload('socket')": ("socket", NO_NETWORK),
     "import builtins\nbuiltins.__import__('socket')": ("socket", NO_NETWORK),
-    "import yaml": ("yaml", "It is not there. Use json."),
-    "import dateutil.parser": ("dateutil.parser", "It is not there. Use datetime."),
     "import seaborn": (
         "seaborn",
         "These can be imported: the standard library, duckdb, numpy, pandas, polars, scipy.",
@@ -298,13 +290,11 @@ def test_a_forbidden_import_is_refused_with_the_way_out(code: str) -> None:
 
 @pytest.mark.parametrize("module", ["os", "csv", "dataclasses", "pandas", "pathlib", "typing"])
 def test_hardened_names_the_modules_it_allows(module: str) -> None:
-    """With so short a list the list is the best hint; a package has its replacement named."""
-    hint = "It is not there. Use statistics or collections." if module == "pandas" else HARDENED_MODULES
-
+    """With so short a list the list is the best hint."""
     assert only(f"import {module}", "hardened") == (
         "import",
         f"{module!r} cannot be imported under policy 'hardened'.",
-        hint,
+        HARDENED_MODULES,
     )
 
 
@@ -344,7 +334,7 @@ def test_packages_that_the_guest_environment_has_can_be_imported() -> None:
     assert only("import pandas", packages=["numpy", "scipy"]) == (
         "import",
         "'pandas' cannot be imported under policy 'production'.",
-        "It is not there. Use csv or statistics or collections.",
+        "These can be imported: the standard library, numpy, scipy.",
     )
 
 
@@ -737,23 +727,14 @@ ESTIMATES: dict[str, Estimate] = {
     "x = 1": Estimate(),
     "print(len('a'))": Estimate(calls=2),
     "import os.path\nfrom json import loads\n__import__('csv')": Estimate(calls=1, imports=("csv", "json", "os.path")),
-    "for x in a:\n    while b:\n        pass\nfor y in c: pass": Estimate(loops=3, deepest_loop=2),
-    "[x for y in z for x in y if [w for w in x]]": Estimate(loops=3, deepest_loop=3),
-    "for x in a:\n    def f():\n        for y in b: pass": Estimate(loops=2, deepest_loop=1),
     "call_tool('a')\ncall_tool('b')": Estimate(calls=2, tool_calls=2),
     "from servers.a import b as f\nf()\nf()": Estimate(calls=2, tool_calls=2, imports=("servers.a",)),
     "import servers.a\nservers.a.b()": Estimate(calls=1, tool_calls=1, imports=("servers.a",)),
-    "for x in call_tool('a'):\n    pass": Estimate(loops=1, deepest_loop=1, calls=1, tool_calls=1),
-    "[x for x in call_tool('a')]": Estimate(loops=1, deepest_loop=1, calls=1, tool_calls=1),
-    "for x in y:\n    call_tool('a')": Estimate(
-        loops=1, deepest_loop=1, calls=1, tool_calls=None, tool_calls_in_loops=1
-    ),
-    "while call_tool('a'):\n    pass": Estimate(
-        loops=1, deepest_loop=1, calls=1, tool_calls=None, tool_calls_in_loops=1
-    ),
-    "call_tool('a')\n[call_tool('b') for x in y]": Estimate(
-        loops=1, deepest_loop=1, calls=2, tool_calls=None, tool_calls_in_loops=1
-    ),
+    "for x in call_tool('a'):\n    pass": Estimate(calls=1, tool_calls=1),
+    "[x for x in call_tool('a')]": Estimate(calls=1, tool_calls=1),
+    "for x in y:\n    call_tool('a')": Estimate(calls=1, tool_calls=None),
+    "while call_tool('a'):\n    pass": Estimate(calls=1, tool_calls=None),
+    "call_tool('a')\n[call_tool('b') for x in y]": Estimate(calls=2, tool_calls=None),
     "def f():\n    call_tool('a')": Estimate(calls=1, tool_calls=None),
     "f = lambda: call_tool('a')": Estimate(calls=1, tool_calls=None),
     "def f(x=call_tool('a')): pass": Estimate(calls=1, tool_calls=1),
@@ -777,7 +758,7 @@ def test_refused_code_has_its_estimate_too() -> None:
     """Only code that cannot be parsed has none."""
     result = review("import socket\nfor x in y: f(x)", DEFAULT)
 
-    assert result.estimate == Estimate(loops=1, deepest_loop=1, calls=1, imports=("socket",))
+    assert result.estimate == Estimate(calls=1, imports=("socket",))
 
 
 def test_the_process_keeps_its_warning_filters() -> None:
