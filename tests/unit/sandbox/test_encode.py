@@ -754,30 +754,31 @@ rows = [{"id": number, "name": "n" * 20} for number in range(20_000)]
 
 PREVIEWED = {
     "rows": (rows, 150, [*rows[:3], {"…": "19997 more items"}]),
-    "numbers": (list(range(1000)), 64, [*range(15), {"…": "985 more items"}]),
-    "text": ("é" * 1000, 64, "é" * 20 + "… (+980 characters)"),
+    "numbers": (list(range(1000)), 64, [*range(16), {"…": "984 more items"}]),
+    "text": ("é" * 1000, 64, "é" * 12 + "… (+988 characters)"),
     "outline": (
         {"total": 7, "rows": rows, "note": "n" * 500, "ok": True},
         200,
         {
             "total": 7,
             "rows": [{"id": 0, "name": "n" * 20}, {"…": "19999 more items"}],
-            "note": "n" * 46 + "… (+454 characters)",
+            "note": "n" * 12 + "… (+488 characters)",
             "ok": True,
         },
     ),
     "deep": (
         [[["x" * 100] * 9] * 9] * 9,
-        100,
-        [[["xxx… (+97 characters)", {"…": "8 more items"}], {"…": "8 more items"}], {"…": "8 more items"}],
+        120,
+        [[["x" * 12 + "… (+88 characters)", {"…": "8 more items"}], {"…": "8 more items"}], {"…": "8 more items"}],
     ),
-    "keys": ({f"k{i}": i for i in range(1000)}, 64, {**{f"k{i}": i for i in range(5)}, "…": "995 more keys"}),
+    "keys": ({f"k{i}": i for i in range(1000)}, 64, {**{f"k{i}": i for i in range(4)}, "…": "996 more keys"}),
     "own marker": (
         {"…": "x", "a": "y" * 99, "b": 1},
         80,
-        {"a": "y" * 26 + "… (+73 characters)", "b": 1, "…": "1 more key"},
+        {"a": "y" * 12 + "… (+87 characters)", "b": 1, "…": "1 more key"},
     ),
     "number": (10**99, 64, "… (a number too long to show)"),
+    "long key": ({"k" * 90: 1, "b": [1, 2]}, 64, {"b": [1, 2], "…": "1 more key"}),
     "fits": ([1, 2], 64, [1, 2]),
 }
 
