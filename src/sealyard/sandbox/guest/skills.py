@@ -8,6 +8,7 @@ gateway; by then hostile code may have changed all of this, and has lied only ab
 import asyncio
 import concurrent.futures
 import contextvars
+import copy
 import functools
 import importlib
 import importlib.abc
@@ -24,7 +25,7 @@ from typing import Any
 
 import failures
 import transform
-from inputs import FunctionInputs, ScriptInputs, SkillInputError
+from inputs import Inputs, SkillInputError, script_signature
 from shims import Shims
 from wire import ToolError
 from words import cut
@@ -199,11 +200,11 @@ def _fill(module: _SkillModule, answer: dict[str, Any]) -> None:
     names = vars(module)
     names.update(_surroundings(answer), __file__=file, __version__=version)
     compiled = transform.compiled(code, file)
+    properties = answer["inputs"].get("properties", {})
     if answer["form"] == "script":
-        inputs: FunctionInputs | ScriptInputs = ScriptInputs(name, answer["inputs"])
-        function = _script(compiled, names | {"__name__": "__main__"})
+        function = _script(compiled, names | {"__name__": "__main__"}, properties)
         function.__name__ = function.__qualname__ = name
-        function.__signature__ = inputs.signature
+        function.__signature__ = script_signature(properties)
     else:
         before = _loading.set((*_loading.get(), name))
         try:
@@ -213,7 +214,7 @@ def _fill(module: _SkillModule, answer: dict[str, Any]) -> None:
         function = names.get(name)
         if not callable(function):
             raise ImportError(f"The code of skill {name!r} defines no function {name!r}.", name=module.__name__)
-        inputs = FunctionInputs(name, answer["inputs"], function)
+    inputs = Inputs(name, inspect.signature(function), properties)
     names[name] = _offered(function, inputs, f"{name}@{version}", has_loop="asyncio.run(" in code)
 
 
@@ -233,22 +234,23 @@ def _execute(compiled: types.CodeType, names: dict[str, Any]) -> None:
         exec(compiled, names)
 
 
-def _script(compiled: types.CodeType, surroundings: dict[str, Any]) -> Any:
+def _script(compiled: types.CodeType, surroundings: dict[str, Any], properties: Mapping[str, Any]) -> Any:
     """A function of the inputs that runs the code anew for each call."""
+    defaults = {name: each["default"] for name, each in properties.items() if "default" in each}
 
-    def prepared(inputs: dict[str, Any]) -> dict[str, Any]:
+    def prepared(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         names = dict(surroundings)
-        provide(names, inputs)
+        provide(names, copy.deepcopy(defaults) | dict(zip(properties, given, strict=False)) | named)
         return names
 
-    def run(inputs: dict[str, Any]) -> Any:
-        names = prepared(inputs)
+    def run(*given: Any, **named: Any) -> Any:
+        names = prepared(given, named)
         with transform.leaving:
             exec(compiled, names)
         return transform.value(names)
 
-    async def run_later(inputs: dict[str, Any]) -> Any:
-        names = prepared(inputs)
+    async def run_later(*given: Any, **named: Any) -> Any:
+        names = prepared(given, named)
         with transform.leaving:
             await eval(compiled, names)
         return transform.value(names)
@@ -256,7 +258,7 @@ def _script(compiled: types.CodeType, surroundings: dict[str, Any]) -> Any:
     return run_later if compiled.co_flags & inspect.CO_COROUTINE else run
 
 
-def _offered(function: Any, inputs: FunctionInputs | ScriptInputs, skill: str, *, has_loop: bool) -> Any:
+def _offered(function: Any, inputs: Inputs, skill: str, *, has_loop: bool) -> Any:
     """The function that others get: with its inputs checked and its use reported."""
     is_awaited = inspect.iscoroutinefunction(function)
 
@@ -264,18 +266,18 @@ def _offered(function: Any, inputs: FunctionInputs | ScriptInputs, skill: str, *
     def call(*given: Any, **named: Any) -> Any:
         if is_awaited:
             return _finish(call_later(*given, **named))
-        arguments, keywords = inputs.bind(given, named)
+        bound = inputs.bind(given, named)
         with _Use(skill):
             if has_loop and _in_loop():
-                return _beside(functools.partial(function, *arguments, **keywords))
-            return function(*arguments, **keywords)
+                return _beside(functools.partial(function, *bound.args, **bound.kwargs))
+            return function(*bound.args, **bound.kwargs)
 
     async def call_later(*given: Any, **named: Any) -> Any:
         if not is_awaited:
             return call(*given, **named)
-        arguments, keywords = inputs.bind(given, named)
+        bound = inputs.bind(given, named)
         with _Use(skill):
-            return await function(*arguments, **keywords)
+            return await function(*bound.args, **bound.kwargs)
 
     call.__sealyard_async__ = call_later  # type: ignore[attr-defined]
     return call
