@@ -232,6 +232,13 @@ def test_leaving_with_a_status_is_a_failure_of_the_code(driver: Any, code: str, 
     assert outcome.failure.line == len(code.splitlines())
 
 
+def test_descriptor_that_would_wait_is_not_taken_for_the_limit_of_processes(driver: Any) -> None:
+    """Reading an empty pipe without waiting fails with the same number as a fork past the limit."""
+    failure = driver.run("import os\nends = os.pipe()\nos.set_blocking(ends[0], False)\nos.read(ends[0], 1)").failure
+
+    assert (failure.kind, failure.type, failure.line) == ("exception", "BlockingIOError", 4)
+
+
 def test_ending_the_interpreter_is_told_apart_from_leaving(driver: Any) -> None:
     """`os._exit` ends the worker before it can report, which is said with its status."""
     outcome = driver.run("import os\nprint('before')\nos._exit(3)")
