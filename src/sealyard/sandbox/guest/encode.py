@@ -431,6 +431,7 @@ _refuse_unknown = _refuse("convert it with str(...) first, or take the parts you
 # No form of a complex number in JSON is usual enough to be read back as one.
 _refuse_complex = _refuse("convert it with [value.real, value.imag] first")
 
+_EMPTY: dict[str, Any] = {}
 _BUILTIN: dict[type, _Handler] = {
     str: _to(str.__str__),
     int: _to(int.__index__),
@@ -438,7 +439,9 @@ _BUILTIN: dict[type, _Handler] = {
     list: _iterable,
     tuple: _tuple,
     dict: _dict,
-    **{type(view): _iterable for view in ({}.keys(), {}.values(), {}.items())},
+    type(_EMPTY.keys()): _iterable,
+    type(_EMPTY.values()): _iterable,
+    type(_EMPTY.items()): _iterable,
     set: _set,
     frozenset: _set,
     bytes: _bytes,
