@@ -98,7 +98,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     spill: Spill | None = None
     notes: tuple[str, ...] = ()
-    """Conversions of the result, such as `NaN became null`."""
+    """Losses in the result, such as `NaN became null`."""
     usage: Usage
     tier: str
     level: str

@@ -30,7 +30,6 @@ from sealyard.sandbox.policy.levels import (
     IsolationLevel,
     IsolationPolicy,
 )
-from sealyard.sandbox.review import sql
 from sealyard.values.runs import Failure, FailureKind
 
 __all__ = ("Estimate", "Finding", "Review", "ToolNames", "check_code", "review")
@@ -60,15 +59,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """The amount of work in the code; all zero when it cannot be parsed."""
 
-    loops: int = 0
-    """Loops in the text, those of comprehensions included."""
-    deepest_loop: int = 0
     calls: int = 0
     """Calls in the text, of anything."""
     tool_calls: int | None = 0
     """Tool calls at run time, at most; `None` when some are in loops or functions, so that it depends on data."""
-    tool_calls_in_loops: int = 0
-    """Tool calls in the text that are inside a loop."""
     imports: tuple[str, ...] = ()
     """Modules that the text imports, sorted; at most 100."""
 
@@ -113,12 +107,10 @@ SEVERITIES: dict[str, tuple[Severity | None, Severity | None, Severity | None]] 
     "ctypes": ("warn", "warn", "refuse"),
     "network": ("warn", "warn", "warn"),
     "open-outside": ("warn", "warn", "warn"),
-    "sandbox-file": ("warn", "warn", "warn"),
     "input": ("warn", "warn", "warn"),
     "sleep": ("warn", "warn", "warn"),
     "memory": ("warn", "warn", "warn"),
     "endless-loop": ("warn", "warn", "warn"),
-    "sql-text": ("warn", "warn", "warn"),
 }
 """The severity of each rule at development, production and hardened; `None` keeps silent."""
 
@@ -175,20 +167,6 @@ _IMPORT_HINTS: dict[str, str] = {
 }
 """Advice for an import that is refused."""
 
-_ALTERNATIVES: dict[str, tuple[str, ...]] = {
-    "bs4": ("html.parser", "re"),
-    "dateutil": ("datetime",),
-    "lxml": ("xml.etree.ElementTree", "re"),
-    "numpy": ("statistics", "math"),
-    "orjson": ("json",),
-    "pandas": ("csv", "statistics", "collections"),
-    "polars": ("csv", "statistics", "collections"),
-    "pytz": ("zoneinfo", "datetime"),
-    "ujson": ("json",),
-    "yaml": ("json",),
-}
-"""Modules of the standard library for a package that is missing."""
-
 _WALK_ENDS = frozenset(("__subclasses__", "__globals__", "__builtins__"))
 _WALKS = _WALK_ENDS | frozenset(
     ("__code__", "__closure__", "f_globals", "f_builtins", "f_back", "gi_frame", "cr_frame", "ag_frame", "tb_frame")
@@ -201,9 +179,8 @@ _WALK_STEPS = _WALK_ENDS | _PARENTS | {"__init__"}
 
 _STDLIB = frozenset(sys.stdlib_module_names)
 _WORKING_DIRECTORY = "/workspace"
-_TIMES = ("/etc/localtime", "/usr/share/zoneinfo")
-_REACHABLE = (_WORKING_DIRECTORY, "/tmp", "/servers", *_TIMES)  # noqa: S108 - inside the sandbox
-_OWN_FILE = "/etc/passwd"  # one line about its own user, in the namespace tier
+_SYSTEM_FILES = ("/etc/localtime", "/usr/share/zoneinfo", "/etc/passwd")  # the sandbox has a passwd file of its own
+_REACHABLE = (_WORKING_DIRECTORY, "/tmp", "/servers", *_SYSTEM_FILES)  # noqa: S108 - inside the sandbox
 _DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
 _PATH_METHODS = frozenset(("open", "read_bytes", "read_text", "write_bytes", "write_text"))
 _IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module", "importlib.__import__"))
@@ -307,8 +284,6 @@ def review(
     rules = _Rules(names, notes, policy, tools=tools, packages=packages)
     for noted, place in names.noted:
         rules.check(noted, place)
-    for node in sql.assembled_sql(code, names.tree, rules.tool_calls):
-        notes.add("sql-text", node, sql.MESSAGE, sql.HINT)
     return notes.review(rules.estimate())
 
 
@@ -420,11 +395,8 @@ class _Rules:
         self._hints_left = 8  # each costs a comparison with every name
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node covers."""
-        self.tool_calls: list[ast.Call] = []
-        """The calls of tools, as functions or by their names."""
         self._calls = 0
         self._tool_calls: int | None = 0
-        self._tool_calls_in_loops = 0
 
     def check(self, node: Noted, place: Place) -> None:
         match node:
@@ -444,11 +416,8 @@ class _Rules:
 
     def estimate(self) -> Estimate:
         return Estimate(
-            loops=self._names.loops,
-            deepest_loop=self._names.deepest_loop,
             calls=self._calls,
             tool_calls=self._tool_calls,
-            tool_calls_in_loops=self._tool_calls_in_loops,
             imports=tuple(sorted(self._imports)[:MAX_IMPORTS]),
         )
 
@@ -492,9 +461,6 @@ class _Rules:
         for prefix in reversed(_prefixes(name)):
             if prefix in _IMPORT_HINTS:
                 return _IMPORT_HINTS[prefix]
-        alternatives = _ALTERNATIVES.get(name.partition(".")[0], ())
-        if usable := [module for module in alternatives if self._is_importable(module)]:
-            return f"It is not there. Use {' or '.join(usable)}."
         if self._policy.imports == "listed":
             return f"These can be imported: {', '.join(sorted(self._policy.modules))}."
         packages = f", {', '.join(sorted(self._packages))}" if self._packages else ""
@@ -515,7 +481,6 @@ class _Rules:
             return
         text, number = _text_of(node.args), self._arithmetic.number(node.args[0]) if node.args else None
         if _is_tool(name):
-            self.tool_calls.append(node)
             self._count_tool_call(place)
             if name in _TOOL_CALLERS:
                 self._check_tool(text or _text_of([word.value for word in node.keywords if word.arg == "name"]), node)
@@ -598,10 +563,7 @@ class _Rules:
 
     def _check_path(self, path: str, node: ast.expr) -> None:
         whole = posixpath.normpath(posixpath.join(_WORKING_DIRECTORY, path))
-        if whole == _OWN_FILE:
-            message = f"{_quote(path)} is not the host's file: the sandbox has one of its own, or none."
-            self._notes.add("sandbox-file", node, message, "Call a tool for what is known about users.")
-        elif whole not in _DEVICES and not any(f"{whole}/".startswith(f"{known}/") for known in _REACHABLE):
+        if whole not in _DEVICES and not any(f"{whole}/".startswith(f"{known}/") for known in _REACHABLE):
             hint = "Keep files in the working directory, /workspace. Call a tool to read others."
             self._notes.add("open-outside", node, f"{_quote(path)} cannot be reached from inside.", hint)
 
@@ -618,7 +580,6 @@ class _Rules:
     # Tools
 
     def _count_tool_call(self, place: Place) -> None:
-        self._tool_calls_in_loops += place.depth > 0
         if place.depth or place.is_called:
             self._tool_calls = None
         elif self._tool_calls is not None:
