@@ -10,7 +10,7 @@ import os
 import secrets
 import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,9 +28,6 @@ from sealyard.sandbox.zygote import Zygote
 _log = logging.getLogger(__name__)
 
 _REMOVE_ATTEMPTS = 500  # one each hundredth of a second: five seconds
-_MOST_WAITING = 8  # however many are asked for; fewer on a machine with fewer than four processors
-_RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imported
-_QUIET_SECONDS = 5.0  # without a new run before a zygote is renewed; chosen, not measured
 _BUSY_SECONDS = 0.01  # from the end of a run to the next one of a client that waits for nothing in between
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
@@ -73,9 +70,8 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
 class _Generation:
     """A zygote and the count of its workers that are in use."""
 
-    def __init__(self, zygote: Zygote, imports: tuple[str, ...], places: tuple[object, ...]) -> None:
+    def __init__(self, zygote: Zygote, places: tuple[object, ...]) -> None:
         self.zygote = zygote
-        self.imports = imports
         self.places = places
         """The directories of the host that it knows."""
         self.in_use = 0
@@ -115,8 +111,6 @@ class Pool:
         self.tier = tier
         self.options = options
         self.packages = packages
-        self.size = options.size
-        """Workers kept waiting now."""
         self.directory: Path | None = None
         """The folder of the `landlock` tier's files."""
         self.renewing = asyncio.Lock()
@@ -125,9 +119,7 @@ class Pool:
         self._hand_over = hand_over
         self._library = library
         self._folder = folder
-        self._imports = packages.imports
         self._loop = asyncio.get_running_loop()
-        self._renewed_at = self._taken_at = self._loop.time()
         self._likely_stubs = likely_stubs
         self._group: ControlGroup | None = None
         self._generation: _Generation | None = None
@@ -187,8 +179,7 @@ class Pool:
         """A worker for one run: a waiting one if there are more than `leave`. Give it back with `discard`."""
         if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
-        now = self._loop.time()
-        self._is_busy, self._taken_at = now - self._ended_at < _BUSY_SECONDS, now
+        self._is_busy = self._loop.time() - self._ended_at < _BUSY_SECONDS
         while len(self._waiting) > leave:
             lease = self._waiting.popleft()
             # One that was forked while its zygote was replaced knows nothing of the sessions made since.
@@ -336,34 +327,6 @@ class Pool:
 
     # The pool itself.
 
-    def follow(self, size: int, imports: Collection[str]) -> None:
-        """Keep `size` workers waiting, and let the next zygote import only `imports` of the packages that there are.
-
-        Never fewer than the options say, nor more than 8 or twice the processors; where they say none, none. A zygote
-        is replaced for its imports alone when nothing runs, and at most every ten minutes. What code may import does
-        not depend on it.
-        """
-        generation = self._generation
-        if self.is_closed or generation is None:
-            return
-        least = self.options.size
-        self.size = max(least, min(size, _MOST_WAITING, 2 * len(self._cpus))) if least else 0
-        while len(self._waiting) > self.size:
-            self.discard(self._waiting.pop())
-        if self.size > least:
-            self._begin_refill()
-        own = {name for _, name in self.packages.own}
-        self._imports = tuple(name for name in self.packages.imports if name in imports or name in own)
-        if self._imports != generation.imports and self._is_quiet(generation):
-            self._renewed_at = self._loop.time()
-            self.do_later(self._renew_quietly(generation))
-
-    def _is_quiet(self, generation: _Generation) -> bool:
-        """True if no run is under way or has just begun, and the zygote is not a new one."""
-        now = self._loop.time()
-        is_idle = generation.in_use == len(self._waiting) and not self._retiring and not self.renewing.locked()
-        return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
-
     def postpone(self, chore: Callable[[], object], *, can_wait: bool = False) -> None:
         """Do a chore once the ending run is answered, or at once if runs come fast, unless it `can_wait`.
 
@@ -391,7 +354,7 @@ class Pool:
 
         `can_wait` is as for `postpone`.
         """
-        threshold = self.size if self.options.refill_below is None else self.options.refill_below
+        threshold = self.options.size if self.options.refill_below is None else self.options.refill_below
         if len(self._waiting) >= threshold:
             return
         if self._waiting:
@@ -400,7 +363,7 @@ class Pool:
             self._begin_refill()
 
     def _begin_refill(self) -> None:
-        if self.is_closed or len(self._waiting) >= self.size:
+        if self.is_closed or len(self._waiting) >= self.options.size:
             return
         if self._refilling is None or self._refilling.done():
             self._refilling = self.do_later(self._refill_now())
@@ -428,12 +391,12 @@ class Pool:
             await asyncio.shield(self.discard(self._waiting.popleft()))
 
     async def _refill_now(self) -> None:
-        while len(self._waiting) < self.size:
+        while len(self._waiting) < self.options.size:
             try:
                 lease = await self._fork(waits=True)
             except (SandboxBroken, SandboxClosed, OSError):
                 return  # the next run forks for itself and reports what is wrong
-            if self.is_closed or len(self._waiting) >= self.size:  # meanwhile; nobody asks for this one any more
+            if self.is_closed:  # meanwhile
                 self.discard(lease)
                 return
             self._waiting.append(lease)
@@ -462,7 +425,6 @@ class Pool:
                 await fresh.zygote.close()
                 raise
             self._generation = fresh
-            self._renewed_at = self._loop.time()
             while self._waiting:
                 self.discard(self._waiting.popleft())
             if current is not None:
@@ -479,17 +441,16 @@ class Pool:
         if directory is not None:
             _link_packages(Path(package_path), self.packages)
         places = self._look()
-        imports = self._imports
         zygote = await Zygote.start(
             self.policy,
             tier=self.tier,
             privileged=self._privileged,
-            packages=msgspec.structs.replace(self.packages, imports=imports),
+            packages=self.packages,
             package_path=package_path,
             workspaces=directory,
             library=None if self._library is None else str(self._library),
         )
-        return _Generation(zygote, imports, places)
+        return _Generation(zygote, places)
 
     async def _renew_quietly(self, old: _Generation) -> None:
         try:

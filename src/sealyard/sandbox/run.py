@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -289,14 +289,6 @@ class Sandbox:
     async def drain(self) -> None:
         """Empty the pool, so that the next run forks."""
         await self.pool.drain()
-
-    def follow(self, size: int, packages: Collection[str]) -> None:
-        """Keep `size` workers waiting, and let the next zygote import only `packages` of those that the level has.
-
-        It is a wish, carried out in the background within the bounds of the pool: see `Pool.follow`. It costs next to
-        nothing when it changes nothing.
-        """
-        self.pool.follow(size, packages)
 
     async def recycle(self) -> None:
         """Execute a fresh zygote for all further runs; runs under way finish on the old one."""
