@@ -198,10 +198,16 @@ class Sessions:
                 await asyncio.to_thread(self._shelf.take, parcel, root, self._user_of(workspace))
         except (OSError, ValueError) as error:
             await self._close_workspace(session)
+            name = session.name.removeprefix(f"{session.owner}:")
+            if isinstance(error, OSError):  # such as too many open files: the parcel is whole
+                raise SandboxBroken(
+                    f"The files of session {name!r} could not be brought back from disk: {error}. They are kept. Run "
+                    "again, or delete the session."
+                ) from error
             await self._drop(session)
             raise SandboxBroken(
-                f"The files of session {session.name.removeprefix(f'{session.owner}:')!r} could not be brought back "
-                f"from disk and are lost: {error}. Run again: it begins with an empty workspace."
+                f"The files of session {name!r} on disk are damaged and lost: {error}. Run again: it begins with an "
+                "empty workspace."
             ) from error
         session.parcel = None
         self._shelf_bytes -= parcel.bytes
