@@ -26,7 +26,7 @@ from sealyard.sandbox.slots import Slots
 from sealyard.values.runs import Limits
 
 _OWN_FILE = os.path.abspath(__file__)
-_HOST_SETTING = "/etc/hosts"  # beside files that a worker may read
+_HOST_SETTINGS = ("/etc/hosts", "/etc/hostname", "/etc/group")  # beside files that a worker may read
 _PROBED_MIB = 64  # of memory: enough for any interpreter, and filled in some 20 ms
 
 TIERS: tuple[spawn.Tier, ...] = ("namespace", "landlock")
@@ -148,7 +148,9 @@ async def _prove(sandbox: Sandbox) -> TierReport:
             {
                 "kind": "attacks",
                 "host_file": _OWN_FILE,
-                "host_setting": _HOST_SETTING,
+                # Files that are there: an attack on one that is not proves nothing.
+                "host_setting": next((path for path in _HOST_SETTINGS if os.access(path, os.R_OK)), _OWN_FILE),
+                "program": spawn.interpreter(),
                 "outside": f"{_OWN_FILE}.probe",
                 "port": listener.getsockname()[1],
                 "gateway_pid": os.getpid(),
