@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -46,6 +46,9 @@ _STATUS: dict[str, Status] = {
     "import": "failed",
     "result": "failed",
 }
+
+
+_Reported = TypeVar("_Reported", Failure | None, Spill | None)
 
 
 class ReplayClock(msgspec.Struct, frozen=True, kw_only=True):
@@ -507,10 +510,8 @@ class Sandbox:
             # The code may have written this itself: it is believed as far as its limits go.
             cpu_seconds = min(max(done.cpu_seconds, 0.0), policy.cpu_seconds)
             memory_peak_bytes = min(max(done.memory_peak_bytes, 0), policy.memory_mib << 20)
-            if done.failure is not None:
-                failure = Failure(**_short(done.failure))
-            if done.spill is not None:
-                spill = Spill(**_short(done.spill))
+            failure = _short(done.failure) or failure
+            spill = _short(done.spill)
         if end.exit is not None:
             cpu_seconds, memory_peak_bytes = end.exit.cpu_seconds, end.exit.memory_peak_bytes
         status: Status = "ok"
@@ -521,7 +522,7 @@ class Sandbox:
         return Outcome(
             execution_id=execution_id,
             status=status,
-            result=done.result if done is not None and failure is None else None,
+            result=end.result if failure is None else None,
             output=end.output,
             failure=failure,
             spill=spill,
@@ -548,10 +549,12 @@ def _closing(descriptors: list[int]) -> Iterator[None]:
             os.close(fd)
 
 
-def _short(reported: wire.DoneFailure | wire.DoneSpill) -> dict[str, Any]:
+def _short(reported: _Reported) -> _Reported:
     """The worker's report, cut to the guest's own bounds: the agent's code may have written it itself."""
-    fields = msgspec.structs.asdict(reported)
-    return {name: value[:_WORDS_CHARACTERS] if isinstance(value, str) else value for name, value in fields.items()}
+    if reported is None:
+        return reported
+    texts = {name: value for name, value in msgspec.structs.asdict(reported).items() if isinstance(value, str)}
+    return msgspec.structs.replace(reported, **{name: text[:_WORDS_CHARACTERS] for name, text in texts.items()})
 
 
 def _job(

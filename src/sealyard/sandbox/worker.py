@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.errors import InvalidRequest, SandboxBroken
+from sealyard.errors import HelperFailed, InvalidRequest, SandboxBroken
 from sealyard.offload import Offload, decode
 from sealyard.sandbox import wire
 from sealyard.sandbox.cgroup import Leaf
@@ -63,6 +63,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a run: `done` when the worker reported it, else `failure`."""
 
     done: wire.Done | None = None
+    result: Any = None
     failure: Failure | None = None
     attacked: wire.Attacked | None = None
     output: str
@@ -155,6 +156,7 @@ class Worker:
         self._offload, self._who = offload, who
         self._loop.add_reader(self.fork.output_fd, self._on_output_readable)
         self._output_open = True
+        self.fork.exited.add_done_callback(self._on_exit)
         self._clock = clock or RunClock()
         self._seconds = self._clock.start(policy.wall_seconds, self._on_deadline)
         data = wire.pack(order) + wire.pack(job)
@@ -178,8 +180,10 @@ class Worker:
             await self._explain_end()
         if self._host_error is not None:
             raise self._host_error
+        result = None if self._done is None else await self._decode_result(self._done)
         return End(
             done=self._done,
+            result=result,
             failure=self._failure,
             attacked=self._attacked,
             output="".join(self._output) + self._decoder.decode(b"", final=True),
@@ -187,6 +191,15 @@ class Worker:
             tool_calls=self._call_count,
             exit=self.fork.exited.result() if self.fork.exited.done() else None,
         )
+
+    async def _decode_result(self, done: wire.Done) -> Any:
+        """The result; a helper looks at a large one first. One with too many values makes the run a failed one."""
+        try:
+            return await decode(bytes(done.result), self._offload, who=self._who, what="The result")
+        except (InvalidRequest, HelperFailed) as error:
+            hint = "Return less: aggregate in the code, or write the rest to a file of the workspace."
+            self._failure = Failure(kind="result", type="TooLarge", message=str(error), hint=hint)
+            return None
 
     def stop(self) -> None:
         """Kill the worker and everything in it, and give up its calls."""
@@ -239,23 +252,29 @@ class Worker:
                     if self._admits(frame, len(body)):
                         self._calls[frame.id] = self._loop.create_task(self._answer(frame))
                 else:
-                    self._take(frame, body)
+                    self._take(frame, len(body))
                 if self.ended.done():
                     return
         except wire.ProtocolError as error:
             self._fail("protocol", f"The worker broke the protocol with {error}.")
 
-    def _bounded(self, body: bytes, frame: wire.Done | wire.LargeDone) -> wire.Done:
-        """The last frame, after a check that its result is within its limit."""
-        if len(body) > self._inline_bytes + _WORDS_BYTES:
-            raise wire.ProtocolError(f"an end of {len(body):,} bytes")
-        if len(body) > self._inline_bytes:
-            result_bytes = wire.result_bytes(body)
-            if result_bytes > self._inline_bytes + _PREVIEW_BYTES:
-                raise wire.ProtocolError(f"a result of {result_bytes:,} bytes, which belongs into a file")
-        whole = frame if isinstance(frame, wire.Done) else wire.parse(body, is_whole=True)
-        assert isinstance(whole, wire.Done)
-        return whole
+    def _check_done(self, done: wire.Done, size: int) -> None:
+        """Raise `ProtocolError` for a last frame of `size` bytes that is not what the runner sends."""
+        result_bytes = len(bytes(done.result))
+        if result_bytes > self._inline_bytes + _PREVIEW_BYTES:
+            raise wire.ProtocolError(f"a result of {result_bytes:,} bytes, which belongs into a file")
+        if size - result_bytes > _WORDS_BYTES:
+            raise wire.ProtocolError(f"an end of {size:,} bytes")
+        if not done.ok and done.failure is None:
+            raise wire.ProtocolError("a failure that does not say which")
+
+    def _on_exit(self, _: "asyncio.Future[Exit | None]") -> None:
+        """Drop the calls in the backlog, and read what the worker sent before its end."""
+        if self._backlog and not self._is_closed:
+            for frame in self._backlog:
+                del self._calls[frame.id]
+            self._backlog.clear()
+            self._loop.add_reader(self._fd, self.data_received)
 
     def _hang_up(self) -> None:
         """The worker ended, or closed its connection."""
@@ -266,7 +285,7 @@ class Worker:
             else:
                 self.ended.set_result(None)
 
-    def _take(self, frame: wire.Frame, body: bytes) -> None:
+    def _take(self, frame: wire.Frame, size: int) -> None:
         """Take a frame other than a call of a sealed worker."""
         if isinstance(frame, wire.Sealed) and not self._is_sealed:
             self._is_sealed = True
@@ -275,11 +294,9 @@ class Worker:
             self.ended.set_result(None)
         elif not self._is_sealed:
             raise wire.ProtocolError(f"a {type(frame).__name__} frame before it was sealed")
-        elif isinstance(frame, wire.Done | wire.LargeDone):
-            done = self._bounded(body, frame)
-            if not done.ok and done.failure is None:
-                raise wire.ProtocolError("a failure that does not say which")
-            self._done = done
+        elif isinstance(frame, wire.Done):
+            self._check_done(frame, size)
+            self._done = frame
             self.ended.set_result(None)
         elif isinstance(frame, wire.Attacked):
             if not self._is_probe:
@@ -292,6 +309,8 @@ class Worker:
     def _admits(self, frame: wire.Call | wire.LargeCall, size: int) -> bool:
         """Count a call; returns True if it can be answered now. Otherwise it waits in the backlog or is refused."""
         assert self._policy is not None
+        if self.fork.exited.done():
+            return False
         if size > self._call_bytes + _FRAME_OVERHEAD:
             raise wire.ProtocolError(f"a call of {size:,} bytes")
         if frame.id in self._calls:
