@@ -20,7 +20,6 @@ from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, Sandbo
 from sealyard.sandbox import spawn
 from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group, owner_is_alive, owner_mark
 from sealyard.sandbox.packages import GuestPackages
-from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.worker import Worker
 from sealyard.sandbox.workspace import remove_directory
 from sealyard.sandbox.zygote import Zygote
@@ -42,8 +41,6 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     size: int = 2
     """Workers kept waiting."""
-    refill_below: int | None = None
-    """Refill when fewer wait; by default as soon as one is used."""
     running: int = 32
     """Runs at once; more wait their turn, before their deadline starts."""
     queue: int = 2_000
@@ -96,28 +93,20 @@ class Pool:
 
     def __init__(
         self,
-        policy: IsolationPolicy,
-        *,
-        tier: spawn.Tier,
-        privileged: bool,
-        packages: GuestPackages,
+        setup: spawn.Setup,
         options: PoolOptions,
-        library: Path | None,
+        *,
         folder: Path | None,
         likely_stubs: Callable[[], str | None],
         hand_over: Callable[[Zygote], Awaitable[None]],
     ) -> None:
-        self.policy = policy
-        self.tier = tier
         self.options = options
-        self.packages = packages
         self.directory: Path | None = None
         """The folder of the `landlock` tier's files."""
         self.renewing = asyncio.Lock()
         """Held while a zygote is replaced: what must not fall between the two takes it."""
-        self._privileged = privileged
+        self._setup = setup
         self._hand_over = hand_over
-        self._library = library
         self._folder = folder
         self._loop = asyncio.get_running_loop()
         self._likely_stubs = likely_stubs
@@ -137,7 +126,7 @@ class Pool:
         self._slots = itertools.count(1)
         self._cpus = sorted(os.sched_getaffinity(0))
         self._next_cpu = itertools.count()
-        self.has_own_users = spawn.can_change_user() if tier == "landlock" else privileged
+        self.has_own_users = spawn.can_change_user() if setup.tier == "landlock" else setup.privileged
         """True if each worker runs as a user of its own."""
         self.holds_tasks = False
         """True once the kernel was seen to hold a worker to its threads; until then they are watched."""
@@ -147,7 +136,7 @@ class Pool:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
         name = secrets.token_hex(4)
         self._group = open_control_group(name)
-        if self.tier == "landlock":
+        if self._setup.tier == "landlock":
             self.directory = open_directory(name, self._folder)
             self.has_own_users = (
                 self.has_own_users
@@ -164,7 +153,12 @@ class Pool:
     @property
     def can_fork(self) -> bool:
         """True if code may start processes where its policy allows it: only if all of them can be held together."""
-        return self.tier == "namespace" and self._group is not None and self._group.can_count_cpu and self.holds_tasks
+        return (
+            self._setup.tier == "namespace"
+            and self._group is not None
+            and self._group.can_count_cpu
+            and self.holds_tasks
+        )
 
     @property
     def zygote(self) -> Zygote:
@@ -235,7 +229,7 @@ class Pool:
         if not self.has_own_users:
             return None
         user = _RUN_USERS + slot % _USERS_EACH if session is None else _SESSION_USERS + session % _USERS_EACH
-        return user + spawn.FIRST_USER if self.tier == "landlock" else user
+        return user + spawn.FIRST_USER if self._setup.tier == "landlock" else user
 
     def pick_cores(self, cores: int) -> list[int]:
         """The next `cores` processors in turn, or all that there are."""
@@ -263,8 +257,8 @@ class Pool:
     @property
     def places(self) -> list[Path]:
         """The directories of the host that workers reach."""
-        packages = None if self.directory is None else self.directory / "packages"
-        return [path for path in (self._library, self.directory, packages) if path is not None]
+        packages = None if self.directory is None else Path(spawn.package_folder(self.directory))
+        return [path for path in (self._setup.library, self.directory, packages) if path is not None]
 
     def _look(self) -> tuple[object, ...]:
         """The identity of the directories: one that was removed and made again is another one."""
@@ -302,7 +296,7 @@ class Pool:
             fork = await zygote.fork(
                 slot,
                 user=self.user_of(slot, None),
-                cores=self.pick_cores(self.policy.cores),
+                cores=self.pick_cores(self._setup.policy.cores),
                 waits=waits,
                 entrances=[] if leaf is None else leaf.entrances(),
                 library=self._likely_stubs() if waits else None,
@@ -313,12 +307,14 @@ class Pool:
             if isinstance(error, OSError):
                 raise SandboxBroken(f"A worker could not be made: {error}.") from error
             raise
-        return Worker(fork, leaf=leaf)
+        return Worker(fork, leaf=leaf, policy=self._setup.policy)
 
     def _make_leaf(self) -> Leaf | None:
         if self._group is None:
             return None
-        return self._group.add(memory_bytes=self.policy.memory_mib << 20, count_cpu=self.policy.processes > 1)
+        return self._group.add(
+            memory_bytes=self._setup.policy.memory_mib << 20, count_cpu=self._setup.policy.processes > 1
+        )
 
     def _release(self, generation: _Generation) -> None:
         generation.in_use -= 1
@@ -354,8 +350,7 @@ class Pool:
 
         `can_wait` is as for `postpone`.
         """
-        threshold = self.options.size if self.options.refill_below is None else self.options.refill_below
-        if len(self._waiting) >= threshold:
+        if len(self._waiting) >= self.options.size:
             return
         if self._waiting:
             self.postpone(self._begin_refill, can_wait=can_wait)
@@ -433,24 +428,13 @@ class Pool:
             self.refill()
 
     async def _start_generation(self) -> _Generation:
-        directory = None if self.directory is None else str(self.directory)
-        package_path = "/packages" if directory is None else f"{directory}/packages"
-        for place in (self._library, self.directory):
+        for place in (self._setup.library, self.directory):
             if place is not None:
                 make_place(place)
-        if directory is not None:
-            _link_packages(Path(package_path), self.packages)
+        if self.directory is not None:
+            _link_packages(Path(spawn.package_folder(self.directory)), self._setup.packages)
         places = self._look()
-        zygote = await Zygote.start(
-            self.policy,
-            tier=self.tier,
-            privileged=self._privileged,
-            packages=self.packages,
-            package_path=package_path,
-            workspaces=directory,
-            library=None if self._library is None else str(self._library),
-        )
-        return _Generation(zygote, places)
+        return _Generation(await Zygote.start(self._setup, self.directory), places)
 
     async def _renew_quietly(self, old: _Generation) -> None:
         try:

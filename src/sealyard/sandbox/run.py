@@ -19,14 +19,13 @@ from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library
-from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.pool import Lease, Pool, PoolOptions
 from sealyard.sandbox.report import TierReport, shortfall
 from sealyard.sandbox.sessions import Sessions, owner_of
 from sealyard.sandbox.shelf import Shelf
 from sealyard.sandbox.slots import Slot, Slots
-from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
+from sealyard.sandbox.worker import End, OnCall, OnOutput, Terms, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
 from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
@@ -64,39 +63,31 @@ class Sandbox:
 
     def __init__(
         self,
-        policy: IsolationPolicy,
+        setup: spawn.Setup,
         *,
-        tier: spawn.Tier,
-        privileged: bool,
-        packages: GuestPackages,
         options: PoolOptions,
         library: Library | None = None,
         folder: Path | None = None,
         slots: Slots | None = None,
         allow_weaker: bool = False,
     ) -> None:
-        self.policy = policy
-        self.tier = tier
-        self.packages = packages
+        self.policy = setup.policy
+        self.tier = setup.tier
+        self.packages = setup.packages
         self.library = library
         self.report: TierReport | None = None
         """The proof that this sandbox passed."""
         self._allow_weaker = allow_weaker
         self._shelf = Shelf(options.idle_folder)
-        self._sessions = Sessions(self._shelf)
         self.pool = Pool(
-            policy,
-            tier=tier,
-            privileged=privileged,
-            packages=packages,
-            options=options,
-            library=None if library is None else library.path,
+            setup,
+            options,
             folder=folder,
             likely_stubs=(lambda: None) if library is None else library.likely,
-            hand_over=self._sessions.hand_over,
+            hand_over=self._hand_over,
         )
-        self._sessions.pool = self.pool
-        self.slots = slots or Slots.of(options)
+        self._sessions = Sessions(self.pool, self._shelf)
+        self.slots = slots or Slots(options)
         """Decides the order of runs. Everything that takes a worker for agent code has a slot."""
 
     async def start(self) -> None:
@@ -178,20 +169,18 @@ class Sandbox:
                     backstop_mib = max(policy.memory_mib, usual.memory_mib)
                     order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=slot.nice)
                     mounts = await self._mounts(workspace, lease.zygote)
+                    terms = Terms(
+                        policy=policy,
+                        on_call=on_call,
+                        on_output=on_output,
+                        step=slot.step,
+                        clock=clock,
+                        inline_bytes=policy.result_bytes if workspace is None else policy.inline_bytes,
+                        offload=offload,
+                        who=slot.owner,
+                    )
                     with _closing(mounts), self._watching(lease, policy, workspace):
-                        worker.begin(
-                            order,
-                            job,
-                            descriptors=mounts,
-                            policy=policy,
-                            on_call=on_call,
-                            on_output=on_output,
-                            step=self.slots.step,
-                            clock=clock,
-                            inline_bytes=None if workspace is None else policy.inline_bytes,
-                            offload=offload,
-                            who=slot.owner,
-                        )
+                        worker.begin(order, job, terms, descriptors=mounts)
                         await worker.ended
                         end = await self._conclude(worker, policy, workspace)
                 except SandboxBroken as error:
@@ -218,7 +207,7 @@ class Sandbox:
         try:
             order = self._order(lease.worker, policy, policy.memory_mib, None, None)
             body = msgspec.json.encode(job | {"threads": policy.threads})
-            lease.worker.begin(order, body, policy=policy, is_probe=True)
+            lease.worker.begin(order, body, Terms(policy=policy, inline_bytes=policy.result_bytes, is_probe=True))
             await lease.worker.ended
             end = await lease.worker.conclude()
         finally:
@@ -234,24 +223,11 @@ class Sandbox:
             SandboxBroken: It could not.
             SandboxClosed: The sandbox is closed.
         """
-        policy = self.policy
-        await self.pool.mend()
-        with self._stubs(None) as stubs:
-            place, imports = self._place_of(stubs), self._imports(policy)
-            job = _job("None", {}, policy, None, secrets.token_hex(8), place, imports, None)
-            lease = await self.pool.take()
-            try:
-                order = self._order(lease.worker, policy, policy.memory_mib, None, stubs)
-                with self._watching(lease, policy, None):
-                    lease.worker.begin(order, job, policy=policy)
-                    await lease.worker.ended
-                    end = await self._conclude(lease.worker, policy, None)
-            finally:
-                self.pool.discard(lease)
-                self.pool.refill()
-        failure = end.failure if end.done is None else end.done.failure
-        if failure is not None:
-            raise SandboxBroken(f"A worker started and could run nothing: {failure.message}")
+        clock = RunClock()
+        async with Slots(PoolOptions(running=1)).one(clock) as slot:  # it takes no slot from anybody
+            outcome = await self.run("None", clock=clock, slot=slot)
+        if outcome.failure is not None:
+            raise SandboxBroken(f"A worker started and could run nothing: {outcome.failure.message}")
 
     def sessions(self) -> list[str]:
         """The names of all sessions that have files, in memory or on disk."""
@@ -302,6 +278,9 @@ class Sandbox:
         await self.pool.close()
         await self._sessions.close()
         await self.pool.remove_files()
+
+    async def _hand_over(self, zygote: Zygote) -> None:
+        await self._sessions.hand_over(zygote)
 
     def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
         """Ask for the workspace of a session's next run ahead of it, unless a run beside this one has done so."""

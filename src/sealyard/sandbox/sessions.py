@@ -48,16 +48,15 @@ class _Session:
 
 
 class Sessions:
-    """The workspaces of one sandbox. `pool` is set by it, since each needs the other.
+    """The workspaces of one sandbox.
 
     The part before the first `:` of a session's name is its owner. The owner with the most open workspaces is the
     first whose idle ones are put on the shelf; the owner with the most on the shelf is the first whose oldest are
     deleted there.
     """
 
-    pool: Pool
-
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, pool: Pool, shelf: Shelf) -> None:
+        self.pool = pool
         self._sessions: dict[str, _Session] = {}
         self._numbers = itertools.count(1)
         self._shelf = shelf

@@ -10,14 +10,13 @@ import json
 import os
 import signal
 import socket
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from sealyard.errors import SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
-from sealyard.sandbox.packages import GuestPackages
-from sealyard.sandbox.policy.levels import IsolationPolicy
 
 _START_SECONDS = 120.0  # for its imports, before it is ready
 _ORDER_SECONDS = 30.0  # for one answer to an order
@@ -116,35 +115,17 @@ class Zygote:
         """Memory that every worker begins with and that belongs to no file."""
 
     @classmethod
-    async def start(
-        cls,
-        policy: IsolationPolicy,
-        *,
-        tier: spawn.Tier,
-        privileged: bool,
-        packages: GuestPackages,
-        package_path: str,
-        workspaces: str | None,
-        library: str | None,
-    ) -> "Zygote":
+    async def start(cls, setup: spawn.Setup, directory: Path | None) -> "Zygote":
         """Execute a zygote and wait until it is ready.
 
         Raises:
             SandboxUnavailable: It could not build its walls; the message says at which step.
         """
-        process = spawn.start(
-            policy,
-            tier=tier,
-            privileged=privileged,
-            packages=packages,
-            package_path=package_path,
-            workspaces=workspaces,
-            library=library,
-        )
+        process = spawn.start(setup, directory)
         zygote = cls(process)
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await zygote._get_ready(tier)
+                await zygote._get_ready(setup.tier)
         except TimeoutError:
             await zygote.close()
             raise SandboxUnavailable(f"The zygote was not ready within {_START_SECONDS:.0f} s.") from None

@@ -6,6 +6,7 @@ import pytest
 
 from sealyard.access.runner import Runner
 from sealyard.catalog import Snapshot
+from sealyard.sandbox import PoolOptions
 from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.review import Finding, Review
 from sealyard.sandbox.slots import Slots
@@ -38,7 +39,9 @@ TOOLS = Snapshot(
 
 async def reviewed(code: str, view: Snapshot = TOOLS) -> Review:
     """The verdict over code that may call the tools of `view`."""
-    runner = Runner(DEFAULT, levels={}, scopes={}, opening=None, slots=Slots(1), offload=None, result_tokens=2_000)
+    runner = Runner(
+        DEFAULT, levels={}, scopes={}, opening=None, slots=Slots(PoolOptions()), offload=None, result_tokens=2_000
+    )
     return await runner.review(code, DEFAULT, view, (), "ann")
 
 
