@@ -504,7 +504,6 @@ MOST = {
     ".risk.patterns.by_digest": 2_048,
     ".risk.patterns.by_place": 8 * 2_048,
     ".resources.codes": 2_000,
-    ".resources.demand.starts": 1_024,
 }
 """Tables that may be longer than a thousand entries."""
 

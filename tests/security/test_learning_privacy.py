@@ -186,7 +186,7 @@ async def opened(
     config = Config(
         store=StoreConfig(path=folder / "sealyard.db"),
         privacy=msgspec.convert({"mode": mode}, PrivacyConfig),
-        learning=LearningConfig(critical="warn", scope=scope, pool=False),
+        learning=LearningConfig(critical="warn", scope=scope),
         http=HttpConfig(
             principals={
                 "ann": PrincipalEntry(token="t" * 20),

@@ -342,8 +342,6 @@ class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The treatment of code that is almost certain to fail: a warning, a question to a person, or a refusal."""
     limits: bool = True
     """True if time and memory limits follow the needs of similar runs, unless the agent asks for a time."""
-    pool: bool = True
-    """True if the number of waiting workers and their loaded packages follow the use."""
 
 
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -29,7 +29,7 @@ from sealyard.learning.learner import Model
 from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.part import Viewer, put_last
 from sealyard.learning.precedents import Curve, WrongCall, wrong_calls
-from sealyard.learning.resources import Fitted, Prediction, fit, wanted
+from sealyard.learning.resources import Fitted, Prediction, fit
 from sealyard.learning.risk import Assessment
 from sealyard.learning.shapes import SteadyShapes
 from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
@@ -40,7 +40,6 @@ from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review
-from sealyard.sandbox.run import Sandbox
 from sealyard.store import Store
 from sealyard.store.learning import context_digest
 from sealyard.values.access import Grant
@@ -240,7 +239,6 @@ class Guidance:
         self.half_life = settings.half_life_days * DAY
         self.learner = learner_of(store, settings, rest=_REST)
         self.barrier = Barrier()
-        self._pool = PoolFollowing(runner.opening, lambda: self.learner.models) if settings.pool else None
         self._steady = SteadyShapes()
         self._readings: Recent[tuple[str, str], _Reading] = Recent(_CODES_KEPT)
         """By the catalog and the code: agents often run the same code again."""
@@ -503,7 +501,7 @@ class Guidance:
     # Beside requests
 
     async def follow(self) -> None:
-        """Adapt the pool to demand and the stubs to learned shapes, every few seconds."""
+        """Adapt the stubs to learned shapes, every few seconds."""
         if not self.is_on or self.barrier.is_off("follow"):
             return
         try:
@@ -512,8 +510,6 @@ class Guidance:
             self.barrier.fail("follow")
 
     async def _follow(self) -> None:
-        if self._pool is not None:
-            await self._pool.follow()
         catalog = self._tools.catalog
         # Principals with the same tools share stubs, so stubs hold only facts that all of them may see.
         learned = self.learner.models.get("", _EMPTY).shapes
@@ -703,33 +699,3 @@ class SearchGuide:
         for each in usable:
             self._guidance.record_hint(self._visit, "skill", each.subject)
         return tuple(each.text for each in usable)
-
-
-# Beside requests
-
-
-class PoolFollowing:
-    """Adapts the pool of the sandbox, once that is open, to `models`, the models of `Learner.models` by partition."""
-
-    def __init__(
-        self,
-        sandbox: "asyncio.Future[Sandbox] | None",
-        models: Callable[[], Mapping[str, Model]],
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._sandbox = sandbox
-        self._models = models
-        self._clock = clock
-
-    async def follow(self) -> None:
-        """Update the pool; call it every few seconds. Takes well under a millisecond."""
-        opening = self._sandbox
-        if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
-            return
-        sandbox = opening.result()
-        models = self._models()
-        # The shared partition includes all others.
-        asked = [models[""]] if "" in models else list(models.values())
-        found = wanted([model.resources.demand for model in asked], now=self._clock(), offered=sandbox.packages.imports)
-        sandbox.follow(found.size, found.packages)

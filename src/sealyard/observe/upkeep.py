@@ -36,7 +36,7 @@ class Upkeep:
         record: Callable[[Fact], None],
         follow: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`follow` has the pool follow demand."""
+        """`follow` has the stubs follow the learned shapes."""
         self._store = store
         self._upstreams = upstreams
         self._settings = settings

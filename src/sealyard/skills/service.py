@@ -246,7 +246,7 @@ class Skills:
         reading = await self._reading(request, view, author)
         policy = self._runner.policy_of(author)
         packages = (await self._runner.sandbox()).packages.modules
-        verdict = await self._runner.review(request.code, policy, self.tools.names(view), packages, author)
+        verdict = await self._runner.review(request.code, policy, view, packages, author)
         refusal = verdict.refusal()
         if refusal is not None:
             line = f"Line {refusal.line}: " if refusal.line else ""

@@ -109,7 +109,7 @@ async def open_yard(
         stack.push_async_callback(_close_all, servers)
         stack.push_async_callback(finder.close)
         options = _pool_options(config, home)
-        slots = Slots.of(options)
+        slots = Slots(options)
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
             walls = contextlib.AsyncExitStack()

@@ -168,8 +168,8 @@ class CodeRun:
         look = self._look = Look(limits=limits)
         try:
             async with asyncio.timeout_at(run.clock.end_by if len(code) > _SHORT_CODE else None):
-                names, who = yard.tools.names(self._snapshot), self._execution.principal
-                self._verdict = await yard.runner.review(code, policy, names, modules, who)
+                view, who = self._snapshot, self._execution.principal
+                self._verdict = await yard.runner.review(code, policy, view, modules, who)
                 if self._is_code:
                     look = self._look = await self._take_look(limits)
         except TimeoutError:

@@ -238,7 +238,7 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[learning]\ncritical = 'stop'", "learning.critical is 'stop'. Give 'ask', 'refuse' or 'warn'."),
         ("[learning]\nlimit = true", "learning has no key 'limit'. Did you mean 'limits'?"),
         ("[learning]\nenabled = 'yes'", "learning.enabled is 'yes'. Give true or false."),
-        ("[learning]\npool = 3", "learning.pool is 3. Give true or false."),
+        ("[learning]\nlimits = 3", "learning.limits is 3. Give true or false."),
         ("learning = false", "learning is False. Give a table."),
         ("[learning]\ndomain = 'Data Team'",
          "learning.domain is 'Data Team'. Give a word of up to 32 small letters, digits, '-' or '_', such as 'data'."),
@@ -628,7 +628,6 @@ def test_learning_is_on_and_shared_unless_the_file_says_otherwise(tmp_path: Path
     half_life_days = 7
     critical = "ask"
     limits = false
-    pool = false
     [http.principals.ci]
     token = "a"
     domain = "data"
@@ -636,10 +635,10 @@ def test_learning_is_on_and_shared_unless_the_file_says_otherwise(tmp_path: Path
     config = load(tmp_path, environ, text)
 
     assert load(tmp_path, environ, "").learning == LearningConfig(
-        enabled=True, scope="shared", domain=None, half_life_days=30.0, critical="refuse", limits=True, pool=True
+        enabled=True, scope="shared", domain=None, half_life_days=30.0, critical="refuse", limits=True
     )
     assert config.learning == LearningConfig(
-        scope="domain", domain="code", half_life_days=7.0, critical="ask", limits=False, pool=False
+        scope="domain", domain="code", half_life_days=7.0, critical="ask", limits=False
     )
     assert config.http.scopes()["ci"].domain == "data"
 

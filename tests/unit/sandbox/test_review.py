@@ -17,14 +17,8 @@ from tests.everyday import PROBES
 
 from sealyard.code import MAX_CODE_BYTES
 from sealyard.sandbox.policy import DATABASE_READONLY, DEFAULT, LEVELS, IsolationLevel
-from sealyard.sandbox.review import Estimate, Finding, Review, review
+from sealyard.sandbox.review import MAX_REFERENCES, Estimate, Finding, Review, ToolReference, review
 
-TOOLS = (
-    "mcp__expenses__add_expense",
-    "mcp__expenses__list_expenses",
-    "mcp__git-hub__create-issue",
-    "mcp__my__notes__find",
-)
 NO_PROGRAMS = "No other program runs inside. Do the work in Python, or call a tool: search_tools finds one."
 NO_NETWORK = "There is no network inside. Call a tool: search_tools finds one."
 ASK_A_TOOL = "Call a tool: search_tools finds one."
@@ -35,7 +29,6 @@ HARDENED_MODULES = (
 )
 WALK_HINT = "Keep to the object's own methods and attributes."
 FILE_HINT = "Keep files in the working directory, /workspace. Call a tool to read others."
-SEARCH = "Call search_tools to find one that exists."
 
 
 def found(code: str, level: str = "production", **options: object) -> list[tuple[str, str, int | None, int | None]]:
@@ -637,90 +630,59 @@ def test_all_findings_are_listed_in_the_order_of_the_text() -> None:
     ]
 
 
-UNKNOWN: dict[str, tuple[int, str, str]] = {
-    "call_tool('mcp__expenses__list_expnses', {})": (
-        1,
-        "No tool named 'mcp__expenses__list_expnses'.",
-        "Nearest: 'mcp__expenses__list_expenses', 'mcp__expenses__add_expense'. search_tools finds others.",
-    ),
-    "call_tool(name='send_mail')": (1, "No tool named 'send_mail'.", SEARCH),
-    "await call_tool('list_expenses')": (
-        7,
-        "No tool named 'list_expenses'.",
-        "Nearest: 'mcp__expenses__list_expenses'. search_tools finds others.",
-    ),
-    "from servers.expenses import list_expenses, add_expence": (
-        45,
-        "No tool named 'add_expence' on server 'expenses'.",
-        "Nearest: 'add_expense'. search_tools finds others.",
-    ),
-    "from servers import expense": (
-        21,
-        "No server named 'expense'.",
-        "Nearest: 'expenses'. search_tools finds others.",
-    ),
-    "import servers.mail": (8, "No server named 'mail'.", SEARCH),
-    "import servers.expenses as e; e.nope()": (31, "No tool named 'nope' on server 'expenses'.", SEARCH),
-    "import servers; servers.mail.send()": (17, "No server named 'mail'.", SEARCH),
-    "from servers import git_hub as g; g.create_issues()": (
-        35,
-        "No tool named 'create_issues' on server 'git_hub'.",
-        "Nearest: 'create_issue'. search_tools finds others.",
-    ),
-    "from servers.expenses.nope import nope": (1, "No tool named 'nope' on server 'expenses'.", SEARCH),
-    f"call_tool({'x' * 200!r})": (1, f"No tool named '{'x' * 79}…'.", SEARCH),
-    "call_tool('\\ud800')": (1, "No tool named '\\ud800'.", SEARCH),
-}
-
-
-@pytest.mark.parametrize("code", UNKNOWN)
-def test_a_tool_that_does_not_exist_is_refused_with_the_nearest(code: str) -> None:
-    """The run would fail at that line; the names that do exist save a search."""
-    column, message, hint = UNKNOWN[code]
-
-    assert found(code, tools=TOOLS) == [("refuse", "unknown-tool", 1, column)]
-    assert only(code, tools=TOOLS) == ("unknown-tool", message, hint)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "call_tool('mcp__expenses__list_expenses', {})",
-        "call_tool(name)",
-        "def call_tool(name):\n    return name\ncall_tool('mine')",
-        "from servers.expenses import list_expenses as rows\nrows()\nrows.__doc__",
-        "from servers.expenses import *",
-        "from servers.expenses.list_expenses import list_expenses",
-        "from servers.git_hub import create_issue",
-        "from servers.my import notes__find",
-        "from servers.my__notes import find",
-        "import servers\nservers.__path__\nservers.expenses.add_expense()\nservers.expenses.__file__",
-        "from servers import call_tool, expenses\nexpenses.list_expenses()",
-        "import json as servers\nservers.nothing.here",
+REFERENCES: dict[str, list[tuple[str | None, str | None, int, int]]] = {
+    "call_tool('mcp__expenses__list_expenses', {})": [(None, "mcp__expenses__list_expenses", 1, 1)],
+    "x = 1\nawait call_tool(name='send_mail')": [(None, "send_mail", 2, 7)],
+    "call_tool('a')\ncall_tool('a')": [(None, "a", 1, 1)],
+    "from servers.expenses import list_expenses as rows\nrows()\nrows.__doc__": [
+        ("expenses", None, 1, 1),
+        ("expenses", "list_expenses", 1, 30),
     ],
-)
-def test_tools_that_exist_are_allowed_however_they_are_reached(code: str) -> None:
-    """By full name, as a function, as an attribute, with names made into identifiers."""
-    assert found(code, tools=TOOLS) == []
+    "from servers.expenses.list_expenses import list_expenses": [("expenses", "list_expenses", 1, 1)],
+    "import servers; servers.mail.send()": [("mail", None, 1, 17), ("mail", "send", 1, 17)],
+    "import servers.expenses as e; e.nope()": [("expenses", None, 1, 8), ("expenses", "nope", 1, 31)],
+    "from servers import call_tool, expenses": [("expenses", None, 1, 32)],
+    "from servers.expenses import *": [("expenses", None, 1, 1)],
+    "import servers\nservers.__path__\nservers.expenses.__file__": [("expenses", None, 3, 1)],
+    "call_tool('\\ud800')": [(None, "\\ud800", 1, 1)],
+    f"call_tool({'x' * 300!r})": [(None, "x" * 200, 1, 1)],
+    "call_tool('search_tools')": [],
+    "call_tool(name)": [],
+    "def call_tool(name):\n    return name\ncall_tool('mine')": [],
+    "import json as servers\nservers.nothing.here": [],
+}
+"""Code, and the tools and servers that it names: server, name, line and column."""
 
 
-def test_tool_names_are_not_checked_when_none_are_given() -> None:
-    """Nothing is known, so that nothing is wrong; an empty list, however, means that there are no tools."""
-    code = "from servers.expenses import list_expenses"
+@pytest.mark.parametrize("code", REFERENCES)
+def test_the_tools_that_code_names_are_reported_where_they_are_first_named(code: str) -> None:
+    """The gateway, which knows the tools, checks them."""
+    result = review(code, DEFAULT)
 
-    assert found(code) == []
-    assert found(code, tools=()) == [("refuse", "unknown-tool", 1, 1)]
+    assert [(each.server, each.name, each.line, each.column) for each in result.references] == REFERENCES[code]
+    assert result.verdict == "allow"
 
 
-def test_ten_thousand_tools_and_wrong_names_cost_a_bounded_search() -> None:
-    """The first few wrong names get their nearest; the rest are refused without."""
-    tools = [f"mcp__server{number % 50}__list_things_{number}" for number in range(10_000)]
-    code = "\n".join(f"call_tool('mcp__server1__list_thing_{number}')" for number in range(40))
+def test_references_are_bounded_and_the_first_are_kept() -> None:
+    """They are sent from a helper process."""
+    code = "\n".join(f"call_tool('tool_{number}')" for number in range(300))
 
-    hints = [finding.hint for finding in review(code, DEFAULT, tools=tools).findings]
+    references = review(code, DEFAULT).references
 
-    assert len(hints) == 40
-    assert hints.count(SEARCH) == 32
+    assert len(references) == MAX_REFERENCES
+    assert references[-1] == ToolReference(name="tool_199", line=200, column=1, source_line="call_tool('tool_199')")
+
+
+def test_further_findings_change_the_verdict_and_stand_in_the_order_of_the_text() -> None:
+    """Of more than fifty, refusals are kept before warnings."""
+    warned = review("\n".join("input()" for _ in range(60)), DEFAULT)
+    further = Finding(severity="refuse", rule="unknown-tool", line=55, column=1, message="No tool named 'a'.")
+
+    joined = warned.with_findings([further])
+
+    assert warned.with_findings([]) is warned
+    assert (warned.verdict, joined.verdict, len(joined.findings)) == ("warn", "refuse", 50)
+    assert joined.findings == (*warned.findings[:49], further)
 
 
 ESTIMATES: dict[str, Estimate] = {
@@ -778,7 +740,7 @@ def test_a_review_is_plain_data() -> None:
 
 def _check_consistency(code: str) -> None:
     for policy in LEVELS.values():
-        result = review(code, policy, tools=TOOLS)
+        result = review(code, policy)
         severities = {finding.severity for finding in result.findings}
         expected = "refuse" if "refuse" in severities else "warn" if "warn" in severities else "allow"
         assert result.verdict == expected
