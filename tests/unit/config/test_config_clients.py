@@ -12,7 +12,7 @@ import pytest
 from sealyard.config import Machine, read_machine
 from sealyard.config.clients import CLIENTS, find_places, find_servers
 from sealyard.config.draft import merge, render
-from sealyard.config.references import diff, find_literals, looks_secret
+from sealyard.config.references import describe_upstream, diff, find_literals, hide_arguments, looks_secret
 from sealyard.config.rewrite import plan_apply
 from sealyard.config.settings import UpstreamEntry, read_settings
 from sealyard.errors import InvalidConfig
@@ -391,6 +391,8 @@ def test_rendered_file_reads_back_as_what_was_found(machine: Machine) -> None:
         ("X", "https://h/p:q@r", False),
         ("GITHUB_TOKEN", "${GITHUB_TOKEN}", False),
         ("Authorization", "Bearer ${env:T}", False),
+        ("GITHUB_TOKEN", "${GITHUB_TOKEN:-abc}", True),
+        ("TEAM", "${TEAM:-platform}", False),
         ("MAX_TOKENS", "4096", False),
         ("GITHUB_TOKEN", "", False),
         ("NODE_ENV", "production", False),
@@ -409,6 +411,68 @@ def test_every_place_of_a_literal_secret_is_named() -> None:
 
     assert list(find_literals(stdio)) == ["env.A_TOKEN", "args"]
     assert list(find_literals(http)) == ["headers.Authorization", "bearer_token", "url"]
+
+
+BEARER = "0123456789abcdef0123"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--header", f"Authorization: Bearer {BEARER}"], ["--header", "Authorization: …"]),
+        (["-H", f"Authorization:Bearer {BEARER}"], ["-H", "Authorization:…"]),
+        (["--header", f"X-Api-Key: {BEARER}"], ["--header", "X-Api-Key: …"]),
+        ([f"-HX-Api-Key: {BEARER}"], ["-HX-Api-Key: …"]),
+        ([f"--header=Authorization: Bearer {BEARER}"], ["--header=Authorization: …"]),
+        (["--header", f"X-Org: a, Authorization: {BEARER}"], ["--header", "X-Org: a, Authorization: …"]),
+        (["--header", f"X-Session: Bearer {BEARER}"], ["--header", "X-Session: …"]),
+        ([f'{{"X-Org": "a", "Authorization": "{BEARER}"}}'], ['{"X-Org": "a", "Authorization": "…']),
+        ([f"--env=API_TOKEN={BEARER}"], ["--env=API_TOKEN=…"]),
+        (["-e", f"API_TOKEN={BEARER}"], ["-e", "API_TOKEN=…"]),
+        (["-c", f"TEAM=a API_TOKEN={BEARER} npx server"], ["-c", "TEAM=a API_TOKEN=…"]),
+        ([f"https://mcp.example/?a=1&api_key={BEARER}"], ["https://mcp.example/?a=1&api_key=…"]),
+        ([f"--password=two words {BEARER}"], ["--password=…"]),
+        ([f"--token=${{TOKEN:-{BEARER}}}"], ["--token=…"]),
+    ],
+)
+def test_a_secret_in_an_argument_is_hidden_wherever_it_stands(arguments: list[str], shown: list[str]) -> None:
+    """A header, a variable, a part of a query and a member of JSON; the key stays readable."""
+    entry = UpstreamEntry(command="npx", args=tuple(arguments))
+
+    assert hide_arguments(arguments) == shown
+    assert BEARER not in describe_upstream(entry)
+    assert list(find_literals(entry)) == ["args"]
+    assert BEARER not in diff("", json.dumps(arguments), "f", values=[{"args": arguments}])
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "Authorization: Bearer ${TOKEN}",
+        "Authorization:${AUTH_HEADER}",
+        "--token=${TOKEN}",
+        "X-Team: platform",
+        "https://mcp.example:8443/token/sse?readonly=true",
+        "ghcr.io/acme/token:1.2",
+        "--max-tokens=4096",
+    ],
+)
+def test_an_argument_without_a_secret_is_shown(argument: str) -> None:
+    """References, numbers, addresses and names of images."""
+    assert hide_arguments(["--header", argument]) == ["--header", argument]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://u:p@h/", f"https://h/?key={BEARER}", f"https://h/#{BEARER}", "https://h/sk-0123456789abcdef0123/sse"],
+)
+def test_a_secret_in_an_address_is_hidden(url: str) -> None:
+    """The user, the query, the fragment, and what looks like a key in the path."""
+    entry = UpstreamEntry(url=url)
+
+    assert "…" in describe_upstream(entry)
+    assert not {"p@h", BEARER} & {part for part in ("p@h", BEARER) if part in describe_upstream(entry)}
+    assert list(find_literals(entry)) == ["url"]
 
 
 def test_diff_shows_no_secret_in_any_spelling() -> None:
