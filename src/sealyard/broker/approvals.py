@@ -32,6 +32,9 @@ _ASKED_PER_RUN = 100
 RUN = "execute_code"
 """Replaces the tool in an ask about the code of a run. No full name of a tool equals it."""
 
+_SESSIONS_KEPT = 10_000
+"""Approvals for a session: some 10 MB. Sessions have no certain end; an approval that is dropped is asked for again."""
+
 _OPTIONS = {
     "refuse": "Refuse this call",
     "once": "Allow this call once",
@@ -272,6 +275,8 @@ class Approvals:
             run.approved[ask.tool, ask.rule] = approval
         elif approval.decision == "session":
             self._sessions[ask.principal, ask.session, ask.tool, ask.rule] = approval
+            if len(self._sessions) > _SESSIONS_KEPT:
+                del self._sessions[next(iter(self._sessions))]
         for waiting in self._open.values():  # what is answered with it
             if (found := self._find_standing(waiting.ask)) is not None:
                 waiting.offer(found)
