@@ -222,6 +222,49 @@ def test_all_spellings_of_http_mean_http(machine: Machine, kind: str) -> None:
     assert found(machine) == {("cursor", "a"): UpstreamEntry(url="https://a/sse")}
 
 
+def test_variables_that_codex_passes_on_are_names_or_tables(machine: Machine) -> None:
+    """A variable from elsewhere is named, and so is an entry that names none."""
+    put(
+        machine,
+        ".codex/config.toml",
+        """
+        [mcp_servers.a]
+        command = "a"
+        env_vars = ["A", { name = "B", source = "local" }, { name = "C", source = "remote" }, { source = "local" }, 3]
+        """,
+    )
+    servers, problems = find_servers(machine)
+
+    assert problems == []
+    assert [(each.entry.env, each.notes) for each in servers] == [
+        (
+            {"A": "${A}", "B": "${B}", "C": "${C}"},
+            (
+                "set C in the environment: Codex takes it from 'remote'",
+                "an entry of 'env_vars' names no variable and is left out",
+                "an entry of 'env_vars' names no variable and is left out",
+            ),
+        )
+    ]
+
+
+def test_two_keys_of_one_meaning_are_both_understood(machine: Machine) -> None:
+    """None is reported as meaningless because the other decided; a time that is no number is."""
+    servers = {
+        "off": {"command": "x", "disabled": True, "enabled": False},
+        "slow": {"command": "x", "startup_timeout_sec": 20, "startup_timeout_ms": 5},
+        "odd": {"command": "x", "startup_timeout_ms": True},
+    }
+    put(machine, "shop/.mcp.json", {"mcpServers": servers})
+    read, _ = find_servers(machine)
+
+    assert [(each.name, each.entry, each.notes) for each in read] == [
+        ("off", UpstreamEntry(command="x", disabled=True), ()),
+        ("slow", UpstreamEntry(command="x", start_seconds=20.0), ()),
+        ("odd", UpstreamEntry(command="x"), ("'startup_timeout_ms' means nothing to sealyard and is left out",)),
+    ]
+
+
 def test_broken_file_costs_only_itself(machine: Machine) -> None:
     """It is named with its line, and so is every hostile entry; the rest is used."""
     broken = put(machine, ".cursor/mcp.json", '{\n  "mcpServers": {\n')
