@@ -434,5 +434,5 @@ def test_user_who_upgrades_goes_on_where_they_were(
     assert output("run", "-c", code) == "1\n"
     assert CARD in output("privacy", "reveal", TOKEN)
     assert "entries are as they were written" in output("audit", "verify")
-    assert "Every sum is what the journal gives." in output("rebuild-metrics")
+    assert "All sums match the journal." in output("rebuild-metrics")
     assert (home / ".local/share/toolyard/toolyard.db").exists()

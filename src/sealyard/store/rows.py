@@ -209,6 +209,7 @@ def write_executions(connection: sqlite3.Connection, records: Iterable[Execution
                 _encode_outcome(record.outcome),
                 storable(record.catalog_version),
                 record.background,
+                record.form,
             )
         )
     connection.executemany("INSERT INTO codes (sha256, code) VALUES (?, ?) ON CONFLICT DO NOTHING", codes)
@@ -216,7 +217,7 @@ def write_executions(connection: sqlite3.Connection, records: Iterable[Execution
         upsert(
             "executions",
             "execution_id, owner, principal, session, code_sha256, context, context_cut, started_at, ended_at, status,"
-            " outcome, catalog_version, background",
+            " outcome, catalog_version, background, form",
             key="execution_id",
         ),
         rows,

@@ -299,21 +299,21 @@ class MetricTables(Table):
 
     facts = reads(_read_facts)
 
-    async def derive(self) -> int:
-        """Record missing facts of executions, such as those of an older version; returns how many.
+    async def derive(self, since: float = 0.0) -> int:
+        """Record the missing facts of executions that began since a time, such as lost ones; returns how many.
 
-        `rebuild` does this too. It reads every kept execution. Raises `StoreError`.
+        Raises `StoreError`.
         """
-        return await derive(self._reader, self._writer)
+        return await derive(self._reader, self._writer, since)
 
     async def rebuild(
         self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
     ) -> Rebuilt:
-        """Count everything again from the kept rows, and derive facts that older versions did not record.
+        """Compare the sums with the kept rows, and fold all rows again if any sum differs.
 
-        Sums of days whose rows are gone stay. Reads and writes go on. `on_progress` gets the number of finished rows
-        and of all rows, roughly. With `check` nothing changes, and `differences` counts what would. Raises
-        `StoreError`.
+        Sums of days whose rows are gone stay. Reads and writes go on; until all rows are folded again, readers miss
+        those that `uncounted` counts. `on_progress` gets the number of finished rows and of all rows, roughly. With
+        `check` nothing changes. Raises `StoreError`.
         """
         return await rebuild(self._reader, self._writer, self.fold, on_progress, check=check)
 
