@@ -124,7 +124,7 @@ def read_document(path: Path) -> Any:
         text = path.read_bytes().decode("utf-8-sig")
         if path.suffix == ".toml":
             return tomllib.loads(text)
-        return jsonc.parse(text).value if text.strip() else {}
+        return jsonc.parse(text) if text.strip() else {}
     except OSError as error:
         raise InvalidConfig(f"{str(path)!r} cannot be read: {error.strerror}. Check the path and its rights.") from None
     except UnicodeDecodeError as error:

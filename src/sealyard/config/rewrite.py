@@ -131,10 +131,10 @@ def _put_back(current: bytes, original: bytes | None, places: list[Place]) -> by
     """The present file with the servers of the original one, or `None` if that cannot be done in its text."""
     try:
         text = current.decode()
-        before = jsonc.parse(original.decode("utf-8-sig")).value if original else {}
+        before = jsonc.parse(original.decode("utf-8-sig")) if original else {}
         for place in places:
             servers = walk(before, place.keys)
-            if servers or walk(jsonc.parse(text).value, place.keys):
+            if servers or walk(jsonc.parse(text), place.keys):
                 text = jsonc.put(text, place.keys, servers or {})
     except (UnicodeDecodeError, jsonc.InvalidJson):
         return None
@@ -193,10 +193,7 @@ def _check_text(text: str, path: Path, document: Any) -> None:
 def _put_json(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tuple[str, list[str]]:
     if not text.strip():
         return jsonc.put("{}", keys, servers) + "\n", []
-    node: jsonc.Node | None = jsonc.parse(text)
-    for key in keys:
-        node = (node.members or {}).get(key) if node else None
-    notes = [f"the comments inside {keys[-1]!r} go with its entries"] if node and node.has_comments else []
+    notes = [f"the comments inside {keys[-1]!r} go with its entries"] if jsonc.has_comments(text, keys) else []
     return jsonc.put(text, keys, servers), notes
 
 
@@ -291,7 +288,7 @@ def replace_table(text: str, key: str, table: Mapping[str, Any]) -> str | None:
 
 def _parse(text: str, path: Path) -> Any:
     try:
-        return tomllib.loads(text) if path.suffix == ".toml" else jsonc.parse(text).value
+        return tomllib.loads(text) if path.suffix == ".toml" else jsonc.parse(text)
     except (tomllib.TOMLDecodeError, jsonc.InvalidJson):
         return {}
 

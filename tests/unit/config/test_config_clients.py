@@ -297,7 +297,8 @@ def test_broken_file_costs_only_itself(machine: Machine) -> None:
         f"{where}mcpServers.numbers.command is 1. Give a string. {rest}",
         f"{where}the server 'type' has the type {{'a': []}}, which sealyard does not know. {rest}",
         f"In {str(desktop)!r}, mcpServers is not an object. Its servers are not used.",
-        f"{str(broken)!r} is not JSON: line 3, column 1: expected a key in double quotes. Correct it there.",
+        f"{str(broken)!r} is not JSON: line 3, column 1: expecting property name enclosed in double quotes. "
+        "Correct it there.",
     ]
 
 
