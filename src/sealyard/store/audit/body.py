@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sealyard.store.rows import encode_bounded, encode_json, is_longer, storable
+from sealyard.store.rows import encode_json, is_longer, storable
 
 BODY_BYTES = 16 << 10
 """A hundred entries fit into a page of the dashboard."""
@@ -23,7 +23,7 @@ _DIGITS = 4300
 
 def encode_body(body: Mapping[str, Any]) -> str:
     """The text of a body. No value makes this fail."""
-    text = None if is_longer(body, BODY_BYTES) else encode_bounded(body)
+    text = None if is_longer(body, BODY_BYTES) else encode_json(body)
     if text is None or _size(text) > BODY_BYTES:
         digests: _Digests = {}
         for most_bytes, levels in _ATTEMPTS:
