@@ -59,13 +59,14 @@ def put(text: str, keys: tuple[str, ...], value: dict[str, Any]) -> str:
     """
     parse(text)
     plain = _blank_commas(_blank_comments(text))
-    for depth in range(len(keys), -1, -1):
-        if (span := _find(plain, keys[:depth])) is not None:
-            break
-        if depth < len(keys):
-            value = {keys[depth]: value}
+    depth, span = len(keys), _find(plain, keys)
+    while span is None:  # something on the path is missing
+        depth -= 1
+        span = _find(plain, keys[:depth])
     if depth == len(keys):
         return text[: span[0]] + _render(text, value, depth) + text[span[1] :]
+    for key in reversed(keys[depth + 1 :]):
+        value = {key: value}
     return _insert(text, span, keys[depth], value, depth)
 
 
