@@ -135,7 +135,7 @@ class AlertTable(Table):
                     _write_alert(connection, alert)
             return AlertChange(before=before, after=after, silenced=silenced)
 
-        return await self._writer.change(change, is_retried=False)  # what was seen then says nothing about later
+        return await self._writer.change(change)
 
     def note_delivery(self, alert: Alert, *, is_delivered: bool) -> None:
         """Record that the webhook took a change, or that it did not. Only enqueues."""

@@ -1,7 +1,7 @@
 """Versions of skills, their uses and their migrations; shared by all gateways that have the store open.
 
 A version never changes, except for its status, its note and the results of its examples. Concurrent saves of one name
-become versions in the order of their writes. A failed write that was reported is not repeated later.
+become versions in the order of their writes.
 
 A version without its examples is one JSON text; its mutable fields and lookup keys have columns of their own.
 """
@@ -502,7 +502,7 @@ class SkillTable(Table):
                 write = partial(
                     _insert, skill=skill, text=text, examples=examples, severity=severity, head=number, limits=limits
                 )
-                kept = await self._writer.change(write, len(text) + len(examples or b""), is_retried=False)
+                kept = await self._writer.change(write, len(text) + len(examples or b""))
                 if isinstance(kept, InvalidSkill):
                     raise kept
                 if kept is not None:
@@ -525,14 +525,14 @@ class SkillTable(Table):
         """
         data = await asyncio.to_thread(_compress, skill.examples, limits) if skill.examples else None
         update = partial(_update, skill=skill, examples=data)
-        if not await self._writer.change(update, ROW_BYTES + len(data or b""), is_retried=False):
+        if not await self._writer.change(update, ROW_BYTES + len(data or b"")):
             raise unknown_version(skill.name, skill.version)
 
     async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
         """Delete one version, or all of them, durably, and return their number. The rows stay, for `Shelf.restore`."""
         numbers = None if version is None else _numbers(version)
         delete = partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now)
-        return await self._writer.change(delete, is_retried=False)
+        return await self._writer.change(delete)
 
     # Uses and migrations
 
@@ -555,5 +555,5 @@ class SkillTable(Table):
             total += done
         return total
 
-    record_migration = writes(_write_migration, is_retried=False)
+    record_migration = writes(_write_migration)
     migrations = reads(_read_migrations)

@@ -15,7 +15,6 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import Sums
-from sealyard.store.database import Reader
 from sealyard.store.metrics.fold import (
     COLUMNS,
     DAY,
@@ -252,11 +251,6 @@ def _remove_learned(connection: sqlite3.Connection, days: int) -> None:
 class MetricTables(Table):
     """The facts and sums of one store."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        super().__init__(writer, reader)
-        self._is_fold_waiting = False
-        self._folded = 0
-
     def record(self, fact: Fact) -> None:
         """Record a fact. Only enqueues, as `Store.record_call` does."""
         self._writer.put_row(write_facts, fact, ROW_BYTES)
@@ -266,12 +260,7 @@ class MetricTables(Table):
 
         Other gateways may fold at the same time: no row counts twice. Raises `StoreError`.
         """
-        if not self._is_fold_waiting:
-            self._writer.put(self._fold, ROW_BYTES)
-        self._is_fold_waiting = True  # at most one waits, however often writing fails
-        await self._writer.flush()
-        self._is_fold_waiting = False
-        return self._folded
+        return await self._writer.change(fold)
 
     uncounted = reads(_read_uncounted)
     sums = reads(_read_window)
@@ -325,6 +314,3 @@ class MetricTables(Table):
         while await self.fold():
             pass
         return await prune(self._writer, before, hours_before)
-
-    def _fold(self, connection: sqlite3.Connection) -> None:
-        self._folded = fold(connection)
