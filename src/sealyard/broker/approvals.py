@@ -24,7 +24,8 @@ AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | None]]
 """Asks one person. None: no answer through this channel, such as after its client disconnected."""
 
 _RUN_RULE = "learning.critical"
-_POLL_SECONDS = 0.25  # between two looks for answers that other processes wrote to the store
+_POLL_SECONDS = 0.25
+"""Between two looks for answers that other processes wrote: unnoticed by a person, and a look is one read."""
 _WAITING_PER_RUN = 20  # open asks: a person cannot survey more
 _WAITING_PER_PRINCIPAL = 100  # open asks: one principal must not fill the list of all
 _ASKED_PER_RUN = 100

@@ -350,9 +350,9 @@ def test_same_server_of_several_clients_is_written_once(machine: Machine) -> Non
     assert [(each.name, each.entry.command, each.clients, each.notes) for each in merged] == [
         ("github", "npx", ("claude-code", "cursor"), ("is the same server as 'gh'",)),
         ("db", "db1", ("cursor",), ()),
-        ("db-gemini", "db3", ("gemini",), ("called so because 'db' is another server",)),
+        ("db-gemini", "db3", ("gemini",), ("renamed, because another server is called 'db'",)),
         ("db-windsurf", "db4", ("gemini",), ()),
-        ("db-windsurf-2", "db2", ("windsurf",), ("called so because 'db' is another server",)),
+        ("db-windsurf-2", "db2", ("windsurf",), ("renamed, because another server is called 'db'",)),
     ]
 
 

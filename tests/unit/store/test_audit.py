@@ -132,7 +132,7 @@ async def test_every_kind_is_taken_and_no_other(path: Path) -> None:
         with pytest.raises(ValueError, match="'party'") as caught:
             store.audit(entry("party"))
 
-    assert str(caught.value) == "There is no audit entry of the kind 'party'. Use one of AUDIT_KINDS, or add it."
+    assert str(caught.value) == "No audit entry has the kind 'party'. Use one of AUDIT_KINDS, or add it."
 
 
 async def test_entries_are_found_by_principal_kind_and_execution(path: Path) -> None:

@@ -14,9 +14,10 @@ BODY_BYTES = 16 << 10
 """A hundred entries fit into a page of the dashboard."""
 
 _ATTEMPTS = ((4096, 8), (512, 8), (96, 1), (0, 0))
-"""Bytes up to which a value is kept whole, and levels down to which parts of a longer one are kept."""
+"""Bytes up to which a value is kept whole, and levels down to which parts of a longer one are kept: at first a quarter
+of the body, so that a few long values leave the rest whole; in the end the digest of everything, which always fits."""
 _PARTS = 64
-"""A list or an object with more parts is not kept in parts."""
+"""A list or an object with more parts is not kept in parts: their digests alone would take a third of the body."""
 _DIGITS = 4300
 """Python writes no longer number in decimal."""
 
