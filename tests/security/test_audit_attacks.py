@@ -309,7 +309,7 @@ async def test_gateway_does_not_sign_what_an_attacker_made(path: Path, name: str
     with pytest.raises(StoreError) as caught:
         await record(path, 1)
 
-    assert str(caught.value) == CHANGED.format(str(path))
+    assert str(caught.value) == f"Not all was recorded. {CHANGED.format(str(path))}"
     assert verify_store(path).problem != ""
 
 
