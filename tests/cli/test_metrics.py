@@ -269,10 +269,10 @@ def test_rebuild_counts_the_same_again(sealyard: Command, store: Path) -> None:
     after = json.loads(sealyard("metrics", "--store", str(store), "--format", "json").stdout)
 
     assert wrong.returncode == 1
-    assert wrong.stdout.splitlines()[-1].endswith(" sums are different from the journal.")
+    assert wrong.stdout.splitlines()[-1].endswith(" sums differ from the journal.")
     assert (json.loads(done.stdout)["differences"] > 0, done.returncode) == (True, 0)
     right = sealyard("rebuild-metrics", "--store", str(store), "--check")
-    assert (right.returncode, right.stdout.splitlines()[-1]) == (0, "All totals match the journal.")
+    assert (right.returncode, right.stdout.splitlines()[-1]) == (0, "All sums match the journal.")
     assert {key: after[key] for key in after if key not in ("since", "until", "usage")} == {
         key: before[key] for key in before if key not in ("since", "until", "usage")
     }

@@ -197,8 +197,8 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,39}", principal) or principal in _RESERVED:
                 raise InvalidConfig(
                     f"http.tokens or http.principals names the principal {principal!r}. Use 1 to 40 letters, digits "
-                    "and . _ @ - beginning with a letter or digit, and not 'local' or 'operator': those are who needs "
-                    "no token, and who has the key that the gateway prints."
+                    "and . _ @ - beginning with a letter or digit, and not 'local' or 'operator', which are "
+                    "reserved for callers without a token and for the holder of the gateway's own key."
                 )
         return {bytes.fromhex(digest): principal for digest, principal in digests.items()}
 
@@ -437,7 +437,7 @@ def _check_principal(name: str, http: HttpConfig, sandbox: SandboxConfig, reader
     if entry.token is None and digest is None and name not in ("http", *http.tokens):
         reader.fail_whole(path, "has no token", f"Give it a token_sha256: `sealyard token {name}` makes one")
     if digest is not None and not re.fullmatch(r"[0-9A-Fa-f]{64}", digest):  # which may be the token itself
-        reader.fail_whole((*path, "token_sha256"), "is no SHA-256", f"Give 64 hex digits: `sealyard token {name}`")
+        reader.fail_whole((*path, "token_sha256"), "is not a SHA-256", f"Give 64 hex digits: `sealyard token {name}`")
     levels = get_args(Level)
     if entry.level is not None and levels.index(entry.level) < levels.index(sandbox.level):
         stricter = f"{sandbox.level!r}, which is sandbox.level, or a stricter one"
@@ -464,7 +464,9 @@ def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("
     if entry.command is not None and not entry.command.strip():
         reader.fail((*path, "command"), entry.command, "the program to start")
     if entry.url is not None and "${" not in entry.url and not re.match(r"https?://[^/\s]", entry.url):
-        reader.fail_whole((*path, "url"), "is no address of a server", "Give one that begins with https:// or http://")
+        reader.fail_whole(
+            (*path, "url"), "is not the address of a server", "Give one that begins with https:// or http://"
+        )
     for text in (entry.command, *entry.args, entry.cwd, *entry.env, *entry.env.values()):
         if text is not None and ("\0" in text or any("\ud800" <= char <= "\udfff" for char in text)):
             reader.fail_whole(path, "holds a character that no process can be given", "Take it out")

@@ -51,4 +51,4 @@ class AlertTable(Table):
     """The alerts of one store."""
 
     alerts = reads(_read_alerts)
-    replace = writes(_replace_alerts, is_retried=False)  # the next check writes what is true by then
+    replace = writes(_replace_alerts)

@@ -192,8 +192,8 @@ def _assemble(
     )
     upkeep = Upkeep(
         store,
-        tools.upstreams,
         config.metrics,
+        upstreams=tools.upstreams,
         circuits=broker.circuits,
         upstream_of=tools.upstream_of,
         record=observer.record,
@@ -316,6 +316,8 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
         await _serve(config, policy, store, guards, stack)
         approvals = Approvals(store, config.policy)
         broker = Broker({}, policy=policy, approvals=approvals, store=store, digest=guards.digest)
+        upkeep = Upkeep(store, config.metrics, record=store.metrics.record)
+        stack.push_async_callback(_abandon, asyncio.create_task(upkeep.run()))
         yield Border(
             guards=guards,
             policy=policy,

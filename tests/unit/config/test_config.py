@@ -254,7 +254,7 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[http.principals.ci]\nlevel = 'production'",
          "http.principals.ci has no token. Give it a token_sha256: `sealyard token ci` makes one."),
         ("[http.principals.ci]\ntoken_sha256 = 'my-plain-token'",
-         "http.principals.ci.token_sha256 is no SHA-256. Give 64 hex digits: `sealyard token ci`."),
+         "http.principals.ci.token_sha256 is not a SHA-256. Give 64 hex digits: `sealyard token ci`."),
         ("[http.principals.ci]\ntoken = 'a'\nlevel = 'development'",
          "http.principals.ci.level is 'development'. Give 'production', which is sandbox.level, or a stricter one."),
         ("[sandbox]\nlevel = 'hardened'\n[http.principals.ci]\ntoken = 'a'\nlevel = 'production'",
@@ -276,7 +276,7 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[upstreams.x]\nurl = 'https://a'\ntransport = 'stdio'",
          "upstreams.x.transport is 'stdio'. Give 'http' or 'sse', or leave it out."),
         ("[upstreams.x]\nurl = 'ftp://u:s3cret-value@a'",
-         "upstreams.x.url is no address of a server. Give one that begins with https:// or http://."),
+         "upstreams.x.url is not the address of a server. Give one that begins with https:// or http://."),
         ("[upstreams.x]\ncommand = 'a'\nargs = 's3cret-value'",
          "upstreams.x.args is a string. Give a list of strings."),
         ("[upstreams.x]\ncommand = 'a'\nenv.A = 12345678", "upstreams.x.env.A is a number. Give a string."),
@@ -501,7 +501,7 @@ def test_a_pattern_that_names_no_upstream_is_pointed_out(tmp_path: Path, environ
         "[upstreams.github]\ncommand = 'a'\n[http.principals.ci]\ntoken = 'a'\nupstreams = ['git*', 'jria']",
     )
 
-    assert config.warnings == ("http.principals.ci.upstreams names 'jria', and no upstream is called so.",)
+    assert config.warnings == ("http.principals.ci.upstreams names 'jria', but no upstream has a matching name.",)
 
 
 def test_two_principals_cannot_share_a_token(tmp_path: Path, environ: dict[str, str]) -> None:

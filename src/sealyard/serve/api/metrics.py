@@ -63,10 +63,13 @@ async def get_usage(call: Call[WindowQuery, None]) -> Usage:
 
 @endpoint("GET", "/metrics", needs="observe")
 async def get_prometheus(call: Call[None, None]) -> Text:
-    """All figures in the text format of Prometheus, or of OpenMetrics if the client accepts that."""
-    yard = call.yard
+    """All figures in the text format of Prometheus, or of OpenMetrics if the client accepts that.
+
+    While the store fails, only gauges that need no store, among them `sealyard_store_failing`.
+    """
+    sums, gauges = await call.yard.operations.exposed()
     is_open = "application/openmetrics-text" in call.request.headers.get("accept", "")
-    content, kind = render(await yard.operations.figures.sums(), await yard.operations.gauges(), openmetrics=is_open)
+    content, kind = render(sums, gauges, openmetrics=is_open)
     return Text(content=content, kind=kind)
 
 
