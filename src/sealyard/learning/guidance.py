@@ -658,9 +658,9 @@ class SearchGuide:
         if level == "name_only":
             return hit
         is_full = level == "full"
-        tips = self._tips(spec, is_full=is_full)[: None if is_full else 1] if place < _HINTED else ()
+        tips = self._tips(spec)[: None if is_full else 1] if place < _HINTED else ()
         self._tips_shown += tips
-        hints = [text for tip in tips for text in (tip.text, tip.code) if text is not None]
+        hints = [tip.text for tip in tips]
         if not is_full:
             return msgspec.structs.replace(hit, hints=tuple(hints)) if hints else hit
         learned = self._guidance.shape_of(self._model, spec, self._viewer) or self._view.shapes.get(spec.full_name)
@@ -671,15 +671,13 @@ class SearchGuide:
             hit, hints=tuple(hints), signature=signature(spec, learned), returns=returns_text(spec, learned)
         )
 
-    def _tips(self, spec: ToolSpec, *, is_full: bool) -> tuple[Tip, ...]:
-        return self._ask(
-            "chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view, with_code=is_full), ()
-        )
+    def _tips(self, spec: ToolSpec) -> tuple[Tip, ...]:
+        return self._ask("chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view), ())
 
     async def finish(self, answer: SearchAnswer) -> SearchAnswer:
         """The answer with saved skills that may do the job. The hints are recorded."""
         for tip in self._tips_shown:
-            self._guidance.record_hint(self._visit, tip.kind, tip.subject, tip.mark)
+            self._guidance.record_hint(self._visit, "chain", tip.subject, tip.mark)
         for name in self._shown:
             self._guidance.record_hint(self._visit, "shape", name)
         skills = await self._skills()
