@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests import warm
-from tests.learned_journal import LIST, PAY, fill, record_run, save_tools, tool
+from tests.learned_journal import LIST, PAY, fill, record_run
 
 from sealyard.store import open_store
 
@@ -89,22 +89,6 @@ def test_json_has_everything_and_a_part_by_itself_too(sealyard: Command, file: s
     ]
     assert {each["subject"] for each in part["parts"][0]["items"]} == {LIST, PAY}
     assert sealyard("insights", file, "--part", "shapes").stdout.startswith("shapes: 2 learned from 10")
-
-
-def test_a_tool_that_does_not_answer_as_declared_is_shown(sealyard: Command, tmp_path: Path) -> None:
-    """In the whole picture, and beside what is known of answers."""
-
-    async def work(store: Any) -> None:
-        schema = {"type": "object", "properties": {"state": {"type": "integer"}}}
-        await save_tools(store, tool(PAY, output_schema=schema))
-        for number in range(8):
-            record_run(store, f"e{number}")
-
-    run_in_store(tmp_path, work)
-    text = "`state` is declared as a whole number and was a text in some answers."
-
-    assert text in sealyard("insights", config(tmp_path)).stdout
-    assert text in sealyard("insights", config(tmp_path), "--part", "shapes").stdout
 
 
 def test_a_principal_is_shown_what_it_is_told_from(sealyard: Command, tmp_path: Path) -> None:

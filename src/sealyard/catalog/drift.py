@@ -18,8 +18,8 @@ from sealyard.catalog.answers import (
     PLACES,
     Audience,
     Copying,
+    Kinds,
     Place,
-    PlaceSeen,
     Reading,
     build_schema,
     joined,
@@ -49,7 +49,7 @@ _WRITTEN_AFTER = 10  # answers between two writes of one watch: a crash costs th
 _LOST = 300  # fields of earlier versions that are remembered: a bound
 
 _Schema = dict[str, Any]
-_Places = Mapping[str, PlaceSeen]
+_Places = Mapping[str, Kinds]
 _Key = tuple[str, str, int]
 """Upstream, its name for the tool, and the major version."""
 _Noted = tuple[Any, str | None]
@@ -384,9 +384,9 @@ class AnswerRecord:
     def _settle(self) -> None:
         known = self.state.seen
         for places, _ in self._odd:
-            for path, place in places.items():
+            for path, kinds in places.items():
                 if path in known or len(known) < PLACES:
-                    known.setdefault(path, Place()).count(place.kinds, 1.0, 1)
+                    known.setdefault(path, Place()).count(kinds, 1.0, 1)
         self._odd = []
         self.schema = build_schema(known, _EVERYBODY, is_exact=True)
 
@@ -395,16 +395,13 @@ def _marks(path: str, kinds: set[str]) -> list[str]:
     return [f"{path}={kind}" for kind in sorted(kinds)]
 
 
-_SAME_KIND = {"integer": "number", "token": "string"}
-
-
 def _fields_of(places: _Places) -> Iterator[tuple[str, _Field]]:
     """Each part of an answer by its place, such as `rows[].id`."""
     for path, seen in places.items():
-        kinds = {_SAME_KIND.get(kind, kind) for kind in seen.kinds} - {"null", "cut"}
+        kinds = {"number" if kind == "integer" else kind for kind in seen} - {"null", "cut"}
         holder = parent_of(path) if path and not path.endswith(("[]", "{}")) else None
-        objects = 0 if holder is None else places[holder].kinds["object"]
-        yield path, _Field(kinds=kinds, place=holder, is_optional=sum(seen.kinds.values()) < objects)
+        objects = 0 if holder is None else places[holder]["object"]
+        yield path, _Field(kinds=kinds, place=holder, is_optional=sum(seen.values()) < objects)
 
 
 def _patched(before: _Schema, after: _Schema, gone: set[str], retyped: set[str], path: str = "") -> _Schema:

@@ -12,7 +12,7 @@ from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning import Insight
 from sealyard.learning.learner import PARTS
-from sealyard.learning.overview import Insights, forget, learner_of, with_conflicts
+from sealyard.learning.overview import Insights, forget, learner_of
 from sealyard.learning.overview import insights as all_insights
 from sealyard.store import Store
 from sealyard.values.facts import Forgotten
@@ -20,7 +20,6 @@ from sealyard.wording import suggest
 
 _FEW = 5
 """Lines of a list, so that all parts fit a screen; `--part` and `--json` have all."""
-_CONFLICTS = "Outputs that differ from the declared schema"
 _TITLES = {
     "ranking": "Ranking",
     "chains": "Tool chains",
@@ -77,9 +76,7 @@ async def _look(store: Store, config: Config, principal: str | None, *, rebuild:
         await learner.save()  # the next look need not learn it again
     scope = scopes.get(principal or "")
     domain = (None if scope is None else scope.domain) or settings.domain or ""
-    found = await all_insights(store, learner, settings, principal=principal, domain=domain)
-    specs = [spec for some in (await store.load_tools()).values() for spec in some]
-    return await with_conflicts(found, learner, specs, is_alone=not scopes)
+    return await all_insights(store, learner, settings, principal=principal, domain=domain)
 
 
 async def _check(store: Store, principal: str, configured: Sequence[str]) -> None:
@@ -105,7 +102,6 @@ def _show(found: Insights) -> None:
     _show_risk(found)
     _show_items("Skill effectiveness", found.skills, more="sealyard insights --part skills")
     _show_migrations(found)
-    _show_items(_CONFLICTS, found.conflicts, more="sealyard insights --json")
     for gone in found.forgotten[:_FEW]:
         say(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim")
     _show_more(found.forgotten, "sealyard insights --json")
@@ -123,8 +119,6 @@ def _show_part(found: Insights) -> None:
         if part.part == "skills":
             _show_items("Skill effectiveness", found.skills)
             _show_migrations(found)
-        if part.part == "shapes":
-            _show_items(_CONFLICTS, found.conflicts)
 
 
 def _warn(found: Insights) -> None:

@@ -19,7 +19,6 @@ from sealyard.store.skills import MigrationRecord, SkillRecord
 from sealyard.values.access import AuditEntry, PrincipalScope
 from sealyard.values.facts import Forgotten, Risk
 from sealyard.values.skills import Skill
-from sealyard.values.tools import ToolSpec
 from sealyard.wording import suggest
 
 DAY = 86_400.0  # seconds
@@ -72,8 +71,6 @@ class Insights(msgspec.Struct, frozen=True, kw_only=True):
     skills: list[Insight]
     """Exemplary skills, and those that could be removed."""
     migrations: Migrations
-    conflicts: list[Insight] = []
-    """Tools whose answers differ from their declaration; empty unless `with_conflicts` searched for them."""
     faults: dict[str, int] = {}
     """The failures of each part: lessons that it could not learn, and times that it was switched off for requests."""
     forgotten: list[Forgotten] = []
@@ -124,22 +121,6 @@ async def insights(
         faults=_faults(models, faults or {}),
         forgotten=forgotten[: -_SHOWN - 1 : -1],
     )
-
-
-async def with_conflicts(found: Insights, learner: Learner, specs: Iterable[ToolSpec], *, is_alone: bool) -> Insights:
-    """The insights with those tools of `specs` whose answers differ from their declaration.
-
-    `is_alone`: all evidence comes from one principal.
-    """
-    declared = [spec for spec in specs if spec.output_schema is not None]
-    operator = Viewer("", time.time(), found.half_life_days * DAY)
-    conflicts: dict[tuple[str, str], Insight] = {}
-    for model in _models(learner).values():
-        for each in model.shapes.conflicts(declared, operator, is_alone=is_alone):
-            conflicts.setdefault((each.subject, each.text), each)
-        await asyncio.sleep(0)
-    ordered = sorted(conflicts.values(), key=lambda each: (-each.evidence, each.subject, each.text))
-    return msgspec.structs.replace(found, conflicts=ordered[:_SHOWN])
 
 
 async def census_of(learner: Learner, *, half_life: float, principal: str | None = None) -> list[PartInsights]:

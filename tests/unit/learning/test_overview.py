@@ -18,7 +18,6 @@ from sealyard.learning.overview import (
     forget,
     insights,
     learner_of,
-    with_conflicts,
 )
 from sealyard.store import Store, open_store
 from sealyard.store.skills import MigrationRecord, ShelfLimits
@@ -49,7 +48,7 @@ async def test_an_empty_journal_teaches_nothing(tmp_path: Path) -> None:
     ]
     assert found.migrations == Migrations(done=0, tried=0, right=0, accuracy=None)
     assert (found.enabled, found.scope, found.is_ready, found.facts) == (True, "shared", True, 0)
-    assert (found.skills, found.conflicts, found.faults, found.forgotten) == ([], [], {}, [])
+    assert (found.skills, found.faults, found.forgotten) == ([], {}, [])
 
 
 async def test_runs_are_counted_and_risk_is_calibrated(tmp_path: Path) -> None:
@@ -128,27 +127,6 @@ async def test_skills_are_judged_and_their_migrations_too(tmp_path: Path) -> Non
     assert [(each.change, each.migrations, each.right) for each in past.changes] == [("rename_parameter", 3, 2)]
     assert [each.subject for each in ben.skills] == ["ben/old"]
     assert ben.migrations.tried == 0
-
-
-async def test_answers_that_are_not_as_declared_are_shown(tmp_path: Path) -> None:
-    """For tools that there are, and that declare what they answer."""
-    declared = {"type": "object", "properties": {"state": {"type": "integer"}}, "required": ["state"]}
-    spec = tool(PAY, output_schema=declared)
-    async with open_store(tmp_path / "s.db") as store:
-        await save_tools(store, spec)
-        for number in range(8):
-            record_run(store, f"e{number}", principal=("ann", "ben")[number % 2])
-        await store.flush()
-        learner = learner_of(store, SHARED)
-        await learner.once()
-        found = await insights(store, learner, SHARED)
-        looked = await with_conflicts(found, learner, [spec, tool(MAIL)], is_alone=False)
-        other = await with_conflicts(found, learner, [tool(PAY)], is_alone=False)
-
-    assert [(each.kind, each.subject, each.text) for each in looked.conflicts] == [
-        ("conflict", PAY, "`state` is declared as a whole number and was a text in some answers.")
-    ]
-    assert (found.conflicts, other.conflicts) == ([], [])
 
 
 # Forgetting

@@ -123,7 +123,6 @@ function itemPanels(value) {
   return [
     ...some,
     ["worth", "Skill value", value.skills],
-    ["conflicts", "Output schema conflicts", value.conflicts],
   ]
     .filter(([, , items]) => items.length > 0)
     .map(([name, title, items]) => panel(title, { id: `learned-${name}` }, table(title, ITEMS, items.map(itemRow))));
