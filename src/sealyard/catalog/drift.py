@@ -273,8 +273,6 @@ class _State(msgspec.Struct):
     lost: set[str] = set()
     """Fields of earlier versions: if one returns, answers vary, and no change is permanent."""
     observed_at: float = 0.0
-    shape: dict[str, Any] | None = None
-    """Earlier versions kept a tree of counts here instead of `seen`."""
 
 
 _STATES = msgspec.json.Decoder(_State)
@@ -319,12 +317,9 @@ class AnswerRecord:
     def read(cls, text: str) -> "AnswerRecord":
         """The record of a text; a new one if the text cannot be read, since answers can be seen again."""
         try:
-            state = _STATES.decode(text)
-            if state.shape is not None:
-                _take_over(state, state.shape)
-        except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
+            return cls(_STATES.decode(text))
+        except msgspec.DecodeError:
             return cls()
-        return cls(state)
 
     def add(self, places: _Places, occasion: str | None = None) -> None:
         """Count the places of an answer.
@@ -421,28 +416,3 @@ def _patched(before: _Schema, after: _Schema, gone: set[str], retyped: set[str],
         if isinstance(before.get(key), dict) and isinstance(after.get(key), dict):
             result[key] = _patched(before[key], after[key], gone, retyped, path + mark)
     return result
-
-
-# Records of earlier versions
-
-
-def _take_over(state: _State, shape: dict[str, Any]) -> None:
-    """Turn the tree of counts of an earlier version into places. Keys with a dot had another place then."""
-    _flatten(shape, "", state.seen)
-    state.shape = None
-    state.fields = {
-        path: field
-        for path, field in state.fields.items()
-        if field.place is None or "." not in path.removeprefix(field.place).removeprefix(".")
-    }
-
-
-def _flatten(shape: dict[str, Any], path: str, found: dict[str, Place]) -> None:
-    if len(found) >= PLACES:
-        return
-    found[path] = Place()
-    found[path].count({"cut": shape["count"]} if shape.get("cut") else shape["kinds"], 1.0, 1)
-    inside = {joined(path, key): part for key, part in shape.get("fields", {}).items()}
-    inside |= {f"{path}{mark}": shape[key] for key, mark in (("items", "[]"), ("others", "{}")) if shape.get(key)}
-    for place, part in inside.items():
-        _flatten(part, place, found)
