@@ -653,8 +653,7 @@ class SearchGuide:
 
     def recall(self, query: str) -> Learned | None:
         """The evidence on the words of the query."""
-        used = tuple(self._visit.tools)
-        return self._ask("ranking", lambda: self._model.ranking.recall(self._query, self._viewer, used=used), None)
+        return self._ask("ranking", lambda: self._model.ranking.recall(self._query, self._viewer), None)
 
     def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
         """A hit with hints about its tool; `place` is 0 for the best."""
