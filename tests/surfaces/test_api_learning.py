@@ -43,8 +43,8 @@ async def test_who_may_observe_sees_what_was_learned_and_no_value_of_anybody(tmp
 
     parts = {each["part"]: each for each in found["parts"]}
     assert (parts["risk"]["evidence"], parts["shapes"]["learned"]) == (8, 1)
-    assert sum(each["assessed"] for each in found["risk"]) == 8
-    assert sum(each["failed"] for each in found["risk"]) == 2
+    levels = [item for item in parts["risk"]["items"] if item["kind"] == "risk"]
+    assert sum(item["checked"] for item in levels) == 8
     assert (found["enabled"], found["scope"], found["is_ready"], found["partitions"]) == (True, "shared", True, [""])
     assert SECRET not in answer.text
     assert "Zanzibar" not in answer.text
@@ -167,7 +167,7 @@ async def test_forgetting_is_at_once_and_audited(tmp_path: Path) -> None:
         audit = await gate.yard.store.audit_entries(kind="learning.forget")
 
     def runs(found: dict[str, Any]) -> int:
-        return sum(each["assessed"] for each in found["risk"])
+        return sum(part["evidence"] for part in found["parts"] if part["part"] == "risk")
 
     assert (done["what"], done["subject"]) == ("principal", "bob")
     assert (runs(before), runs(after), runs(nothing)) == (8, 4, 0)

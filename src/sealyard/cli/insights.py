@@ -99,9 +99,6 @@ def _show(found: Insights) -> None:
     say(f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days", "dim")
     for part in found.parts:
         _show_items(_TITLES[part.part], part.items, more=f"sealyard insights --part {part.part}")
-    _show_risk(found)
-    _show_items("Skill effectiveness", found.skills, more="sealyard insights --part skills")
-    _show_migrations(found)
     for gone in found.forgotten[:_FEW]:
         say(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim")
     _show_more(found.forgotten, "sealyard insights --json")
@@ -114,11 +111,6 @@ def _show_part(found: Insights) -> None:
         right = f", right {part.right:,} of {part.checked:,} times" if part.checked else ""
         say(f"{part.part}: {part.learned:,} learned from {part.evidence:,}{right}")
         _show_items(_TITLES[part.part], part.items)
-        if part.part == "risk":
-            _show_risk(found)
-        if part.part == "skills":
-            _show_items("Skill effectiveness", found.skills)
-            _show_migrations(found)
 
 
 def _warn(found: Insights) -> None:
@@ -148,21 +140,6 @@ def _show_items(title: str, items: Sequence[Insight], *, more: str = "") -> None
 def _show_more(items: Sequence[object], command: str) -> None:
     if len(items) > _FEW:
         say(f"… and {len(items) - _FEW} more: {command}", "dim")
-
-
-def _show_risk(found: Insights) -> None:
-    if any(each.assessed for each in found.risk):
-        rows = (
-            (each.risk, each.assessed, each.failed, _share(each.share), _share(each.expected)) for each in found.risk
-        )
-        show_table("risk", "runs", "failed", "share", "expected", rows=rows, title="\nFailed runs by assessed risk")
-
-
-def _show_migrations(found: Insights) -> None:
-    past = found.migrations
-    if past.tried:
-        text = f"migrations of skills: {past.tried:,} tried, {past.done:,} done, {past.right:,} as predicted"
-        say(f"\n{text} ({_share(past.accuracy)})")
 
 
 def _share(part: float | None) -> str:
