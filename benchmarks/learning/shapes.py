@@ -76,18 +76,15 @@ async def _measure() -> dict[str, Any]:
     chance = Random(_SEED)  # noqa: S311 - the same answers every time
     kinds: dict[str, Any] = {}
     needed: list[int] = []
-    choices = [0, 0, 0]
     for kind in KINDS:
         score = _Score()
         for _ in range(_TOOLS_OF_A_KIND):
-            needed += _made_up(declare(kind, chance), chance, (score, everything), choices)
+            needed += _made_up(declare(kind, chance), chance, (score, everything))
         kinds[kind] = score.figures()
-    total, right, told = choices
     return {
         **everything.figures(),
         "answers_needed": statistics.median(needed),
         "tools_known_well": len(needed) / (len(KINDS) * _TOOLS_OF_A_KIND),
-        "choices": {"precision": right / told if told else 1.0, "recall": right / total if total else 1.0},
         "examples": examples,
         "kinds": kinds,
     }
@@ -96,7 +93,7 @@ async def _measure() -> dict[str, Any]:
 # Made up
 
 
-def _made_up(schema: _Schema, chance: Random, scores: Sequence[_Score], choices: list[int]) -> list[int]:
+def _made_up(schema: _Schema, chance: Random, scores: Sequence[_Score]) -> list[int]:
     """Learn one tool. How many answers it took until nearly all fields were known; nothing if that was never."""
     spec, shapes = _spec("made_up"), Shapes()
     declared = dict(fields_of(schema, schema))
@@ -111,14 +108,7 @@ def _made_up(schema: _Schema, chance: Random, scores: Sequence[_Score], choices:
             needed.append(number)
     for score in scores:
         score.add(declared, dict(fields_of(learned, learned)))
-    _score_choices(dict(_choices(schema)), dict(_choices(learned)), choices)
     return needed
-
-
-def _score_choices(declared: dict[str, set[Any]], learned: dict[str, set[Any]], choices: list[int]) -> None:
-    choices[0] += len(declared)
-    choices[1] += sum(declared.get(field) == values for field, values in learned.items())
-    choices[2] += len(learned)
 
 
 # The example servers
@@ -237,17 +227,6 @@ def _types(schema: object, root: _Schema, depth: int) -> set[str]:
         types = branch.get("type", ["string"] if "enum" in branch else [])
         found.update(_NUMBER.get(each, each) for each in ([types] if isinstance(types, str) else types))
     return found
-
-
-def _choices(schema: _Schema, place: str = "") -> Iterator[tuple[str, set[Any]]]:
-    if "enum" in schema:
-        yield place, {each for each in schema["enum"] if each is not None}
-    for branch in (schema, *schema.get("anyOf", ())):
-        for name, part in branch.get("properties", {}).items():
-            yield from _choices(part, f"{place}.{name}")
-        for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
-            if isinstance(branch.get(key), dict):
-                yield from _choices(branch[key], place + mark)
 
 
 def _spec(name: str) -> ToolSpec:

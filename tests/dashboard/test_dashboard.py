@@ -668,7 +668,7 @@ def test_what_is_empty_is_said(serve: Serve, tab: Open) -> None:
         "Skills": ["No skills yet."],
         "Upstreams": ["No upstreams configured."],
         "Usage": ["No runs in this time range.", "No tokens counted in this time range."],
-        "Learning": ["No assessed run has finished yet.", "No hints in this time range."],
+        "Learning": ["No hints in this time range."],
         "Privacy and audit": ["No private values in this time range."],
         "Alerts": ["No alerts."],
     }

@@ -23,7 +23,7 @@ def work(gateway: Gateway, runs: int = 4) -> None:
     def is_learned() -> bool:
         value = gateway.get("learning/insights")
         evidence = {part["part"]: part["evidence"] for part in value["parts"]}
-        return bool(sum(each["assessed"] for each in value["risk"]) == runs and evidence["shapes"] > 0)
+        return bool(evidence["risk"] == runs and evidence["shapes"] > 0)
 
     until(is_learned)
 
@@ -78,14 +78,13 @@ def learning(serve: Serve) -> Gateway:
 
 
 def test_figures_are_those_of_the_api(learned: Gateway, tab: Open) -> None:
-    """All counts, shares and levels, and each thing that was learned in its part's table."""
+    """All counts and shares, and each thing that was learned in its part's table."""
     page = opened(tab, learned).page
     until(lambda: is_same(page, learned))
 
     value = learned.get("learning/insights")
     paths = set(shown(page))
     assert paths >= {f"parts.{n}.{name}" for n in range(7) for name in ("learned", "evidence", "checked", "accuracy")}
-    assert paths >= {f"risk.{n}.{name}" for n in range(4) for name in ("assessed", "failed", "share", "expected")}
     for part in value["parts"]:
         rows = page.locator(f"#learned-{part['part']} tbody tr")
         assert rows.count() == len(part["items"])

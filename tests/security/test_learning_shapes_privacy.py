@@ -29,7 +29,7 @@ def _told(shapes: Shapes, **fields: Any) -> str:
     if found is None:
         return ""
     whole = LearnedShape(schema=found.schema, major=1, answers=9, principals=2, last_at=0.0)
-    texts = [returns_text(spec(), found), stub_file(spec(), whole), *found.conflicts]
+    texts = [returns_text(spec(), found), stub_file(spec(), whole)]
     texts += [each.text for each in shapes.insights(Viewer("", 1.0, HALF_LIFE)).items]
     return "\n".join([msgspec.json.encode(found.schema).decode(), *texts])
 
@@ -41,16 +41,16 @@ def test_a_private_value_as_a_key_is_never_told(secret: str) -> None:
 
     for fields in ({}, {"viewer": "ann"}):
         assert f'"{secret}":' not in _told(shapes, **fields)
-    assert schema_of(shapes)["properties"]["total"] == {"type": "integer", "minimum": 1, "maximum": 1}
+    assert schema_of(shapes)["properties"]["total"] == {"type": "integer"}
 
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("field", ["status", "category", "type", "level"])
-def test_a_private_value_is_no_choice(secret: str, field: str) -> None:
-    """Not even in a field that looks harmless, and whatever the privacy mode was: the journal may hold it all."""
+def test_a_value_is_never_shown(secret: str, field: str) -> None:
+    """Not even of a field that looks harmless, and whatever the privacy mode was: the journal may hold it all."""
     shapes = learn(Shapes(), [{field: (secret, "open", "shut")[n % 3]} for n in range(90)], "ann", "bob")
 
-    assert "enum" not in msgspec.json.encode(schema_of(shapes)).decode()
+    assert not any(f'"{value}"' in _told(shapes) for value in ("open", "shut"))
     assert secret == "" or secret not in _told(shapes)
 
 
@@ -80,21 +80,16 @@ def test_private_values_in_pieces_are_not_told(answer: dict[str, Any]) -> None:
 
 
 def test_what_only_the_context_makes_private_is_not_told() -> None:
-    """Surnames below `by_name`, always the same; the countries of people. Beside no person a country is a choice."""
+    """Surnames below `by_name`, always the same."""
     people = {"salary_by_name": {"kowalski": 5, "lindqvist": 7}}
-    homes = [{"email": "ann@lee.example", "country": ("PL", "SE")[n % 2]} for n in range(40)]
-    sales = [{"sold": 3.5, "country": ("PL", "SE")[n % 2]} for n in range(40)]
 
     assert "kowalski" not in _told(learn(Shapes(), [people] * 40))
-    assert '"PL"' not in _told(learn(Shapes(), homes))
-    assert '"PL"' in _told(learn(Shapes(), sales))
 
 
 def test_nothing_of_one_principal_is_told_to_another() -> None:
-    """Keys, types, choices, bounds and conflicts that one of them alone gave rise to, however often."""
-    declared = spec(output_schema={"type": "object", "properties": {"note": {"type": "string"}}})
+    """Keys and types that one of them alone gave rise to, however often."""
     shapes = learn(Shapes(), [{"status": ("open", "shut")[n % 2], "count": n % 7, "note": "x"} for n in range(40)])
-    before = _told(shapes, viewer="bob"), _told(shapes), shape_of(shapes, tool=declared, viewer="bob")
+    before = schema_of(shapes, viewer="bob"), schema_of(shapes)
     own = {"status": "falcon", "count": 800_001, "note": 7, "project_falcon": {"raise_percent": 12}}
     learn(shapes, [own] * 200, "ann")
 
@@ -103,12 +98,7 @@ def test_nothing_of_one_principal_is_told_to_another() -> None:
         told = _told(shapes, viewer=viewer)
         for part in ("falcon", "raise_percent", "800", "900", "1000000"):
             assert part not in told
-    after = shape_of(shapes, tool=declared, viewer="bob")
-    assert before[2] is not None
-    assert after is not None
-    assert after.conflicts == before[2].conflicts
-    # Who sees less than before has learned that there is something, and nothing of it.
-    assert schema_of(shapes, viewer="bob")["properties"].keys() == {"status", "count", "note"}
+    assert (schema_of(shapes, viewer="bob"), schema_of(shapes)) == before
 
 
 async def test_stubs_are_for_all_and_hold_nothing_of_one() -> None:
@@ -145,16 +135,13 @@ def test_a_key_that_changes_with_the_question_is_data_even_for_who_asked() -> No
         "```",
     ],
 )
-def test_words_for_a_model_get_in_neither_as_a_key_nor_as_a_choice(order: str) -> None:
+def test_words_for_a_model_get_in_neither_as_a_key_nor_as_a_value(order: str) -> None:
     """Not into the shape, the stub or a sentence, whoever saw them."""
     answers = [{"status": (order, "open")[n % 2], order: n, "data": {order: [{order: order}]}} for n in range(60)]
-    declared = {"type": "object", "properties": {"status": {"type": "integer"}, "data": {}, order: {}}}
     shapes = learn(Shapes(), answers)
-    found = shape_of(shapes, tool=spec(output_schema=declared))
 
     assert order not in _told(shapes)
-    assert found is not None
-    assert found.conflicts == ("`status` is declared as a whole number and was a text in some answers.",)
+    assert "status" in schema_of(shapes)["properties"]
 
 
 def _deep(levels: int) -> Any:

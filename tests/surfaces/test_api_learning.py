@@ -9,8 +9,6 @@ from tests.surfaces.api_gateway import TEAM, Gateway, expenses, gateway
 from tests.surfaces.test_api import error, run
 
 from sealyard.config.settings import HttpConfig, LearningConfig
-from sealyard.testing import FakeUpstream
-from sealyard.values.tools import Definition
 
 GOOD = "from servers.expenses import list_expenses\nrows = list_expenses(user='{}')\nlen(rows)"
 BAD = "from servers.expenses import list_expenses\nlist_expenses(user='{}')['amount']"
@@ -45,8 +43,8 @@ async def test_who_may_observe_sees_what_was_learned_and_no_value_of_anybody(tmp
 
     parts = {each["part"]: each for each in found["parts"]}
     assert (parts["risk"]["evidence"], parts["shapes"]["learned"]) == (8, 1)
-    assert sum(each["assessed"] for each in found["risk"]) == 8
-    assert sum(each["failed"] for each in found["risk"]) == 2
+    levels = [item for item in parts["risk"]["items"] if item["kind"] == "risk"]
+    assert sum(item["checked"] for item in levels) == 8
     assert (found["enabled"], found["scope"], found["is_ready"], found["partitions"]) == (True, "shared", True, [""])
     assert SECRET not in answer.text
     assert "Zanzibar" not in answer.text
@@ -169,7 +167,7 @@ async def test_forgetting_is_at_once_and_audited(tmp_path: Path) -> None:
         audit = await gate.yard.store.audit_entries(kind="learning.forget")
 
     def runs(found: dict[str, Any]) -> int:
-        return sum(each["assessed"] for each in found["risk"])
+        return sum(part["evidence"] for part in found["parts"] if part["part"] == "risk")
 
     assert (done["what"], done["subject"]) == ("principal", "bob")
     assert (runs(before), runs(after), runs(nothing)) == (8, 4, 0)
@@ -181,31 +179,6 @@ async def test_forgetting_is_at_once_and_audited(tmp_path: Path) -> None:
     assert [(each.principal, each.body) for each in audit] == [
         ("ops", {"what": "tool", "subject": "mcp__expenses__list_expenses"}),
         ("ops", {"what": "principal", "subject": "bob"}),
-    ]
-
-
-async def test_conflicts_with_declared_answers_are_shown(tmp_path: Path) -> None:
-    """A tool that says it answers numbers and answers texts."""
-
-    def lookup(name: str) -> dict[str, int]:
-        """Look somebody up."""
-        return {"age": "unknown"}  # type: ignore[dict-item]
-
-    upstream = FakeUpstream("people", lookup=lookup)
-    schema = {"type": "object", "properties": {"age": {"type": "integer"}}}
-    upstream.definitions["lookup"] = Definition(
-        name="lookup", input_schema={"type": "object", "properties": {"name": {"type": "string"}}}, output_schema=schema
-    )
-    async with gateway(tmp_path, upstream, http=TEAM) as gate:
-        for principal in ("ann", "bob"):
-            client = await gate.client(principal)
-            for _ in range(4):
-                await run(client, "from servers.people import lookup\nlookup(name='x')")
-        await gate.yard.guidance.learner.once()
-        found = await insights(await gate.client("obs"))
-
-    assert [(each["subject"], each["text"]) for each in found["conflicts"]] == [
-        ("mcp__people__lookup", "`age` is declared as a whole number and was a text in some answers.")
     ]
 
 

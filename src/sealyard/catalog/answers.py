@@ -5,15 +5,12 @@ stubs of tools that declare nothing. Answers are hostile: the walk reads a copy 
 place is written `rows[].amount`; `{}` means the values of an object whose keys are data.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import msgspec
-
-from sealyard.privacy import TOKEN
 
 # Tuned values. A bound limits memory or the cost of hostile input. All were chosen, not measured, unless a source is
 # named; `benchmarks learning --part shapes` measures the resulting precision and recall.
@@ -29,16 +26,9 @@ _SELDOM = 0.25  # share of objects below which each of many keys is data
 _RECURRING = 3.0  # objects seen before keys of one kind, each in fewer than half of them, are taken for data
 _ALWAYS = 1 - 1e-9  # share of objects that have a field which is never missing, but for rounding
 _NEARLY_ALWAYS = 0.9  # the same beside keys that are data
-_CHOICE_WEIGHT = 3.0  # sightings of each text before it is shown as a choice
-_CHOICES_WEIGHT = 20.0  # sightings of all texts of a field before any is shown
-_CHOICE_REPEATS = 5  # sightings for each different text
-_NUMBERS = 20.0  # numbers seen before bounds are shown
-_LARGEST = 1e9  # larger numbers may be telephone numbers, accounts or times
-_ID_FLOOR = 100_000  # whole numbers that are all larger may be ids
-_YEARS = (1900, 2100)  # whole numbers within may be years of birth
 
 MARK = "\0"
-"""Prefix of a text in place of a private value, of a key that is data, or of a part that was not read."""
+"""Prefix of a text in place of a private key, of a key that is data, or of a part that was not read."""
 _CUT = f"{MARK}cut"
 _ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
 _FIELD = re.compile(r"[@$]?[^\W\d][\w$]*(?:[-.:][\w$]+)*")
@@ -64,24 +54,13 @@ class LearnedShape(msgspec.Struct, frozen=True, kw_only=True):
     principals: int
     """Principals that got them; at most sixteen are counted."""
     last_at: float
-    conflicts: tuple[str, ...] = ()
-    """Our sentences on differences between the answers and the tool's declaration."""
 
 
 # The walk
 
 
-class PlaceSeen(msgspec.Struct):
-    """One place of some answers."""
-
-    kinds: dict[str, int] = {}
-    """The number of values of each JSON type; `token` for tokens of private values, `cut` for unread parts."""
-    choices: dict[str, int] | None = None
-    """The count of each text; None if they must not be shown."""
-    span: tuple[float, float] | None = None
-    """Bounds around all numbers, rounded; None if there are none or they must not be shown."""
-    is_spanned: bool = False
-    """True if bounds may be shown."""
+Kinds = dict[str, int]
+"""The number of values of each JSON type at one place; `cut` for parts that were not read."""
 
 
 class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,9 +69,7 @@ class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     major: int
     answers: int
-    places: dict[str, PlaceSeen]
-    is_sampled: bool = False
-    """True if some of them were samples: a field that is in none of the rows may still be in others."""
+    places: dict[str, Kinds]
 
 
 class Copying:
@@ -136,20 +113,20 @@ class Copying:
 
 
 class Reading:
-    """One walk through copies of answers. A subclass judges the keys and values that are not private."""
+    """One walk through copies of answers: types and names, never a value. A subclass judges the keys."""
 
     def __init__(self) -> None:
-        self.places: dict[str, PlaceSeen] = {}
+        self.places: dict[str, Kinds] = {}
 
     def read(self, value: Any, verdict: Any, path: str = "") -> None:
-        """Add a copy; `verdict` is the same with private values marked."""
-        place = self.places.get(path)
-        if place is None:
+        """Add a copy; `verdict` is the same with private keys marked."""
+        kinds = self.places.get(path)
+        if kinds is None:
             if len(self.places) >= PLACES:
                 return
-            place = self.places[path] = self.open(path)
+            kinds = self.places[path] = {}
         kind = kind_of(value)
-        place.kinds[kind] = place.kinds.get(kind, 0) + 1
+        kinds[kind] = kinds.get(kind, 0) + 1
         if isinstance(value, dict):
             is_mapping = _is_alike(value.values())
             for (key, inner), (judged, inner_verdict) in zip(value.items(), verdict.items(), strict=True):
@@ -159,12 +136,6 @@ class Reading:
         elif isinstance(value, list):
             for inner, inner_verdict in zip(value, verdict, strict=True):
                 self.read(inner, inner_verdict, f"{path}[]")
-        elif value is not None and not isinstance(value, bool):
-            self.note(place, value, verdict)
-
-    def open(self, path: str) -> PlaceSeen:
-        """A new place."""
-        return PlaceSeen()
 
     def is_data(self, key: str) -> bool:
         """True if a key is data: all such keys share one place."""
@@ -173,9 +144,6 @@ class Reading:
     def is_field(self, key: str) -> bool:
         """True if a key that is not data is read at all."""
         return True
-
-    def note(self, place: PlaceSeen, value: str | float, verdict: Any) -> None:
-        """Record a text or number. Does nothing by default."""
 
 
 def kind_of(value: Any) -> str:
@@ -190,7 +158,7 @@ def kind_of(value: Any) -> str:
         case float():
             return "number"
         case str():
-            return "cut" if value == _CUT else "token" if TOKEN.fullmatch(value) else "string"
+            return "cut" if value == _CUT else "string"
         case list():
             return "array"
         case _:
@@ -234,13 +202,6 @@ def key_of(place: str) -> str:
     return place.rpartition(".")[2].replace(_DOT, ".")
 
 
-def name_of(place: str) -> str:
-    """The field that a place or a list's items belong to; empty for the answer itself and for values under data."""
-    while place.endswith("[]"):
-        place = place[:-2]
-    return "" if place.endswith("{}") else key_of(place)
-
-
 def children_of(places: Iterable[str]) -> dict[str, list[str]]:
     """The named fields of each object."""
     found: dict[str, list[str]] = {}
@@ -282,11 +243,6 @@ class Place(msgspec.Struct, array_like=True, gc=False):
     """One place of a tool's answers."""
 
     kinds: dict[str, Sighting] = {}
-    choices: dict[str, Sighting] | None = None
-    """The texts seen; None, permanently, once they must not be shown."""
-    is_spanned: bool = False
-    spans: dict[str, tuple[float, float]] = {}
-    """By principal's bit: bounds around the numbers that it has seen, rounded."""
 
     def count(self, kinds: Mapping[str, int], weight: float, bit: int) -> None:
         """Add values of these kinds."""
@@ -312,25 +268,17 @@ class Place(msgspec.Struct, array_like=True, gc=False):
         """True if it was in every object that could have had it, or in this share of them."""
         return self.all_weight() >= holder.weight("object") * share
 
-    def widen(self, bit: int, span: tuple[float, float]) -> None:
-        """Add numbers within these bounds that a principal saw."""
-        low, high = self.spans.get(str(bit), span)
-        self.spans[str(bit)] = (min(low, span[0]), max(high, span[1]))
-
     def forget(self, slot: int) -> None:
         """Remove the principal of this slot."""
-        bit = 1 << slot
-        for sighting in (*self.kinds.values(), *(self.choices or {}).values()):
-            sighting.who &= ~bit
-        self.spans.pop(str(bit), None)
+        for sighting in self.kinds.values():
+            sighting.who &= ~(1 << slot)
 
     def fade(self, share: float, least: float) -> None:
         """Reduce all weights, and drop entries below `least`."""
-        for sightings in (self.kinds, self.choices or {}):
-            for key, sighting in list(sightings.items()):
-                sighting.weight *= share
-                if sighting.weight < least:
-                    del sightings[key]
+        for kind, sighting in list(self.kinds.items()):
+            sighting.weight *= share
+            if sighting.weight < least:
+                del self.kinds[kind]
 
 
 # The schema
@@ -344,7 +292,7 @@ def build_schema(places: Mapping[str, Place], audience: Audience, *, is_exact: b
     return _Building(places, audience, is_exact=is_exact).of("", 0) if "" in places else {}
 
 
-def is_mapping(holder: Place, fields: list[Place], *, is_exact: bool = False) -> bool:
+def _is_mapping(holder: Place, fields: list[Place], *, is_exact: bool = False) -> bool:
     """True if keys are data although they look like names: each in few of the objects, and many of them, or alike."""
     objects = holder.weight("object")
     is_varied = len(fields) >= _VARIED and all(field.all_weight() < objects * _SELDOM for field in fields)
@@ -371,18 +319,12 @@ class _Building:
         seen = {kind for kind, each in place.kinds.items() if self._audience.may_see(each.who)}
         if self._is_exact and "cut" in seen:
             return {}
-        if "token" in seen:
-            seen.add("string")
         types = [kind for kind in _ORDER if kind in seen and not (kind == "integer" and "number" in seen)]
         schema: dict[str, Any] = {"type": types if len(types) > 1 else types[0]} if types else {}
         if "array" in seen and self._is_shown(f"{path}[]") and depth <= DEPTH:
             schema["items"] = self.of(f"{path}[]", depth + 1)
         if "object" in seen and depth <= DEPTH:
             schema |= self._object(path, place, depth)
-        if types in (["string"], ["string", "null"]) and (choices := self._choices(place)):
-            schema["enum"] = choices + [None] * ("null" in seen)
-        if seen & {"integer", "number"}:
-            schema |= self._bounds(place)
         return schema
 
     def _object(self, path: str, place: Place, depth: int) -> dict[str, Any]:
@@ -392,7 +334,7 @@ class _Building:
             # Where some keys are data, another one is a field's name only if it is nearly always there.
             share = _ALWAYS if self._is_exact else _NEARLY_ALWAYS
             shown = [child for child in named if self._places[child].is_always_in(place, share)]
-        elif is_mapping(place, [self._places[child] for child in named], is_exact=self._is_exact):
+        elif _is_mapping(place, [self._places[child] for child in named], is_exact=self._is_exact):
             return {"additionalProperties": self._common(named, depth)}
         schema: dict[str, Any] = {}
         if shown:
@@ -413,44 +355,3 @@ class _Building:
 
     def _is_shown(self, path: str) -> bool:
         return path in self._places and self._audience.may_see(self._places[path].seen_by())
-
-    def _choices(self, place: Place) -> list[str]:
-        """The texts of a place, sorted, if these are few, seen often, and each of them may be seen."""
-        found = place.choices or {}
-        total = sum(each.weight for each in found.values())
-        if len(found) < 2 or total < max(_CHOICES_WEIGHT, _CHOICE_REPEATS * len(found)):
-            return []
-        is_shown = all(self._audience.may_see(each.who) and each.weight >= _CHOICE_WEIGHT for each in found.values())
-        return sorted(found) if is_shown else []
-
-    def _bounds(self, place: Place) -> dict[str, Any]:
-        """Bounds around the numbers of a place, only as exact as two principals or the viewer itself have seen them."""
-        spans = place.spans
-        if not place.is_spanned or not spans or place.weight("integer") + place.weight("number") < _NUMBERS:
-            return {}
-        low, high = min(each[0] for each in spans.values()), max(each[1] for each in spans.values())
-        is_whole = "number" not in place.kinds
-        if not is_measure(low, high, is_whole=is_whole):
-            return {}
-        coarse = {bit: coarser(*span) for bit, span in spans.items()}
-        bounds = {}
-        for key, at in (("minimum", 0), ("maximum", 1)):
-            for bound, each in (((low, high)[at], spans), (coarser(low, high)[at], coarse)):
-                who = sum(int(bit) for bit, span in each.items() if span[at] == bound)
-                if self._audience.may_see(who):
-                    bounds[key] = int(bound) if is_whole else bound
-                    break
-        return bounds
-
-
-def is_measure(low: float, high: float, *, is_whole: bool) -> bool:
-    """True if numbers between these bounds are neither ids, nor years, nor telephone numbers."""
-    if max(-low, high) >= _LARGEST or (is_whole and low >= _ID_FLOOR):
-        return False
-    return not (is_whole and _YEARS[0] <= low and high <= _YEARS[1])
-
-
-def coarser(low: float, high: float) -> tuple[float, float]:
-    """Bounds around these numbers that reveal only the number of digits."""
-    bottom = 0.0 if low >= 0 else -(10.0 ** math.ceil(math.log10(-low)))
-    return bottom, 0.0 if high <= 0 else 10.0 ** math.ceil(math.log10(high))

@@ -1,7 +1,8 @@
 """Checks a call's arguments against the tool's input schema before they leave, and describes each mistake.
 
 A schema that cannot be used, or not safely, does not make its tool unusable: then only the names are checked, and the
-upstream judges the rest.
+upstream judges the rest. Mistakes in a large argument are refused without their place, which would take too long to
+find.
 
 The check sees the arguments as code wrote them. A token fits everywhere: comparing its private value with `enum`,
 `pattern` or `maxLength` would reveal facts about it before any policy has decided.
@@ -10,7 +11,7 @@ The check sees the arguments as code wrote them. A token fits everywhere: compar
 import difflib
 import itertools
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jsonschema_rs
@@ -18,7 +19,7 @@ from jsonschema_rs import ValidationErrorKind as Kind
 
 from sealyard.catalog.stubs import Parameter, parameters, signature
 from sealyard.catalog.text import plain, shape
-from sealyard.catalog.validation import Check, check_of
+from sealyard.catalog.validation import check_of
 from sealyard.errors import InvalidArguments
 from sealyard.privacy import TOKEN
 from sealyard.values.tools import ToolSpec
@@ -28,7 +29,7 @@ _ALL_ERRORS = 50  # mistakes counted: a bound on the work for hostile arguments
 _GIVEN_CHARACTERS = 80  # of a value in a message: enough to recognize it
 _EXPECTED_CHARACTERS = 300  # of the form that a value must have: a few lines
 _CHOICES = 12  # values of an enumeration that are listed
-_KEYS = 50  # names that are compared or looked into: a bound on the work
+_KEYS = 50  # names that are compared: a bound on the work
 _CONDITIONAL = frozenset("anyOf oneOf not if then else contains dependentSchemas dependentRequired".split())
 """Keywords whose parts may apply to one value and not to another."""
 
@@ -53,8 +54,8 @@ def check_arguments(spec: ToolSpec, arguments: Any) -> dict[str, Any]:
         raise InvalidArguments(f"The arguments of {spec.function} are not JSON data: {error}.") from None
     complaint = _Complaint(spec, arguments)
     problems = complaint.names(judged=validator is not None)
-    if validator is not None:
-        problems += complaint.values(check, spec.input_schema, arguments, [])
+    if validator is not None and check.is_explicable(arguments):
+        problems += complaint.values(validator)
     if not problems and (validator is None or _holds_token(arguments)):
         return arguments
     raise InvalidArguments(complaint.message(problems))
@@ -87,30 +88,15 @@ class _Complaint:
         )
         return problems + [self._unknown(key) for key in others if closed or (judged and self._nearest(key))]
 
-    def values(self, check: Check, schema: dict[str, Any], value: Any, path: list[str | int]) -> list[str]:
-        """The mistakes in `value`; in a big one, those of its first wrong parts."""
-        validator = check.choose(value)
-        if validator is None or validator.is_valid(value):
-            return []
-        if check.is_explicable(value):
-            is_private = _holds_token(value)
-            all_errors = validator.iter_errors(value)
-            certain = (error for error in all_errors if not is_private or _is_certain(error, value))
-            errors = itertools.islice(certain, _ALL_ERRORS)
-            return [sentence for error in errors for sentence in self._sentences(error, schema, path)]
-        found: list[str] = []
-        for step, inner, part, item in _inside(schema, value):
-            found += self.values(inner, part, item, [*path, step])
-            if len(found) >= _ERRORS:
-                break
-        if not found and path and not _holds_token(value):
-            found.append(f"{self._place(path)} is {_given(value)}; it must be {_shape(schema, schema)}")
-        return found
+    def values(self, validator: jsonschema_rs.Validator) -> list[str]:
+        """The mistakes in the values."""
+        is_private = _holds_token(self._arguments)
+        all_errors = validator.iter_errors(self._arguments)
+        certain = (error for error in all_errors if not is_private or _is_certain(error, self._arguments))
+        return [sentence for error in itertools.islice(certain, _ALL_ERRORS) for sentence in self._sentences(error)]
 
-    def _sentences(
-        self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]
-    ) -> list[str]:
-        path = [*path, *error.instance_path]
+    def _sentences(self, error: jsonschema_rs.ValidationError) -> list[str]:
+        path = error.instance_path
         place, given = self._place(path), _given(_at(self._arguments, path))
         match error.kind:
             case Kind.Required(property=key):
@@ -125,20 +111,20 @@ class _Complaint:
             case Kind.Enum(options=options):
                 expected = f"one of {_choices(options)}"
             case Kind.Type() | Kind.AnyOf() | Kind.OneOfNotValid() | Kind.Constant():
-                expected = self._expected(error, schema, path)
+                expected = self._expected(error)
             case _:
                 expected = "Any"
         if expected == "Any":  # the shape does not show it; the validator's own words do
             return [f"{place} is {given}; {plain(error.message, limit=_EXPECTED_CHARACTERS)}"]
         return [f"{place} is {given}; it must be {expected}"]
 
-    def _expected(self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]) -> str:
+    def _expected(self, error: jsonschema_rs.ValidationError) -> str:
+        schema, path = self._spec.input_schema, error.instance_path
         place = _at(schema, error.schema_path[:-1])
         if isinstance(place, dict):
             branches = place.get(str(error.schema_path[-1]))
-            return _shape(
-                {"anyOf": branches} if isinstance(branches, list) and "Of" in error.kind.name else place, schema
-            )
+            alternatives = {"anyOf": branches} if isinstance(branches, list) and "Of" in error.kind.name else place
+            return plain(shape(alternatives, schema), limit=_EXPECTED_CHARACTERS)
         return self._known[str(path[0])].annotation if path and path[0] in self._known else "Any"
 
     def _place(self, path: Sequence[str | int]) -> str:
@@ -201,29 +187,6 @@ def _holds_token(value: object) -> bool:
     return False
 
 
-def _inside(schema: dict[str, Any], value: Any) -> Iterator[tuple[str | int, Check, dict[str, Any], Any]]:
-    """The parts of `value` that may be wrong, with the schema of each: named parts, or the first wrong item."""
-    named, items = schema.get("properties"), schema.get("items")
-    if isinstance(value, dict) and isinstance(named, dict):
-        for key in itertools.islice((key for key in value if key in named), _KEYS):
-            part = _document(named[key], schema)
-            yield key, Check(part), part, value[key]
-    elif isinstance(value, list) and isinstance(items, dict):
-        part = _document(items, schema)
-        check = Check(part)
-        for number, item in enumerate(value):
-            validator = check.choose(item)
-            if validator is not None and not validator.is_valid(item) and not _holds_token(item):
-                yield number, check, part, item
-                return
-
-
-def _document(part: object, whole: dict[str, Any]) -> dict[str, Any]:
-    """A part of a schema as a separate schema, with the definitions that it may refer to."""
-    shared: dict[str, Any] = {key: whole[key] for key in ("$schema", "$defs", "definitions") if key in whole}
-    return {**shared, **part} if isinstance(part, dict) else shared
-
-
 def _at(schema: object, path: Sequence[str | int]) -> object:
     """The part at `path` in a schema, or None."""
     for step in path:
@@ -240,10 +203,6 @@ def _called(parameter: Parameter | None, text: str) -> str:
     """A parameter in a message, with its Python name if that differs."""
     name = repr(plain(text, limit=_GIVEN_CHARACTERS))
     return f"{name} ({parameter.name} in Python)" if parameter and parameter.name != parameter.key else name
-
-
-def _shape(schema: object, root: dict[str, Any]) -> str:
-    return plain(shape(schema, root), limit=_EXPECTED_CHARACTERS)
 
 
 def _choices(options: list[Any]) -> str:

@@ -8,12 +8,11 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 import msgspec
 
 from sealyard.catalog.answers import LearnedShape
-from sealyard.catalog.history import observe, read_listing, rebuild
+from sealyard.catalog.history import observe, read_listing
 from sealyard.catalog.names import assign, full_name, function_name, identifier, tool_part, upstream_part
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.text import one_line
@@ -89,7 +88,6 @@ class Catalog:
     async def load(self, upstreams: Iterable[str] | None = None) -> Snapshot:
         """Load the stored tools of `upstreams`, and forget all others; `None` keeps every one."""
         async with self._updating:
-            await self._rebuild_histories()
             known = await self._store.load_tools()
             wanted = set(known) if upstreams is None else set(upstreams)
             forgotten = known.keys() - wanted
@@ -103,15 +101,6 @@ class Catalog:
             self._snapshot = Snapshot(kept, self._shapes)
             await self._recall_changes()
             return self._snapshot
-
-    async def _rebuild_histories(self) -> None:
-        """Write a history for tools that were stored without one."""
-        names = await self._store.releases.without_history()
-        known = await self._store.load_tools() if names else {}
-        for upstream in names:
-            definitions = await self._store.releases.definitions(upstream)
-            made = partial(rebuild, definitions, known.get(upstream, ()), at=time.time())
-            await self._store.releases.backfill(upstream, *await asyncio.to_thread(made))
 
     async def _recall_changes(self) -> None:
         """Repeat the warnings of recent changes, for operators who missed them."""

@@ -18,8 +18,8 @@ from sealyard.catalog.answers import (
     PLACES,
     Audience,
     Copying,
+    Kinds,
     Place,
-    PlaceSeen,
     Reading,
     build_schema,
     joined,
@@ -49,7 +49,7 @@ _WRITTEN_AFTER = 10  # answers between two writes of one watch: a crash costs th
 _LOST = 300  # fields of earlier versions that are remembered: a bound
 
 _Schema = dict[str, Any]
-_Places = Mapping[str, PlaceSeen]
+_Places = Mapping[str, Kinds]
 _Key = tuple[str, str, int]
 """Upstream, its name for the tool, and the major version."""
 _Noted = tuple[Any, str | None]
@@ -273,8 +273,6 @@ class _State(msgspec.Struct):
     lost: set[str] = set()
     """Fields of earlier versions: if one returns, answers vary, and no change is permanent."""
     observed_at: float = 0.0
-    shape: dict[str, Any] | None = None
-    """Earlier versions kept a tree of counts here instead of `seen`."""
 
 
 _STATES = msgspec.json.Decoder(_State)
@@ -319,12 +317,9 @@ class AnswerRecord:
     def read(cls, text: str) -> "AnswerRecord":
         """The record of a text; a new one if the text cannot be read, since answers can be seen again."""
         try:
-            state = _STATES.decode(text)
-            if state.shape is not None:
-                _take_over(state, state.shape)
-        except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
+            return cls(_STATES.decode(text))
+        except msgspec.DecodeError:
             return cls()
-        return cls(state)
 
     def add(self, places: _Places, occasion: str | None = None) -> None:
         """Count the places of an answer.
@@ -384,9 +379,9 @@ class AnswerRecord:
     def _settle(self) -> None:
         known = self.state.seen
         for places, _ in self._odd:
-            for path, place in places.items():
+            for path, kinds in places.items():
                 if path in known or len(known) < PLACES:
-                    known.setdefault(path, Place()).count(place.kinds, 1.0, 1)
+                    known.setdefault(path, Place()).count(kinds, 1.0, 1)
         self._odd = []
         self.schema = build_schema(known, _EVERYBODY, is_exact=True)
 
@@ -395,16 +390,13 @@ def _marks(path: str, kinds: set[str]) -> list[str]:
     return [f"{path}={kind}" for kind in sorted(kinds)]
 
 
-_SAME_KIND = {"integer": "number", "token": "string"}
-
-
 def _fields_of(places: _Places) -> Iterator[tuple[str, _Field]]:
     """Each part of an answer by its place, such as `rows[].id`."""
     for path, seen in places.items():
-        kinds = {_SAME_KIND.get(kind, kind) for kind in seen.kinds} - {"null", "cut"}
+        kinds = {"number" if kind == "integer" else kind for kind in seen} - {"null", "cut"}
         holder = parent_of(path) if path and not path.endswith(("[]", "{}")) else None
-        objects = 0 if holder is None else places[holder].kinds["object"]
-        yield path, _Field(kinds=kinds, place=holder, is_optional=sum(seen.kinds.values()) < objects)
+        objects = 0 if holder is None else places[holder]["object"]
+        yield path, _Field(kinds=kinds, place=holder, is_optional=sum(seen.values()) < objects)
 
 
 def _patched(before: _Schema, after: _Schema, gone: set[str], retyped: set[str], path: str = "") -> _Schema:
@@ -424,28 +416,3 @@ def _patched(before: _Schema, after: _Schema, gone: set[str], retyped: set[str],
         if isinstance(before.get(key), dict) and isinstance(after.get(key), dict):
             result[key] = _patched(before[key], after[key], gone, retyped, path + mark)
     return result
-
-
-# Records of earlier versions
-
-
-def _take_over(state: _State, shape: dict[str, Any]) -> None:
-    """Turn the tree of counts of an earlier version into places. Keys with a dot had another place then."""
-    _flatten(shape, "", state.seen)
-    state.shape = None
-    state.fields = {
-        path: field
-        for path, field in state.fields.items()
-        if field.place is None or "." not in path.removeprefix(field.place).removeprefix(".")
-    }
-
-
-def _flatten(shape: dict[str, Any], path: str, found: dict[str, Place]) -> None:
-    if len(found) >= PLACES:
-        return
-    found[path] = Place()
-    found[path].count({"cut": shape["count"]} if shape.get("cut") else shape["kinds"], 1.0, 1)
-    inside = {joined(path, key): part for key, part in shape.get("fields", {}).items()}
-    inside |= {f"{path}{mark}": shape[key] for key, mark in (("items", "[]"), ("others", "{}")) if shape.get(key)}
-    for place, part in inside.items():
-        _flatten(part, place, found)

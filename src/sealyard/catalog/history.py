@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sealyard.store import Release
-from sealyard.store.tools import LastRelease, ReleaseKind, SeenDefinition
+from sealyard.store.tools import LastRelease, ReleaseKind
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version, compare, highest
 from sealyard.versioning.compare.changes import BreakingChange, Replacement
@@ -89,47 +89,6 @@ def observe(spec: ToolSpec, was: LastRelease, comparison: Comparison, *, at: flo
     """The release of a tool whose answers changed while its definition stayed `spec`."""
     spec = replace(spec, version=_bumped(was.version, comparison))
     return _release(spec, was, "observed", comparison, source=was.source, at=at)
-
-
-def rebuild(
-    definitions: Mapping[str, Sequence[SeenDefinition]], current: Sequence[ToolSpec], *, at: float
-) -> tuple[list[ToolSpec], list[Release]]:
-    """The versions and the history of tools that have none, from their recorded definitions.
-
-    The first time of each definition is known, but not later returns to it. A tool that is not among the `current`
-    ones was removed, unless `current` is empty.
-    """
-    until = time.thread_time() + _COMPARING_SECONDS
-    now = {spec.name: spec for spec in current}
-    versions: dict[str, str] = {}
-    releases: list[Release] = []
-    for name, seen in definitions.items():
-        steps = [([each.spec], each.first_seen) for each in seen]
-        if name in now and now[name].digest != seen[-1].spec.digest:
-            steps.append(([now[name]], at))
-        elif current and name not in now:
-            steps.append(([], seen[-1].last_seen))
-        last: dict[str, LastRelease] = {}
-        for listed, came_at in steps:
-            _, made = read_listing(listed, last, declared={}, source="", at=came_at, until=until)
-            releases += made
-            last[name] = last_of(made[-1])
-            versions[name] = made[-1].version
-    specs = [replace(spec, version=versions.get(spec.name, _FIRST_VERSION)) for spec in current]
-    return specs, releases
-
-
-def last_of(release: Release) -> LastRelease:
-    """The part of a release that the next one of the same tool is compared with."""
-    return LastRelease(
-        number=release.number,
-        version=release.version,
-        digest=release.spec.digest,
-        source=release.source,
-        is_gone=release.is_gone,
-        renamed_to=release.renamed_to,
-        spec=release.spec,
-    )
 
 
 def _find_renamed(

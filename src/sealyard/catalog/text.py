@@ -126,7 +126,7 @@ def shape(schema: object, root: dict[str, Any]) -> str:
 
 
 def learned_text(schema: dict[str, Any]) -> str:
-    """A learned shape: `{"id": int, "note"?: str, "price": float (0…500)}`, with `?` for a field that may be missing.
+    """A learned shape: `{"id": int, "note"?: str}`, with `?` for a field that may be missing.
 
     Declared shapes have no `?`: fields that a declared schema does not call required are mostly present.
     """
@@ -299,16 +299,6 @@ class _Shapes(_Reading):
 class _LearnedShapes(_Shapes):
     def key(self, key: str, schema: dict[str, Any]) -> str:
         return super().key(key, schema) + ("" if key in schema.get("required", ()) else "?")
-
-    def _kind(self, kind: object, schema: dict[str, Any], depth: int) -> str:
-        text = super()._kind(kind, schema, depth)
-        low, high = schema.get("minimum"), schema.get("maximum")
-        is_bound = kind in ("integer", "number") and (low is not None or high is not None)
-        return f"{text} ({_bound(low)}…{_bound(high)})" if is_bound else text
-
-
-def _bound(value: float | None) -> str:
-    return "" if value is None else f"{value:.10g}"
 
 
 def _with_parts(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Compiled input schemas, and the strictest check of a value that is certain to end soon.
+"""Compiled input schemas, for values whose check is certain to end soon.
 
 The validator follows every path: alternatives that refer to alternatives double its work at each step, and a circle
 through them doubles it at each level of the value. An upstream writes the schema and an agent the value, so both are
@@ -46,37 +46,30 @@ _BELOW = (
 )
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
 _DATA = frozenset({"const", "default", "enum", "examples", "example"})
-_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_TURNING = frozenset({"not", "if", "oneOf", "maxContains", "patternProperties"})
-"""Keywords with which a more permissive part makes the whole schema stricter."""
 
 
 class Check:
-    """One schema: its validators, and the bounds within which each ends soon."""
+    """One schema: its validator, and the bounds within which that ends soon."""
 
-    __slots__ = ("_full", "_lax", "_survey")
+    __slots__ = ("_survey", "_validator")
 
     def __init__(self, schema: dict[str, Any]) -> None:
-        self._full: jsonschema_rs.Validator | None = None
-        self._lax: jsonschema_rs.Validator | None = None  # for texts too long for patterns, and odd schemas
+        self._validator: jsonschema_rs.Validator | None = None
         try:
             self._survey = survey(schema)
         except TooHazardous:
             self._survey = Survey(spread=1, branching=0, patterns=0)
-            return
-        self._full = self._lax = _compile(schema)
-        if self._survey.patterns or self._full is None:
-            looser = loosened(schema)
-            self._lax = None if looser is None else _compile(looser)
+        else:
+            self._validator = _compile(schema)
 
     def choose(self, value: object) -> jsonschema_rs.Validator | None:
-        """The strictest validator that is certain to end soon for `value`."""
+        """The validator, if it is certain to end soon for `value`."""
         parts, characters, depth = _extent(value)
         if depth > _DEPTH or self._survey.steps(parts, depth) > _STEPS:
             return None
         if self._survey.patterns and self._survey.steps(characters, depth) > _PATTERN_STEPS:
-            return self._lax
-        return self._full or self._lax
+            return None
+        return self._validator
 
     def is_explicable(self, value: object) -> bool:
         """True if all errors of `value` can be listed quickly."""
@@ -169,15 +162,6 @@ def survey(schema: dict[str, Any]) -> Survey:
     surveyor = _Surveyor(schema)
     work = surveyor.visit(schema, {}, 0)
     return Survey(spread=max(work.here, work.below), branching=work.circles, patterns=surveyor.patterns)
-
-
-def loosened(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """`schema` without regular expressions and without invalid parts, such as `"required": null`.
-
-    It allows everything that `schema` allows; `None` if that is impossible.
-    """
-    copied = _loosened(schema, names=False)
-    return copied if isinstance(copied, dict) else None
 
 
 class _Surveyor:
@@ -309,24 +293,3 @@ def _count_patterns(place: dict[str, Any]) -> int:
     if any(len(pattern) > _PATTERN_CHARACTERS for pattern in patterns):
         raise TooHazardous("a pattern of it is too long")
     return len(patterns)
-
-
-def _loosened(value: object, *, names: bool) -> object:
-    if isinstance(value, list):
-        return [_loosened(item, names=False) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if not names and not _TURNING.isdisjoint(value):
-        return None
-    copied = {}
-    for key, item in value.items():
-        if not names and (item is None or key == "pattern" or (key == "type" and not _is_type(item))):
-            continue
-        copied[key] = item if key in _DATA and not names else _loosened(item, names=key in _NAMED and not names)
-        if copied[key] is None and item is not None:
-            return None
-    return copied
-
-
-def _is_type(value: object) -> bool:
-    return all(isinstance(kind, str) and kind in _TYPES for kind in (value if isinstance(value, list) else [value]))

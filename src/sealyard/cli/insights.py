@@ -12,7 +12,7 @@ from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning import Insight
 from sealyard.learning.learner import PARTS
-from sealyard.learning.overview import Insights, forget, learner_of, with_conflicts
+from sealyard.learning.overview import Insights, forget, learner_of
 from sealyard.learning.overview import insights as all_insights
 from sealyard.store import Store
 from sealyard.values.facts import Forgotten
@@ -20,7 +20,6 @@ from sealyard.wording import suggest
 
 _FEW = 5
 """Lines of a list, so that all parts fit a screen; `--part` and `--json` have all."""
-_CONFLICTS = "Outputs that differ from the declared schema"
 _TITLES = {
     "ranking": "Ranking",
     "chains": "Tool chains",
@@ -77,9 +76,7 @@ async def _look(store: Store, config: Config, principal: str | None, *, rebuild:
         await learner.save()  # the next look need not learn it again
     scope = scopes.get(principal or "")
     domain = (None if scope is None else scope.domain) or settings.domain or ""
-    found = await all_insights(store, learner, settings, principal=principal, domain=domain)
-    specs = [spec for some in (await store.load_tools()).values() for spec in some]
-    return await with_conflicts(found, learner, specs, is_alone=not scopes)
+    return await all_insights(store, learner, settings, principal=principal, domain=domain)
 
 
 async def _check(store: Store, principal: str, configured: Sequence[str]) -> None:
@@ -102,10 +99,6 @@ def _show(found: Insights) -> None:
     say(f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days", "dim")
     for part in found.parts:
         _show_items(_TITLES[part.part], part.items, more=f"sealyard insights --part {part.part}")
-    _show_risk(found)
-    _show_items("Skill effectiveness", found.skills, more="sealyard insights --part skills")
-    _show_migrations(found)
-    _show_items(_CONFLICTS, found.conflicts, more="sealyard insights --json")
     for gone in found.forgotten[:_FEW]:
         say(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim")
     _show_more(found.forgotten, "sealyard insights --json")
@@ -118,13 +111,6 @@ def _show_part(found: Insights) -> None:
         right = f", right {part.right:,} of {part.checked:,} times" if part.checked else ""
         say(f"{part.part}: {part.learned:,} learned from {part.evidence:,}{right}")
         _show_items(_TITLES[part.part], part.items)
-        if part.part == "risk":
-            _show_risk(found)
-        if part.part == "skills":
-            _show_items("Skill effectiveness", found.skills)
-            _show_migrations(found)
-        if part.part == "shapes":
-            _show_items(_CONFLICTS, found.conflicts)
 
 
 def _warn(found: Insights) -> None:
@@ -154,21 +140,6 @@ def _show_items(title: str, items: Sequence[Insight], *, more: str = "") -> None
 def _show_more(items: Sequence[object], command: str) -> None:
     if len(items) > _FEW:
         say(f"… and {len(items) - _FEW} more: {command}", "dim")
-
-
-def _show_risk(found: Insights) -> None:
-    if any(each.assessed for each in found.risk):
-        rows = (
-            (each.risk, each.assessed, each.failed, _share(each.share), _share(each.expected)) for each in found.risk
-        )
-        show_table("risk", "runs", "failed", "share", "expected", rows=rows, title="\nFailed runs by assessed risk")
-
-
-def _show_migrations(found: Insights) -> None:
-    past = found.migrations
-    if past.tried:
-        text = f"migrations of skills: {past.tried:,} tried, {past.done:,} done, {past.right:,} as predicted"
-        say(f"\n{text} ({_share(past.accuracy)})")
 
 
 def _share(part: float | None) -> str:

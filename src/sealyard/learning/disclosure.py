@@ -1,21 +1,19 @@
-"""The tests that a name, a text or a number must pass before it is shown to anyone.
+"""The tests that a name must pass before it is shown to anyone.
 
-Every test errs on the side of silence. Of a key that could be a person's name or an order to a model, a text that could
-be a value of one record, or a number that could be an id, only the type may be shown.
+Every test errs on the side of silence: a key that could be a person's name or an order to a model is not shown.
 """
 
 import hashlib
 import keyword
-import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sealyard.catalog.answers import is_named
-from sealyard.privacy.reading import GIVEN_NAMES, read_name, split_name
+from sealyard.privacy.reading import GIVEN_NAMES, split_name
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.schemas import resolve
 
@@ -24,20 +22,17 @@ from sealyard.versioning.compare.schemas import resolve
 NAME_CHARACTERS = 40  # longer identifiers are not shown: they could be sentences
 _NAME_WORDS = 6  # words of a name; more could be a sentence
 _FIELD_WORDS = 6  # words of a field's name; more could be a sentence
-_CHOICE_WORDS = 4  # words of a choice; more could be a sentence
 _PERSON_WORDS = 3  # words of a key up to which its last one is checked against given names
 _REMEMBERED = 4_096  # verdicts cached by each test: a bound
 _VALUE_CHARACTERS = 80  # characters of a value that are compared: a bound
 _LARGEST_WRITTEN = 10**18  # larger numbers are not written out: one can have thousands of digits
-_LEAST_STEP = 1e-307  # step to which the smallest numbers are rounded: a power of ten below it becomes zero
 _BRANCHES = 8  # alternatives of a declared schema that are read: a bound
 
-# Names, texts and numbers
+# Names
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """The form of a name in a hint."""
 _PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_CHOICE = re.compile(r"(?=.{2,24}$)[A-Za-z]+[0-9]{0,2}(?:[_-][A-Za-z]+[0-9]{0,2})*")
 WORDS = {
     name: frozenset(words.split())
     for name, words in tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8")).items()
@@ -88,48 +83,6 @@ def is_callable(spec: ToolSpec) -> bool:
 def is_data(key: object) -> bool:
     """True if a key is a value: an id, a date, an address, a token, a person's name."""
     return not isinstance(key, str) or not is_named(key) or _is_person(split_name(key))
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def shows_choices(name: str) -> bool:
-    """True if the name of a field permits showing its texts."""
-    words, meaning = split_name(name), read_name(name)
-    is_place = meaning.kind in ("", "region?", "org?")
-    return bool(words) and is_place and not meaning.is_role and words[-1] not in WORDS["hidden_texts"]
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def is_trait(name: str) -> bool:
-    """True if a field describes a person: then nothing inside it may be shown at any depth."""
-    return read_name(name).kind == "trait" or not WORDS["traits"].isdisjoint(split_name(name))
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def is_choice(text: str) -> bool:
-    """True if a text could be one of few: a few words, without many digits, a person's name or an order."""
-    if _CHOICE.fullmatch(text) is None or not is_named(text.replace("-", "_")):
-        return False
-    words = split_name(text)
-    return 0 < len(words) <= _CHOICE_WORDS and not _is_order(words) and not _is_person(words)
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def shows_span(name: str) -> bool:
-    """True if the name of a field permits showing the bounds of its numbers."""
-    words, meaning = split_name(name), read_name(name)
-    return bool(words) and not meaning.kind and not meaning.is_role and words[-1] not in WORDS["hidden_numbers"]
-
-
-def outward(low: float, high: float) -> tuple[float, float]:
-    """Bounds around these numbers, rounded outwards to one significant digit."""
-    return _rounded(low, math.floor), _rounded(high, math.ceil)
-
-
-def _rounded(value: float, to_whole: Callable[[float], int]) -> float:
-    if not value:
-        return 0.0
-    step = max(10.0 ** math.floor(math.log10(abs(value))), _LEAST_STEP)
-    return float(f"{to_whole(value / step) * step:.1g}")
 
 
 def _is_order(words: list[str]) -> bool:

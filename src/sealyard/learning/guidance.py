@@ -57,7 +57,6 @@ _REST = 4.0  # rest after learning, so that it takes at most a fifth of a proces
 _LINE_CHARACTERS = 400  # of a source line in a refusal: a bound
 _ONCE_PER_VISIT = 200  # hints that are given once in a visit: a bound
 _HINTED = 3  # best hits that get hints: more would cost more tokens than they help
-_CONFLICTS = 2  # differences from a declared schema that are shown with a hit
 _SKILLS = 2  # skills that are shown with a search
 _OFF_SECONDS = 300.0  # for which a part that failed is left out
 _SLOW_SECONDS = 0.02  # processor time from which a lookup is slow
@@ -650,8 +649,7 @@ class SearchGuide:
 
     def recall(self, query: str) -> Learned | None:
         """The evidence on the words of the query."""
-        used = tuple(self._visit.tools)
-        return self._ask("ranking", lambda: self._model.ranking.recall(self._query, self._viewer, used=used), None)
+        return self._ask("ranking", lambda: self._model.ranking.recall(self._query, self._viewer), None)
 
     def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
         """A hit with hints about its tool; `place` is 0 for the best."""
@@ -665,7 +663,6 @@ class SearchGuide:
             return msgspec.structs.replace(hit, hints=tuple(hints)) if hints else hit
         learned = self._guidance.shape_of(self._model, spec, self._viewer) or self._view.shapes.get(spec.full_name)
         if learned is not None:
-            hints += learned.conflicts[:_CONFLICTS]
             self._shown.append(spec.full_name)
         return msgspec.structs.replace(
             hit, hints=tuple(hints), signature=signature(spec, learned), returns=returns_text(spec, learned)

@@ -10,7 +10,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 
@@ -21,7 +21,6 @@ from sealyard.discovery.words import WEAK, spelled
 from sealyard.discovery.words import terms as terms_of
 from sealyard.learning.disclosure import mark_of
 from sealyard.learning.part import (
-    CAP,
     Evidence,
     Insight,
     Lesson,
@@ -60,7 +59,6 @@ VISITS = 500  # visits with open searches: a bound
 _TOOLS_OF_TERM = 32  # tools of one word; a word with more distinguishes none of them
 _PAIRS_READ = 200  # pairs read for one query, rarest words first; lowered from 300 to cost less
 _RECALLED = 24  # tools recalled for one query
-_PARTNERS = 12  # tools remembered as used together with one: a bound
 _SEARCHES = 8  # open searches of one visit: a bound
 _FOUND = 50  # hits of a search that are remembered: a bound
 _CALLED = 12  # tools of one run that are looked at: a bound
@@ -70,9 +68,7 @@ _TEXT_WAS_RIGHT = 0.3  # weight of a use if text has the tool first anyway
 _MISSED = 0.5  # weight of a use if the search did not find the tool
 _FAILED = 0.5  # weight against a tool whose call failed
 _PASSED_OVER = 0.25  # weight against a tool that was moved up when one below it was wanted
-_TOGETHER = 0.5  # most that is added for a tool that goes with those used in the visit
 _EXPLORES = 4  # one in this many searches shows an untried tool that experience would push out of sight
-_CLEAR = 1.25  # lead in weight by which experience is held to have decided for a tool
 
 # Words
 
@@ -176,12 +172,8 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
     pairs: int = 0
     tools: dict[str, Evidence] = {}
     """The outcomes of calls, by tool."""
-    together: dict[str, dict[str, Evidence]] = {}
-    """By tool: the other tools that worked in the same visit."""
     open: dict[str, list[_Open]] = {}
     """Searches by visit."""
-    visits: dict[str, list[str]] = {}
-    """By visit, the tools that worked in it."""
     trust: Trust = msgspec.field(default_factory=Trust)
     searches: int = 0
     taught: int = 0
@@ -231,8 +223,6 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
         if searches:
             self._learn_missed(searches, outcomes, run, viewer)
             self._learn_repeated(searches, outcomes, viewer)
-        if fact.session:
-            self._learn_together(run, [tool for tool, is_ok in outcomes.items() if is_ok], viewer)
 
     def _learn_found(self, search: _Open, outcomes: Mapping[str, bool], viewer: Viewer) -> None:
         """Learn about the tools that a search found: each counts once if it works, and once against it before that."""
@@ -274,47 +264,21 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
                     before.counted[tool] = True
                     self._vote(before, tool, viewer, yes=_MISSED)
 
-    def _learn_together(self, run: RunEvidence, worked: Sequence[str], viewer: Viewer) -> None:
-        fact = run.fact
-        before = self.visits.pop(fact.session, [])
-        new = [tool for tool in worked if tool not in before]
-        for at, tool in enumerate(new):
-            for other in (*before, *new[:at]):
-                for one, two in ((tool, other), (other, tool)):
-                    partners = touch(self.together, one, dict[str, Evidence])
-                    touch(partners, two, Evidence, _PARTNERS).add(viewer, yes=1.0)
-        trim(self.together, TOOLS)
-        if before or new:
-            put_last(self.visits, fact.session, [*before, *new][-_SEARCHES:], VISITS)
-
     def _hold_up(self, search: _Open, viewer: Viewer) -> None:
         """Compare an order with the one by text, now that the wanted tool is known."""
-        place = search.found.index(search.first)
-        if search.text_ranks:
-            by_text = search.text_ranks[place]
-            better = float(by_text == 0 or by_text > place + 1)
-            worse = float(0 < by_text < place + 1)
-            self.checked += 1
-            self.right += not worse
-            for above in range(place):  # moved up, seen, and passed over
-                if not 0 < search.text_ranks[above] <= above + 1:
-                    self._vote(search, search.found[above], viewer, no=_PASSED_OVER)
-        elif self.trust.share(viewer) < 1:
-            better, worse = self._rehearse(search, place, viewer)
-        else:
+        if not search.text_ranks:
             return
+        place = search.found.index(search.first)
+        by_text = search.text_ranks[place]
+        better = float(by_text == 0 or by_text > place + 1)
+        worse = float(0 < by_text < place + 1)
+        self.checked += 1
+        self.right += not worse
+        for above in range(place):  # moved up, seen, and passed over
+            if not 0 < search.text_ranks[above] <= above + 1:
+                self._vote(search, search.found[above], viewer, no=_PASSED_OVER)
         if better or worse:
             self.trust.add(viewer, better=better, worse=worse)
-
-    def _rehearse(self, search: _Open, place: int, viewer: Viewer) -> tuple[float, float]:
-        """Rate the order that experience would have given, so that trust can recover: better and worse."""
-        words = self._recall(search.terms, (), viewer, 1.0)
-        weights = {tool: sum(word.gain for word in words.get(tool, ())) for tool in search.found}
-        wanted = weights[search.first]
-        if any(weight > wanted + _CLEAR for weight in weights.values()):
-            return 0.0, 1.0
-        above = max((weights[tool] for tool in search.found[:place]), default=wanted)
-        return (1.0, 0.0) if wanted > above + _CLEAR else (0.0, 0.0)
 
     def _vote(self, search: _Open, tool: str, viewer: Viewer, *, yes: float = 0, no: float = 0) -> None:
         length = (
@@ -337,13 +301,13 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
 
     # Looking up
 
-    def recall(self, query: str, viewer: Viewer, *, used: Iterable[str] = ()) -> Learned | None:
-        """The evidence on the words of a query, None if there is too little. `used` are tools of the visit."""
+    def recall(self, query: str, viewer: Viewer) -> Learned | None:
+        """The evidence on the words of a query, None if there is too little."""
         plain = {term_mark(term): term for term in learnable(query)}
         trust = self.trust.share(viewer)
         if not plain or not trust:
             return None
-        found = self._recall(list(plain), tuple(used), viewer, trust)
+        found = self._recall(list(plain), viewer, trust)
         if not found:
             return None
         words = {tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()}
@@ -353,9 +317,7 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             words=words, content_words=content_words, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__
         )
 
-    def _recall(
-        self, terms: list[str], used: tuple[str, ...], viewer: Viewer, trust: float
-    ) -> dict[str, list[LearnedWord]]:
+    def _recall(self, terms: list[str], viewer: Viewer, trust: float) -> dict[str, list[LearnedWord]]:
         known = self._known(terms, viewer.principal)
         counts: Counter[str] = Counter()
         for term, tools in known:
@@ -381,7 +343,7 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
                     found[tool].append(LearnedWord(term, gain, more))
         strong = {tool: sum(word.said for word in words) for tool, words in found.items() if len(words) >= least}
         strongest = sorted(strong, key=lambda tool: (-strong[tool], tool))[:_RECALLED]
-        return {tool: self._scaled(tool, found[tool], used, viewer) for tool in strongest}
+        return {tool: self._scaled(tool, found[tool], viewer) for tool in strongest}
 
     def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Evidence]]]:
         """The words that distinguish tools, those with the fewest tools first."""
@@ -404,12 +366,10 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
         rarity = 1 - math.log1p(tools) / math.log(len(self.tools) + _KNOWN_TOOLS)
         return _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
 
-    def _scaled(self, tool: str, words: list[LearnedWord], used: tuple[str, ...], viewer: Viewer) -> list[LearnedWord]:
-        """The weight of a tool's learned words, scaled by the success of its calls and by the other tools in use."""
+    def _scaled(self, tool: str, words: list[LearnedWord], viewer: Viewer) -> list[LearnedWord]:
+        """The weight of a tool's learned words, scaled by the success of its calls."""
         calls = self.tools.get(tool, Evidence()).tally(viewer)
-        partners = [votes for other in used if (votes := self.together.get(other, {}).get(tool)) is not None]
-        together = max((weigh(votes, viewer)[0] for votes in partners), default=0.0)
-        scale = (calls.yes + 1) / (calls.total + 1) * (1 + _TOGETHER * min(1.0, together / CAP))
+        scale = (calls.yes + 1) / (calls.total + 1)
         if scale == 1.0:
             return words
         return [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]

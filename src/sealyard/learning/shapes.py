@@ -1,13 +1,12 @@
-"""The shapes of tools' answers, learned from the journal: fields, types, optional fields, choices and bounds.
+"""The shapes of tools' answers, learned from the journal: fields, types and optional fields, never a value.
 
-A name of a field, a type, a choice or a bound that only one principal has seen is never shown to another. So values of
-one principal do not reach others, and no principal can plant a field for others by calling a tool that echoes. A
-declared schema is never overridden; differences from it are reported.
+A name of a field or a type that only one principal has seen is never shown to another. So no principal can plant a
+field for others by calling a tool that echoes. A declared schema is never overridden.
 """
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -23,44 +22,27 @@ from sealyard.catalog.answers import (
     Copying,
     LearnedShape,
     Place,
-    PlaceSeen,
     Reading,
-    Sighting,
     build_schema,
     children_of,
-    is_mapping,
-    is_measure,
-    joined,
-    name_of,
     parent_of,
 )
 from sealyard.catalog.stubs import returns
 from sealyard.catalog.text import is_vague
-from sealyard.learning.disclosure import is_choice, is_data, is_field, is_trait, outward, shows_choices, shows_span
+from sealyard.learning.disclosure import is_data, is_field
 from sealyard.learning.part import Evidence, Insight, Lesson, Part, PartInsights, Viewer, faded, part_insights
 from sealyard.privacy import TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values.facts import CallEvidence, Hinted, RunEvidence
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
-from sealyard.versioning.compare.schemas import resolve, unwrapped
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
-CHOICES = 10  # different texts of a field that still count as a choice
 _TOOLS = 8  # tools of a run that are read: a bound
 _ANSWERS = 10  # answers of each of them: a bound
 _VISITS = 3_000  # values of all answers of one tool: a bound of some milliseconds
 _GIVEN = 200  # values of a call's arguments that are compared with keys: a bound
-_MOST = 5  # conflicts reported of one tool
-_BRANCHES = 8  # alternatives of a declared schema that are read: a bound
-_DECLARED_DEPTH = 8  # levels of a declared schema: a bound
-_FIELDS = 64  # fields of a declared object: a bound
-_STEPS = 400  # places of a declared schema: a bound
-_NEVER = 10.0  # objects without a required field before it is reported as never present
-_NEVER_OPTIONAL = 30.0  # the same for an optional field
-_OFTEN = 3.0  # sightings that contradict a declaration
-_PATH_CHARACTERS = 60  # longest path to a field that is shown whole
 TOOLS = 500  # tools remembered, the last that answered: a bound
 ALL_PLACES = 20_000  # places of all of them: a bound
 STEADY = 5  # answers from which a shape is used
@@ -69,7 +51,7 @@ _SLOTS = 16  # principals distinguished for one tool; as `PRINCIPALS` of evidenc
 _PENDING = 16  # principals that were shown a shape and have not called the tool since: a bound
 _KEPT_WEIGHT = 0.02  # weight below which a sighting is dropped, six half-lives old
 _AGED = 0.95  # weights are recomputed when they have faded to this share
-_PAUSE_SECONDS = 60.0  # between two changes of stubs, and time that a new shape must last to replace another
+_PAUSE_SECONDS = 60.0  # between two changes of stubs: agents that read them need not see each new field at once
 _SECONDS_PER_TOOL = 0.05  # the same for each tool: writing stubs of ten thousand takes a second, then every 8 minutes
 _SECONDS_PER_SHAPE = 0.02  # between two looks for each shape: they take a hundredth of the time
 _AT_ONCE = 8  # shapes looked at before other tasks get a turn
@@ -115,10 +97,7 @@ def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
     reading = _Disclosing()
     for answer, verdict in zip(copies, judged, strict=True):
         reading.read(answer, verdict)
-    for place in reading.places.values():
-        _round(place)
-    is_sampled = not all(call.has_answer for call in calls)
-    return AnswerSeen(tool=tool, major=major, answers=len(calls), places=reading.places, is_sampled=is_sampled)
+    return AnswerSeen(tool=tool, major=major, answers=len(calls), places=reading.places)
 
 
 def _texts(arguments: Any) -> frozenset[str]:
@@ -136,175 +115,13 @@ def _unfolded(waiting: list[Any]) -> Iterator[Any]:
 
 
 class _Disclosing(Reading):
-    """Reads the fields that may be named, with those of their texts and numbers that may be shown."""
-
-    def open(self, path: str) -> PlaceSeen:
-        name = name_of(path)
-        if not name or any(map(is_trait, path.replace("[]", "").replace("{}", "").split("."))):
-            return PlaceSeen()
-        return PlaceSeen(choices={} if shows_choices(name) else None, is_spanned=shows_span(name))
+    """Reads the fields that may be named."""
 
     def is_data(self, key: str) -> bool:
         return is_data(key)
 
     def is_field(self, key: str) -> bool:
         return is_field(key)
-
-    def note(self, place: PlaceSeen, value: str | float, verdict: Any) -> None:
-        is_private = isinstance(verdict, str) and MARK in verdict
-        if isinstance(value, str):
-            if is_private or place.choices is None or not is_choice(value):
-                place.choices = None
-            else:
-                place.choices[value] = place.choices.get(value, 0) + 1
-                if len(place.choices) > CHOICES:
-                    place.choices = None
-        elif is_private or not place.is_spanned or not -1e15 < value < 1e15:  # neither infinite nor NaN
-            place.is_spanned, place.span = False, None
-        else:
-            low, high = place.span or (value, value)
-            place.span = (min(low, value), max(high, value))
-
-
-def _round(place: PlaceSeen) -> None:
-    if place.span is not None:
-        is_whole = "number" not in place.kinds
-        place.is_spanned = place.is_spanned and is_measure(*place.span, is_whole=is_whole)
-        place.span = outward(*place.span) if place.is_spanned else None
-
-
-# Differences from a declared schema
-
-_TYPES = {
-    "object": "an object",
-    "array": "a list",
-    "string": "a text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-}
-_Schema = dict[str, Any]
-
-
-class _Comparing:
-    def __init__(self, root: _Schema, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool) -> None:
-        self._root = root
-        self._is_sampled = is_sampled
-        self._places = places
-        self._audience = audience
-        self._children = children_of(places)
-        self._left = _STEPS
-
-    def read(self, path: str, schema: object, depth: int) -> Iterator[str]:
-        place = self._places.get(path)
-        self._left -= 1
-        if place is None or not depth or self._left < 0:
-            return
-        branches = list(_branches(schema, self._root, _DECLARED_DEPTH))
-        if not branches or any(not branch for branch in branches):
-            return  # an empty one allows everything
-        yield from self._types(path, place, branches)
-        objects = [branch for branch in branches if isinstance(branch.get("properties"), dict)]
-        if objects and self._sees(place, "object"):
-            yield from self._fields(path, place, objects, depth)
-        for branch in branches:
-            for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
-                if isinstance(branch.get(key), dict):
-                    yield from self.read(f"{path}{mark}", branch[key], depth - 1)
-
-    def _types(self, path: str, place: Place, branches: list[_Schema]) -> Iterator[str]:
-        declared = set[str]()
-        for branch in branches:
-            types = _types_of(branch)
-            if not types:
-                return
-            declared |= types
-        accepted = declared | ({"integer", "number"} if declared & {"integer", "number"} else set())
-        if not accepted <= _TYPES.keys():
-            return
-        for kind, words in _TYPES.items():
-            if kind not in accepted and self._sees(place, kind) and place.weight(kind) >= _OFTEN:
-                is_what = " or ".join(_TYPES[each] for each in _TYPES if each in declared)
-                yield f"{_named(path)} is declared as {is_what} and was {words} in some answers."
-
-    def _fields(self, path: str, place: Place, objects: list[_Schema], depth: int) -> Iterator[str]:
-        declared: dict[str, list[object]] = {}
-        for branch in objects:
-            for name, inner in list(branch["properties"].items())[:_FIELDS]:
-                declared.setdefault(name, []).append(inner)
-        required = set.intersection(*(_required(branch) for branch in objects))
-        known = {child.rpartition(".")[2]: child for child in self._children.get(path, ())}
-        for name in filter(is_field, declared):
-            child = known.get(name)
-            if child is not None:
-                for inner in declared[name][:_BRANCHES]:
-                    yield from self.read(child, inner if len(declared[name]) == 1 else {}, depth - 1)
-            elif self._is_never(path, place, is_required=name in required):
-                yield f"{_named(joined(path, name))} is declared and was in none of the answers."
-        others = [child for name, child in known.items() if name not in declared and self._is_shown(child)]
-        if not self._is_open(path, place, objects, others):
-            for child in others:
-                if self._places[child].all_weight() >= _OFTEN:
-                    yield f"{_named(child)} is not declared and was in {_share(self._places[child], place)} answers."
-
-    def _is_never(self, path: str, place: Place, *, is_required: bool) -> bool:
-        """True if the field was missing in enough objects to expect that it is always missing."""
-        is_row = "[]" in path or "{}" in path
-        least = _NEVER if is_required else _NEVER_OPTIONAL
-        return place.weight("object") >= least and not (self._is_sampled and is_row)
-
-    def _is_open(self, path: str, place: Place, objects: list[_Schema], others: list[str]) -> bool:
-        """True if the keys of an object are data, by its declaration or by its answers."""
-        if any(isinstance(each.get("additionalProperties"), dict) for each in objects):
-            return True
-        return f"{path}{{}}" in self._places or is_mapping(place, [self._places[child] for child in others])
-
-    def _sees(self, place: Place, kind: str) -> bool:
-        return kind in place.kinds and self._audience.may_see(place.kinds[kind].who)
-
-    def _is_shown(self, path: str) -> bool:
-        return self._audience.may_see(self._places[path].seen_by())
-
-
-def _branches(schema: object, root: _Schema, depth: int) -> Iterator[_Schema]:
-    """The alternatives that a schema allows; an empty one for a schema without constraints, or an unsupported one."""
-    if schema is True or not depth:
-        yield {}
-        return
-    whole = resolve(schema, root)
-    alternatives = whole.get("anyOf") or whole.get("oneOf")
-    if isinstance(alternatives, list) and alternatives:
-        for each in alternatives[:_BRANCHES]:
-            yield from _branches(each, root, depth - 1)
-    elif "allOf" in whole or "not" in whole or "$dynamicRef" in whole or whole.get("nullable") is True:
-        yield {}
-    else:
-        yield whole
-
-
-def _types_of(branch: _Schema) -> set[str]:
-    types = branch.get("type")
-    if isinstance(types, str):
-        return {types}
-    return {each for each in types if isinstance(each, str)} if isinstance(types, list) else set()
-
-
-def _required(branch: _Schema) -> set[str]:
-    required = branch.get("required")
-    return {each for each in required if isinstance(each, str)} if isinstance(required, list) else set()
-
-
-def _share(place: Place, holder: Place) -> str:
-    return "all" if place.is_always_in(holder) else "some"
-
-
-def _named(path: str) -> str:
-    if not path:
-        return "The answer"
-    # One word per level can form a sentence.
-    is_short = len(path) <= _PATH_CHARACTERS and is_field(re.sub(r"\W+", "_", path).strip("_"))
-    return f"`{path if is_short else path.rpartition('.')[2]}`"
 
 
 # The part
@@ -328,8 +145,6 @@ class Learned(msgspec.Struct, kw_only=True):
     at: float = 0.0
     """The time of the last reduction of all weights."""
     last_at: float = 0.0
-    is_sampled: bool = False
-    """True if rows were left out of some answers: a field that was never seen may have been in those."""
     pending: list[str] = []
     """Principals that were shown this shape and have not called the tool since."""
     checked: int = 0
@@ -342,45 +157,28 @@ class Learned(msgspec.Struct, kw_only=True):
         weight = faded(self.at - viewer.now, viewer.half_life)
         bit = 1 << self._slot(viewer.principal)
         self.heard.add(viewer, yes=float(seen.answers))
-        for path, new in seen.places.items():
-            place = self.places.get(path)
-            if place is None:
-                place = self.places[path] = Place(
-                    choices=None if new.choices is None else {}, is_spanned=new.is_spanned
-                )
-            _merge(place, new, weight, bit)
-        self.is_sampled |= seen.is_sampled
+        for path, kinds in seen.places.items():
+            self.places.setdefault(path, Place()).count(kinds, weight, bit)
         self._trim()
         self.answers += seen.answers * weight
         self.total += seen.answers
         self.last_at = max(self.last_at, viewer.now)
 
-    def conflicts(self, spec: ToolSpec, audience: Audience) -> list[str]:
-        """A sentence for each difference from the declaration, at most five.
-
-        A field may be declared but never present, present but not declared, or of another type. If rows were left out,
-        no field of rows is reported as never present.
-        """
-        if spec.output_schema is None:
-            return []
-        reading = _Comparing(spec.output_schema, self.places, audience, is_sampled=self.is_sampled)
-        return list(islice(reading.read("", unwrapped(spec.output_schema), _DECLARED_DEPTH), _MOST))
-
     def fits(self, seen: AnswerSeen) -> bool:
         """True if answers have no new field or type, and lack no field that was always present."""
         children = children_of(self.places)
-        for path, new in seen.places.items():
+        for path, kinds in seen.places.items():
             place = self.places.get(path)
             if place is None:
                 if not path.endswith(("[]", "{}")) and parent_of(path) in children:
                     return False
-            elif not new.kinds.keys() <= place.kinds.keys() | {"cut", "null"}:
+            elif not kinds.keys() <= place.kinds.keys() | {"cut", "null"}:
                 return False
         for above, fields in children.items():
-            objects = seen.places[above].kinds.get("object", 0) if above in seen.places else 0
+            objects = seen.places.get(above, {}).get("object", 0)
             for path in fields if objects else ():
-                new_count = sum(seen.places[path].kinds.values()) if path in seen.places else 0
-                if new_count < objects and self.places[path].is_always_in(self.places[above]):
+                count = sum(seen.places.get(path, {}).values())
+                if count < objects and self.places[path].is_always_in(self.places[above]):
                     return False
         return True
 
@@ -480,7 +278,6 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
             answers=max(1, round(answers)),
             principals=sum(map(bool, learned.slots)),
             last_at=learned.last_at,
-            conflicts=tuple(learned.conflicts(spec, audience)),
         )
 
     def score(self) -> tuple[int, int]:
@@ -493,16 +290,6 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
         items = self._items(viewer)
         return part_insights("shapes", items, learned=len(self.tools), evidence=self.runs, score=self.score())
 
-    def conflicts(self, specs: Iterable[ToolSpec], viewer: Viewer, *, is_alone: bool = False) -> list[Insight]:
-        """Differences of answers from declared schemas, for an operator with access to all principals."""
-        found = []
-        for spec in specs:
-            learned = self._known(spec)
-            if learned is not None:
-                texts = learned.conflicts(spec, self._audience(learned, is_alone=is_alone, viewer=""))
-                found += [self._insight("conflict", spec.full_name, text, learned, viewer) for text in texts]
-        return found
-
     def _known(self, spec: ToolSpec) -> Learned | None:
         """The record of a tool at its major version."""
         learned = self.tools.get(spec.full_name)
@@ -512,20 +299,16 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
         for tool, learned in self.tools.items():
             if _NAME.fullmatch(tool):
                 fields = sum(map(len, children_of(learned.places).values()))
-                text = f"Its answers have {fields} field{'' if fields == 1 else 's'}."
-                yield self._insight("shape", tool, text, learned, viewer)
-
-    def _insight(self, kind: str, tool: str, text: str, learned: Learned, viewer: Viewer) -> Insight:
-        return Insight(
-            kind=kind,
-            subject=tool,
-            text=text,
-            evidence=learned.answers * viewer.faded(learned.at),
-            principals=sum(map(bool, learned.slots)),
-            checked=learned.checked,
-            right=learned.right,
-            last_at=learned.last_at,
-        )
+                yield Insight(
+                    kind="shape",
+                    subject=tool,
+                    text=f"Its answers have {fields} field{'' if fields == 1 else 's'}.",
+                    evidence=learned.answers * viewer.faded(learned.at),
+                    principals=sum(map(bool, learned.slots)),
+                    checked=learned.checked,
+                    right=learned.right,
+                    last_at=learned.last_at,
+                )
 
     def _audience(self, learned: Learned, *, is_alone: bool, viewer: str) -> Audience:
         own = 1 << learned.slots.index(viewer) if viewer and viewer in learned.slots else 0
@@ -539,22 +322,6 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
             total -= len(self.tools.pop(oldest).places)
 
 
-def _merge(place: Place, new: PlaceSeen, weight: float, bit: int) -> None:
-    place.count(new.kinds, weight, bit)
-    if new.choices is None:
-        place.choices = None if new.kinds.keys() & {"string", "token"} else place.choices
-    elif place.choices is not None:
-        for text, count in new.choices.items():
-            place.choices.setdefault(text, Sighting()).note(count * weight, bit)
-        if len(place.choices) > CHOICES:
-            place.choices = None
-    if not new.is_spanned and new.kinds.keys() & {"integer", "number"}:
-        place.is_spanned = False
-        place.spans = {}
-    elif new.span is not None and place.is_spanned:
-        place.widen(bit, new.span)
-
-
 def _depth(path: str) -> int:
     return path.count(".") + path.count("[]") + path.count("{}")
 
@@ -566,54 +333,37 @@ class SteadyShapes:
     """The shapes for stubs of tools that declare none. Only the event loop's thread touches it."""
 
     def __init__(self) -> None:
-        self.shapes: Mapping[str, LearnedShape] = {}
+        self.shapes: dict[str, LearnedShape] = {}
         """By full name, for `Catalog.use_shapes`."""
         self._totals: dict[str, int] = {}
         """The number of answers behind each: it falls only when something is forgotten."""
-        self._candidates: dict[str, tuple[_Schema, float]] = {}
-        """Shapes that differ from the stubs, with the time of the first difference."""
         self._next_at = 0.0
 
     async def look(self, learned: Shapes, snapshot: Snapshot, viewer: Viewer, *, is_alone: bool = False) -> bool:
         """Update `shapes`; True if it changed. Call it as often as you like: it changes at most once a minute.
 
-        A shape is used from five answers on, and replaces another after a minute without change. Forgotten shapes
-        disappear at once.
+        A shape is used from five answers on. Forgotten shapes disappear at once.
         """
         is_less = any(name not in learned.tools or learned.tools[name].total < n for name, n in self._totals.items())
-        now = viewer.now
-        if now < self._next_at and not is_less:
+        if viewer.now < self._next_at and not is_less:
             return False
-        before, known = self.shapes, self._candidates
-        kept, candidates, number = dict[str, LearnedShape](), dict[str, tuple[_Schema, float]](), 0
+        before, number = self.shapes, 0
+        self.shapes = {}
         for number, spec in enumerate(_vague(learned, snapshot), 1):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            name, shape = spec.full_name, learned.shape_for(spec, viewer, is_alone=is_alone)
-            if shape is None:
-                continue
-            schema, current = _stub_schema(shape.schema), before.get(name)
-            if current is not None and current.major != shape.major:
-                current = None
-            since = known[name][1] if name in known and known[name][0] == schema else now
-            if current is not None and current.schema == schema:
-                kept[name] = current
-            elif shape.answers >= STEADY and (current is None or is_less or now - since >= _PAUSE_SECONDS):
-                kept[name] = msgspec.structs.replace(shape, schema=schema, conflicts=())
-            else:
-                candidates[name] = (schema, since)
-                if current is not None and not is_less:
-                    kept[name] = current
-        self.shapes, self._candidates = kept, candidates
-        self._totals = {name: learned.tools[name].total for name in kept if name in learned.tools}
-        is_changed = _schemas(before) != _schemas(kept)
+            shape = learned.shape_for(spec, viewer, is_alone=is_alone)
+            if shape is not None and shape.answers >= STEADY:
+                self.shapes[spec.full_name] = shape
+        self._totals = {name: learned.tools[name].total for name in self.shapes if name in learned.tools}
+        is_changed = _versions(before) != _versions(self.shapes)
         pause = max(_PAUSE_SECONDS, _SECONDS_PER_TOOL * len(snapshot.tools))
-        self._next_at = now + (pause if is_changed else _SECONDS_PER_SHAPE * number)
+        self._next_at = viewer.now + (pause if is_changed else _SECONDS_PER_SHAPE * number)
         return is_changed
 
 
-def _schemas(shapes: Mapping[str, LearnedShape]) -> dict[str, _Schema]:
-    return {name: each.schema for name, each in shapes.items()}
+def _versions(shapes: Mapping[str, LearnedShape]) -> dict[str, tuple[int, dict[str, Any]]]:
+    return {name: (each.major, each.schema) for name, each in shapes.items()}
 
 
 def _vague(learned: Shapes, snapshot: Snapshot) -> Iterator[ToolSpec]:
@@ -622,15 +372,3 @@ def _vague(learned: Shapes, snapshot: Snapshot) -> Iterator[ToolSpec]:
         spec = snapshot.tools.get(name)
         if spec is not None and (spec.output_schema is None or is_vague(returns(spec))):
             yield spec
-
-
-def _stub_schema(schema: _Schema) -> _Schema:
-    """A schema without bounds, which change too often to write stubs anew, and without keys that are not fields."""
-    kept = {key: value for key, value in schema.items() if key not in ("minimum", "maximum")}
-    if "properties" in kept:
-        kept["properties"] = {name: _stub_schema(each) for name, each in kept["properties"].items() if is_field(name)}
-        kept["required"] = [name for name in kept.get("required", ()) if name in kept["properties"]]
-    for key in ("items", "additionalProperties"):
-        if isinstance(kept.get(key), dict):
-            kept[key] = _stub_schema(kept[key])
-    return kept

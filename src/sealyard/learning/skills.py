@@ -26,7 +26,7 @@ from sealyard.learning.code import CodePrint, names_of, similarity
 from sealyard.learning.disclosure import IDENTIFIER, WORDS, is_nameable
 from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights, put_last, touch
 from sealyard.skills import SkillLoader
-from sealyard.skills.record import combined, counted, effectiveness, judge
+from sealyard.skills.record import REMOVABLE_SECONDS, combined, counted, effectiveness, judge
 from sealyard.store import Store
 from sealyard.store.skills import SkillRecord
 from sealyard.values.facts import Hinted, RunEvidence
@@ -42,7 +42,6 @@ _REPEATS = 3  # times that the same part counts
 SURE = 0.6  # likeness of code that does a skill's job; measured in `tests/unit/learning/test_skills.py`
 VERY_SURE = 0.85  # the same where only the author has used the skill
 FITTING = 0.33  # common weight of words from which a query and a skill are about the same
-_REMOVABLE_SECONDS = 30 * 86_400.0  # age at which an unused skill is no longer suggested; as `skills --cleanup`
 _CHARACTERS = 600  # characters of a text that are read: a bound
 _WORDS = 60  # words of a query or skill: a bound
 _COMPARED = 50  # skills compared: a bound
@@ -330,7 +329,7 @@ def known_skill(
         return None
     whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
     uses, success = counted(whole)
-    verdict = judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=_REMOVABLE_SECONDS)
+    verdict = judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=REMOVABLE_SECONDS)
     if verdict == "removable" or (uses >= _POOR_USES and success < _POOR_SUCCESS):
         return None
     is_own = skill.namespace != SHARED or skill.author == principal

@@ -43,7 +43,7 @@ _UNITS = {
 Judgement = Literal["exemplary", "kept", "removable"]
 _MIGRATIONS_OF_ONE = 5  # newest migrations that count for one namespace and one kind of change
 _MIGRATIONS_ENOUGH = 3  # migrations of a kind before their outcome counts
-_REMOVABLE_SECONDS = 30 * 86_400.0  # as in the default of `sealyard skills --cleanup`
+REMOVABLE_SECONDS = 30 * 86_400.0  # as in the default of `sealyard skills --cleanup`
 _KINDS_SHOWN = 50  # kinds in a report, the most frequent first
 
 
@@ -268,7 +268,7 @@ def figures_of(
         status=skill.status,
         mean_seconds=whole.seconds / whole.calls if whole.calls else 0.0,
         effectiveness=round(effectiveness(whole, now=now), 3),
-        judgement=judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=_REMOVABLE_SECONDS),
+        judgement=judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=REMOVABLE_SECONDS),
         difficulty=hardest,
         details=tuple(details),
     )

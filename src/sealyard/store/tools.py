@@ -5,7 +5,6 @@ newest releases are kept, of each upstream a bounded number of releases and byte
 tools are always kept.
 """
 
-import asyncio
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -39,15 +38,6 @@ _HOPS = 50
 """Renames that are followed: a circle of them has an end too."""
 
 _SPECS = msgspec.json.Decoder(ToolSpec)
-
-
-class SeenDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One definition that a tool has or had."""
-
-    spec: ToolSpec
-    first_seen: float
-    """Seconds since the epoch."""
-    last_seen: float
 
 
 class ChangedDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,16 +211,6 @@ def read_fingerprints(connection: sqlite3.Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT upstream, fingerprint FROM upstreams"))
 
 
-def read_definitions(connection: sqlite3.Connection, upstream: str) -> dict[str, list[SeenDefinition]]:
-    """Every definition of each tool of an upstream, by the upstream's name for it, the first seen first."""
-    found: dict[str, list[SeenDefinition]] = {}
-    query = "SELECT name, spec, first_seen, last_seen FROM tool_definitions WHERE upstream = ? ORDER BY first_seen"
-    for name, spec, first_seen, last_seen in connection.execute(query, (storable(upstream),)):
-        seen = SeenDefinition(spec=_SPECS.decode(spec), first_seen=first_seen, last_seen=last_seen)
-        found.setdefault(name, []).append(seen)
-    return found
-
-
 def read_changes(connection: sqlite3.Connection, since: float) -> list[ChangedDefinition]:
     """Definitions that replaced another one of the same tool after `since`, the oldest first."""
     return _CHANGES.all(connection, "WHERE first_seen > ? AND before IS NOT NULL ORDER BY first_seen, name", (since,))
@@ -385,12 +365,6 @@ def _read_last(connection: sqlite3.Connection, upstream: str, digests: Mapping[s
     return last
 
 
-def _read_without_history(connection: sqlite3.Connection) -> list[str]:
-    """Upstreams whose tools were saved by a version that kept no releases."""
-    query = "SELECT DISTINCT upstream FROM tool_definitions EXCEPT SELECT upstream FROM tool_releases"
-    return sorted(upstream for (upstream,) in connection.execute(query))
-
-
 # Shapes of answers
 
 
@@ -452,23 +426,3 @@ class ReleaseTable(Table):
     recent = reads(_read_recent)
     follow = reads(_follow)
     last = reads(_read_last)
-    without_history = reads(_read_without_history)
-    definitions = reads(read_definitions)
-
-    async def backfill(self, upstream: str, specs: Sequence[ToolSpec], releases: Sequence[Release]) -> None:
-        """Write the history of tools that have none, and the versions of the listed ones, durably.
-
-        Does nothing if another gateway was faster.
-        """
-        encoded, tools = await asyncio.to_thread(
-            lambda: ([encode_release(each) for each in releases], [encode_tool(each) for each in specs])
-        )
-
-        def write(connection: sqlite3.Connection) -> None:
-            if write_releases(connection, upstream, encoded):
-                connection.executemany(
-                    "UPDATE tools SET spec = ? WHERE upstream = ? AND position = ? AND digest = ?",
-                    [(tool.spec, storable(upstream), place, tool.digest) for place, tool in enumerate(tools)],
-                )
-
-        await self._writer.change(write, sum(each["size_bytes"] for each in encoded))

@@ -317,7 +317,7 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
         approvals = Approvals(store, config.policy)
         broker = Broker({}, policy=policy, approvals=approvals, store=store, digest=guards.digest)
         upkeep = Upkeep(store, config.metrics, record=store.metrics.record)
-        stack.push_async_callback(_abandon, asyncio.create_task(upkeep.run()))
+        _begin(stack, upkeep.run())
         yield Border(
             guards=guards,
             policy=policy,

@@ -29,7 +29,7 @@ def record_of(*values: object) -> dict[str, Place]:
         reading.read(copy, copy)
         for path, seen in reading.places.items():
             if path in record or len(record) < PLACES:
-                record.setdefault(path, Place()).count(seen.kinds, 1.0, 1)
+                record.setdefault(path, Place()).count(seen, 1.0, 1)
     return record
 
 

@@ -274,40 +274,6 @@ def test_outline_holds_no_value() -> None:
     assert outline({str(number): number for number in range(100_000)}) == {f"\0key{key}": 0 for key in range(64)}
 
 
-EARLIER = (
-    '{"answers":12,"shape":{"count":12,"kinds":{"object":12},"fields":{"rows":{"count":12,"kinds":{"array":12},'
-    '"items":{"count":12,"kinds":{"object":12},"fields":{"id":{"count":12,"kinds":{"integer":12}},"user_name":'
-    '{"count":12,"kinds":{"string":12}}}}},"total":{"count":12,"kinds":{"integer":12}},"deep":{"count":12,"kinds":'
-    '{"object":12},"cut":true}}},"places":["","rows[]"],"fields":{"":{"kinds":["object"],"place":null,"seen":12},'
-    '"rows":{"kinds":["array"],"place":"","seen":12},"rows[]":{"kinds":["object"],"place":null,"seen":12},'
-    '"rows[].id":{"kinds":["number"],"place":"rows[]","seen":12},"rows[].user_name":{"kinds":["string"],"place":'
-    '"rows[]","seen":12},"total":{"kinds":["number"],"place":"","seen":12},"a.b":{"kinds":["number"],"place":"",'
-    '"seen":12}},"lost":["old=string"],"observed_at":5.0}'
-)
-"""A record as version 0.1.0 wrote it before answers were learned in one way."""
-
-
-async def test_records_of_an_earlier_version_still_count(tmp_path: Path) -> None:
-    """The habit is known, so that ten other answers are a change; the fields keep their types."""
-    async with open_store(tmp_path / "store.db") as store:
-        catalog = await listed(store)
-        seen = SeenShape(upstream="db", name="list", major=1, schema={}, state=EARLIER, answers=12, seen_at=1.0)
-        store.shapes.put(seen)
-        await store.flush()
-        observed = DriftWatch(catalog, store)
-        await observed.load()
-        shape = observed.shape_of(current(catalog))
-        await answer(observed, catalog, *[{**OLD, "a.b": 1}] * 12)
-        assert current(catalog).version == "1.0.0"
-        await answer(observed, catalog, *[NEW] * 10)
-
-        assert shape is not None
-        assert sorted(shape["required"]) == ["deep", "rows", "total"]
-        assert shape["properties"]["rows"]["items"]["properties"]["user_name"] == {"type": "string"}
-        assert shape["properties"]["deep"] == {}
-        assert current(catalog).version == "2.0.0"
-
-
 async def test_hostile_answers_are_worked_through(tmp_path: Path) -> None:
     """Deep, wide, with keys of any sort: nothing of it breaks the watch or grows without bound."""
     deep: Any = {}

@@ -1,7 +1,6 @@
 """The history of tools: each definition has a version, what changed is written down, and none of it can be lost."""
 
 import asyncio
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -267,44 +266,6 @@ async def test_gateways_that_see_the_same_change_release_it_once(tmp_path: Path)
         assert [versions(catalog) for catalog in catalogs] == [{"a": "1.0.1"}] * 4
         assert await kinds(one, "a") == [("changed", "1.0.1"), ("added", "1.0.0")]
         assert await kinds(one, "b") == [("removed", "1.0.0"), ("added", "1.0.0")]
-
-
-def forget_history(path: Path) -> None:
-    """Make a store as it was before there were releases and versions."""
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM tool_releases")
-        for table in ("tools", "tool_definitions"):
-            for row, spec in connection.execute(f"SELECT rowid, spec FROM {table}").fetchall():
-                old = msgspec.json.decode(spec)
-                del old["version"]
-                text = msgspec.json.encode(old).decode()
-                connection.execute(f"UPDATE {table} SET spec = ? WHERE rowid = ?", (text, row))
-    connection.close()
-
-
-async def test_store_from_before_gets_its_history_from_the_definitions(tmp_path: Path) -> None:
-    """In the order in which they were seen first; what is current then ends it."""
-    path = tmp_path / "store.db"
-    first, second = tool("a", user=TEXT), tool("a", limit=NUMBER)
-    async with open_store(path) as store:
-        catalog = Catalog(store)
-        await catalog.update("db", [first, tool("gone", "Adds.", row=TEXT)])
-        await catalog.update("db", [second])
-        await catalog.update("db", [first])
-        await catalog.update("left", [tool("x")])
-    forget_history(path)
-    async with open_store(path) as store:
-        catalog = Catalog(store)
-        await catalog.load(["db"])
-
-        assert versions(catalog) == {"a": "3.0.0"}
-        assert await kinds(store, "a") == [("changed", "3.0.0"), ("changed", "2.0.0"), ("added", "1.0.0")]
-        assert await kinds(store, "gone") == [("removed", "1.0.0"), ("added", "1.0.0")]
-        assert await kinds(store, "x", "left") == [("added", "1.0.0")]
-        assert (await store.load_tools())["db"] == list(catalog.snapshot.by_upstream["db"])
-        before = await store.releases.recent(0)
-        await Catalog(store).load(["db"])
-        assert await store.releases.recent(0) == before
 
 
 async def test_history_of_a_tool_is_bounded(tmp_path: Path) -> None:

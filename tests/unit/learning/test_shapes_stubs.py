@@ -28,7 +28,7 @@ def _learned() -> Shapes:
 
 
 async def test_stub_of_a_tool_that_declares_nothing(tmp_path: Path) -> None:
-    """The whole file, as an agent reads it: the shape, and that nobody promised it. Bounds are not in it."""
+    """The whole file, as an agent reads it: the shape, and that nobody promised it."""
     async with open_store(tmp_path / "store.db") as store:
         catalog = Catalog(store)
         await catalog.update("db", [DEFINITION])
@@ -50,7 +50,7 @@ def list() -> dict[str, Any]:
     """Lists rows.
 
     Returns:
-        {"rows": [{"id": int, "status": "open" | "shut", "count": int}], "more"?: bool}
+        {"rows": [{"id": int, "status": str, "count": int}], "more"?: bool}
         As its answers were so far; the server does not declare it. A key with ? was not always
         there.
     """
@@ -59,16 +59,14 @@ def list() -> dict[str, Any]:
         )
 
 
-def test_search_tells_bounds_and_counts_too() -> None:
+def test_search_shows_the_number_of_answers_too() -> None:
     """In one line, and `1 answer` is one answer."""
     learned = shape_of(_learned())
     assert returns_text(spec(), learned) == (
-        '{"rows": [{"id": int, "status": "open" | "shut", "count": int (0…30)}], "more"?: bool}'
-        " (learned from 50 answers)"
+        '{"rows": [{"id": int, "status": str, "count": int}], "more"?: bool} (learned from 50 answers)'
     )
     assert signature(spec(), learned) == "list_rows() -> dict[str, Any]"
     assert returns_text(spec(), _shape({"type": "string"}, answers=1)) == "str (learned from 1 answer)"
-    assert returns_text(spec(), _shape({"type": "number", "minimum": 0.5})) == "float (0.5…) (learned from 9 answers)"
 
 
 @pytest.mark.parametrize(
@@ -122,8 +120,8 @@ async def test_shapes_outlive_a_listing_and_go_with_a_new_major_version(tmp_path
         assert catalog.snapshot.shapes == {}
 
 
-async def test_stubs_change_when_a_shape_was_the_same_for_a_while() -> None:
-    """Not before five answers, not oftener than once a minute, and not for what is not what it was a minute ago."""
+async def test_stubs_change_from_five_answers_on_and_at_most_once_a_minute() -> None:
+    """A new field is in the stubs a minute after the last change; the same shape changes nothing."""
     snapshot, shapes, steady = Snapshot({"db": [spec()]}), Shapes(), SteadyShapes()
 
     async def look(now: float) -> bool:
@@ -136,15 +134,10 @@ async def test_stubs_change_when_a_shape_was_the_same_for_a_while() -> None:
     assert steady.shapes[TOOL].schema["required"] == ["a"]
     learn(shapes, [{"a": 1, "b": 1}])
     assert not await look(60.0)
-    assert not await look(61.0)
-    learn(shapes, [{"a": 1, "c": 1}])
-    assert not await look(120.0)
-    learn(shapes, [{"a": 1, "c": 1}])
-    assert not await look(179.0)
-    assert await look(180.0)
-    assert list(steady.shapes[TOOL].schema["properties"]) == ["a", "b", "c"]
+    assert await look(61.0)
+    assert list(steady.shapes[TOOL].schema["properties"]) == ["a", "b"]
     learn(shapes, [{"a": 1, "b": 1}] * 9)
-    assert not await look(240.0)
+    assert not await look(121.0)
 
 
 async def test_what_is_forgotten_goes_at_the_next_call() -> None:
@@ -156,8 +149,11 @@ async def test_what_is_forgotten_goes_at_the_next_call() -> None:
 
     assert await steady.look(learn(Shapes(), [{"a": 1}] * 9), snapshot, Viewer("", 1.0, HALF_LIFE))
     assert list(steady.shapes[TOOL].schema["properties"]) == ["a"]
-    assert await steady.look(learn(Shapes(), [{"a": 1}]), snapshot, Viewer("", 2.0, HALF_LIFE)) is False
-    assert await steady.look(Shapes(), snapshot, Viewer("", 3.0, HALF_LIFE))
+    assert await steady.look(learn(Shapes(), [{"a": 1}]), snapshot, Viewer("", 2.0, HALF_LIFE))
+    assert steady.shapes == {}
+
+    assert await steady.look(learn(Shapes(), [{"a": 1}] * 9), snapshot, Viewer("", 62.0, HALF_LIFE))
+    assert await steady.look(Shapes(), snapshot, Viewer("", 63.0, HALF_LIFE))
     assert steady.shapes == {}
 
 
@@ -170,8 +166,7 @@ async def test_the_more_tools_there_are_the_seldomer_stubs_are_written() -> None
     learn(shapes, [{"b": 1}], tool="mcp__db__t0")
 
     assert not await steady.look(shapes, snapshot, Viewer("", 199.0, HALF_LIFE))
-    assert not await steady.look(shapes, snapshot, Viewer("", 200.0, HALF_LIFE))
-    assert await steady.look(shapes, snapshot, Viewer("", 260.0, HALF_LIFE))
+    assert await steady.look(shapes, snapshot, Viewer("", 200.0, HALF_LIFE))
 
 
 async def test_what_is_declared_is_not_learned_for_stubs() -> None:

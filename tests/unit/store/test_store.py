@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from sealyard.errors import StoreError
 from sealyard.store import Store, database, open_store, rows, tools, writer
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
-from sealyard.store.tools import SeenDefinition
 from sealyard.values.access import AuditEntry
 from sealyard.values.facts import Executed
 from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
@@ -369,10 +368,12 @@ async def test_tools_are_loaded_as_they_were_saved(path: Path) -> None:
         }
 
 
-async def seen(store: Store, upstream: str, name: str) -> list[SeenDefinition]:
-    """Every definition that a tool had, the one seen last first."""
-    found = (await store.releases.definitions(upstream)).get(name, [])
-    return sorted(found, key=lambda each: each.last_seen, reverse=True)
+def seen(path: Path, upstream: str, name: str) -> list[tuple[str, float, float]]:
+    """The digest and the first and last time of every definition that a tool had, the one seen last first."""
+    query = "SELECT digest, first_seen, last_seen FROM tool_definitions WHERE upstream = ? AND name = ?"
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute(query, (upstream, name)).fetchall()
+    return sorted(found, key=lambda each: each[2], reverse=True)
 
 
 async def test_dropped_tools_stay_in_the_history(path: Path) -> None:
@@ -383,7 +384,7 @@ async def test_dropped_tools_stay_in_the_history(path: Path) -> None:
         await store.drop_tools(["bank", "unknown"])
 
         assert await store.load_tools() == {"air": [tool("fly", upstream="air")]}
-        assert [each.spec for each in await seen(store, "bank", "pay")] == [tool("pay")]
+        assert [digest for digest, _, _ in seen(path, "bank", "pay")] == [tool("pay").digest]
 
 
 async def test_history_tells_when_a_definition_was_seen(path: Path) -> None:
@@ -392,14 +393,10 @@ async def test_history_tells_when_a_definition_was_seen(path: Path) -> None:
     for specs in ([honest], [evil], [honest, tool("ask")]):
         async with open_store(path) as store:
             await store.save_tools("bank", specs)
-            history = await seen(store, "bank", "pay")
 
-    (first, second) = history
-    assert history == [
-        SeenDefinition(spec=honest, first_seen=first.first_seen, last_seen=first.last_seen),
-        SeenDefinition(spec=evil, first_seen=second.first_seen, last_seen=second.first_seen),
-    ]
-    assert first.first_seen < second.first_seen < first.last_seen
+    ((first, first_at, first_until), (second, second_at, second_until)) = seen(path, "bank", "pay")
+    assert (first, second) == (honest.digest, evil.digest)
+    assert first_at < second_at == second_until < first_until
 
 
 async def test_upstream_that_changes_without_end_does_not_fill_the_disk(
@@ -411,14 +408,14 @@ async def test_upstream_that_changes_without_end_does_not_fill_the_disk(
         await store.save_tools("air", [tool("fly", upstream="air")])
         for number in range(5):
             await store.save_tools("bank", [tool("pay", digest=f"d{number}")])
-        few = [each.spec.digest for each in await seen(store, "bank", "pay")]
+        few = [digest for digest, _, _ in seen(path, "bank", "pay")]
         many = [tool(name) for name in ("a", "b", "c", "d")]
         await store.save_tools("bank", many)
 
         assert few == ["d4", "d3", "d2"]
-        assert [len(await seen(store, "bank", each.name)) for each in many] == [1, 1, 1, 1]
-        assert len(await seen(store, "bank", "pay")) == 0
-        assert len(await seen(store, "air", "fly")) == 1
+        assert [len(seen(path, "bank", each.name)) for each in many] == [1, 1, 1, 1]
+        assert len(seen(path, "bank", "pay")) == 0
+        assert len(seen(path, "air", "fly")) == 1
 
 
 async def test_definition_that_cannot_be_stored_is_named(path: Path) -> None:
@@ -1094,7 +1091,6 @@ PAGES = [
 ]
 OTHERS = [
     pytest.param(partial(rows.read_execution, execution_id="e1"), "sqlite_autoindex_executions_1", id="execution"),
-    pytest.param(partial(tools.read_definitions, upstream="bank"), "tool_definitions_by_time", id="history"),
     pytest.param(partial(rows.read_vectors, model="m", digests=["d1"]), "sqlite_autoindex_vectors_1", id="vectors"),
     pytest.param(
         partial(tools.write_tools, upstream="bank", tools=[], now=1.0), "tool_definitions_by_time", id="save tools"

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from sealyard.errors import InvalidRequest
 from sealyard.learning import Assessment
-from sealyard.learning.overview import Insights, with_conflicts
+from sealyard.learning.overview import Insights
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.values.facts import Forgotten
 
@@ -34,10 +34,7 @@ class CodeToAssess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 @endpoint("GET", "learning/insights", needs="observe")
 async def get_insights(call: Call[None, None]) -> Insights:
     """Learned facts, the evidence behind them, and how often they were right."""
-    guidance = call.yard.guidance
-    found = await guidance.insights()
-    specs = call.yard.tools.catalog.snapshot.tools.values()
-    return await with_conflicts(found, guidance.learner, specs, is_alone=guidance.is_alone)
+    return await call.yard.guidance.insights()
 
 
 @endpoint("POST", "learning/assess")

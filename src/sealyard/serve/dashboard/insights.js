@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { count, percent, plain, toolName, words } from "./format.js";
-import { bars, empty, facts, figure, from, numeric, panel, short, table, time, wide } from "./parts.js";
+import { bars, facts, figure, from, numeric, panel, short, table, time, wide } from "./parts.js";
 import { sources } from "./sources.js";
 
 const TITLES = {
@@ -16,8 +16,6 @@ const TITLES = {
 };
 const PARTS = [...wide("Part"), ...numeric("Insights", "Evidence", "Checked", "Accuracy")];
 const ITEMS = [...short("Subject"), ...wide("Insight"), ...numeric("Evidence", "Correct", "Last seen")];
-const LEVELS = [...wide("Risk level"), ...numeric("Runs", "Failed", "Failure rate", "Predicted")];
-const CHANGES = [...wide("Change"), ...numeric("Attempts", "Migrated", "As predicted")];
 const SHARED = "shared";
 
 /** The whole page. */
@@ -31,17 +29,12 @@ export function insights(state, act) {
       { id: "learned" },
       from(sources.insights, (found) => [notice(found), partTable(found), about(found)], again),
     ),
-    el(
-      "div",
-      { class: "columns", key: "columns" },
-      panel("Risk calibration", { id: "calibration" }, from(sources.insights, levels)),
-      panel(
-        "Hints given to agents",
-        { id: "hints", note: "In the selected time range." },
-        from(sources.report, ({ learning }) => hints(learning), { hurry: () => act.hurry("report") }),
-      ),
+    panel(
+      "Hints given to agents",
+      { id: "hints", note: "In the selected time range." },
+      from(sources.report, ({ learning }) => hints(learning), { hurry: () => act.hurry("report") }),
     ),
-    value === null ? null : [itemPanels(value), migrations(value.migrations)],
+    value === null ? null : itemPanels(value),
     state.me.approve ? forgetting(state, act) : null,
   ];
 }
@@ -87,21 +80,6 @@ function about(value) {
   ]);
 }
 
-function levels({ risk }) {
-  if (risk.every((each) => each.assessed === 0)) return empty("No assessed run has finished yet.");
-  const rows = risk.map((each, place) => ({
-    key: each.risk,
-    cells: [
-      words(each.risk),
-      known(`risk.${place}.assessed`, each.assessed, count),
-      known(`risk.${place}.failed`, each.failed, count),
-      known(`risk.${place}.share`, each.share, percent),
-      known(`risk.${place}.expected`, each.expected, percent),
-    ],
-  }));
-  return table("Failure rate by predicted risk", LEVELS, rows);
-}
-
 function hints(learning) {
   const row = (name, text, format = count) => [text, figure(`learning.${name}`, learning[name], format)];
   return [
@@ -119,14 +97,12 @@ function hints(learning) {
 }
 
 function itemPanels(value) {
-  const some = value.parts.map((part) => [part.part, TITLES[part.part] ?? words(part.part), part.items]);
-  return [
-    ...some,
-    ["worth", "Skill value", value.skills],
-    ["conflicts", "Output schema conflicts", value.conflicts],
-  ]
-    .filter(([, , items]) => items.length > 0)
-    .map(([name, title, items]) => panel(title, { id: `learned-${name}` }, table(title, ITEMS, items.map(itemRow))));
+  return value.parts
+    .filter(({ items }) => items.length > 0)
+    .map(({ part, items }) => {
+      const title = TITLES[part] ?? words(part);
+      return panel(title, { id: `learned-${part}` }, table(title, ITEMS, items.map(itemRow)));
+    });
 }
 
 function itemRow(item, place) {
@@ -140,29 +116,6 @@ function itemRow(item, place) {
       time(item.last_at),
     ],
   };
-}
-
-function migrations(past) {
-  if (past.tried === 0) return null;
-  const rows = past.changes.map((each) => ({
-    key: each.change,
-    cells: [
-      plain(words(each.change || "not recorded")),
-      count(each.migrations),
-      count(each.migrated),
-      count(each.right),
-    ],
-  }));
-  return panel(
-    "Skill migrations",
-    { id: "migrations" },
-    facts([
-      ["attempts", known("migrations.tried", past.tried, count)],
-      ["migrated", known("migrations.done", past.done, count)],
-      ["as predicted", known("migrations.accuracy", past.accuracy, percent)],
-    ]),
-    table("Migrations by change", CHANGES, rows),
-  );
 }
 
 function forgetting(state, act) {
