@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .errors import AnalysisError, kind_of, shown
+from .errors import AnalysisError, kind_of, quoted
 from .measures import mean, quantile, spread
 from .plan import MAX_INTEGER, Aggregate, Function
 from .values import NUMBERS, keys_of, order_keys
@@ -21,7 +21,7 @@ def check_numbers(aggregate: Aggregate, column: Sequence[Any]) -> frozenset[type
     if aggregate.function in OF_NUMBERS and not kinds <= NUMBERS:
         row = next(place for place, value in enumerate(column) if value is not None and type(value) not in NUMBERS)
         raise AnalysisError(
-            f"{aggregate.at}: {aggregate.function!r} takes numbers, and row {row} has {shown(column[row])} "
+            f"{aggregate.at}: {aggregate.function!r} takes numbers, and row {row} has {quoted(column[row])} "
             f"({kind_of(column[row])}). Cast the field first, or filter such rows out."
         )
     return kinds

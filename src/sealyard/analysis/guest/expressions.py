@@ -11,9 +11,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
-from .errors import AnalysisError, listed, nearest, shown
+from .errors import AnalysisError, comma_list, nearest, quoted
 from .evaluation import FUNCTIONS
-from .parameters import as_list, as_object, as_scalar, as_text, as_word, below
+from .parameters import as_list, as_object, as_scalar, as_text, as_word, path_to
 from .plan import (
     MAX_DEPTH,
     MAX_INTEGER,
@@ -101,7 +101,7 @@ def parse_expression(text: object, at: str) -> Expression:
     if isinstance(text, bool | int | float) or text is None:
         return Constant(text)
     if not isinstance(text, str):
-        raise AnalysisError(f"{at} is {shown(text)}. Write an expression as text, for instance 'price * quantity'.")
+        raise AnalysisError(f"{at} is {quoted(text)}. Write an expression as text, for instance 'price * quantity'.")
     if len(text) > MAX_CHARACTERS:
         raise AnalysisError(f"{at} has {len(text)} characters. An expression has at most {MAX_CHARACTERS}.")
     return _Parser(text, at).whole()
@@ -110,7 +110,7 @@ def parse_expression(text: object, at: str) -> Expression:
 def check_pattern(pattern: Scalar, at: str) -> str:
     """A regular expression that Python can compile."""
     if not isinstance(pattern, str):
-        raise AnalysisError(f"{at} is {shown(pattern)}. Give a regular expression as text.")
+        raise AnalysisError(f"{at} is {quoted(pattern)}. Give a regular expression as text.")
     if len(pattern) > MAX_PATTERN:
         raise AnalysisError(f"{at} has {len(pattern)} characters. A regular expression has at most {MAX_PATTERN}.")
     try:
@@ -118,7 +118,7 @@ def check_pattern(pattern: Scalar, at: str) -> str:
             warnings.simplefilter("ignore")  # about syntax that may change in later versions of Python
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise AnalysisError(f"{at} is no regular expression: {error}. Change {shown(pattern)}.") from None
+        raise AnalysisError(f"{at} is no regular expression: {error}. Change {quoted(pattern)}.") from None
     return pattern
 
 
@@ -144,7 +144,7 @@ class _Parser:
         self._start = self._end
         if found is None or found.lastgroup is None:
             rest = self._text[self._end :].lstrip()
-            self._fail(f"{shown(rest[:20])} cannot be read")
+            self._fail(f"{quoted(rest[:20])} cannot be read")
         self._start, self._end = found.span(found.lastgroup)
         self._kind, self._piece = found.lastgroup, found[found.lastgroup]
         if self._kind == "name" and self._piece.lower() in _KEYWORDS:
@@ -307,7 +307,7 @@ class _Parser:
         function = name.lower()
         if function not in FUNCTIONS and function != "if":
             raise AnalysisError(
-                f"No function {name!r} in {self._at}.{nearest(name, FUNCTIONS)} Functions: {listed(FUNCTIONS)}."
+                f"No function {name!r} in {self._at}.{nearest(name, FUNCTIONS)} Functions: {comma_list(FUNCTIONS)}."
             )
         self._expect("(")
         arguments: list[Expression] = []
@@ -329,7 +329,7 @@ class _Parser:
     def _number(self, piece: str) -> int | float:
         value = int(piece) if piece.isdigit() and len(piece) < _MOST_DIGITS else float(piece)
         if value == float("inf") or (piece.isdigit() and value > MAX_INTEGER):
-            self._fail(f"{shown(piece)} is too large a number")
+            self._fail(f"{quoted(piece)} is too large a number")
         return value
 
     def _escaped(self, found: re.Match[str]) -> str:
@@ -347,7 +347,7 @@ class _Parser:
         place = self._start + len(self._text[self._start :]) - len(self._text[self._start :].lstrip())
         hint = "Names are fields, functions are a fixed list; quote texts, and put odd field names between backticks."
         raise AnalysisError(
-            f"{self._at} cannot be used: {what}, at character {place + 1} of {shown(self._text)}. {hint}"
+            f"{self._at} cannot be used: {what}, at character {place + 1} of {quoted(self._text)}. {hint}"
         )
 
 
@@ -371,7 +371,7 @@ def parse_conditions(given: Any, at: str, *, logic: Any = "AND", logic_at: str =
 def _parts(given: Any, at: str, depth: int) -> list[Expression]:
     if depth > MAX_DEPTH:
         raise AnalysisError(f"{at} is nested deeper than {MAX_DEPTH}. Flatten the conditions.")
-    return [_condition(each, below(at, place), depth) for place, each in enumerate(as_list(given, at))]
+    return [_condition(each, path_to(at, place), depth) for place, each in enumerate(as_list(given, at))]
 
 
 def _condition(given: Any, at: str, depth: int) -> Expression:
@@ -380,15 +380,15 @@ def _condition(given: Any, at: str, depth: int) -> Expression:
     condition = as_object(given, at, _KEYS, hint=_HINT)
     forms = [form for form in ("field", "conditions", "not", "expression") if form in condition]
     if len(forms) != 1:
-        raise AnalysisError(f"{at} is {shown(given)}, which is no condition.{_HINT}")
+        raise AnalysisError(f"{at} is {quoted(given)}, which is no condition.{_HINT}")
     match forms[0]:
         case "conditions":
             as_object(given, at, ("logic", "conditions"))
-            join = as_word(condition.get("logic", "AND"), below(at, "logic"), _LOGIC, shown_as=("AND", "OR"))
-            return join(tuple(_parts(condition["conditions"], below(at, "conditions"), depth + 1)))
+            join = as_word(condition.get("logic", "AND"), path_to(at, "logic"), _LOGIC, shown_as=("AND", "OR"))
+            return join(tuple(_parts(condition["conditions"], path_to(at, "conditions"), depth + 1)))
         case "not":
             as_object(given, at, ("not",))
-            inner, place = condition["not"], below(at, "not")
+            inner, place = condition["not"], path_to(at, "not")
             if isinstance(inner, list):
                 return Not(AllOf(tuple(_parts(inner, place, depth + 1))))
             if depth >= MAX_DEPTH:
@@ -396,15 +396,15 @@ def _condition(given: Any, at: str, depth: int) -> Expression:
             return Not(_condition(inner, place, depth + 1))
         case "expression":
             as_object(given, at, ("expression",))
-            return parse_expression(condition["expression"], below(at, "expression"))
+            return parse_expression(condition["expression"], path_to(at, "expression"))
         case _:
             return _test(as_object(given, at, ("field", "operator", "value")), at)
 
 
 def _test(given: dict[str, Any], at: str) -> Expression:
-    field = Field(as_text(given["field"], below(at, "field")), below(at, "field"))
-    name = as_word(given.get("operator", "=="), below(at, "operator"), _OPERATOR_WORDS, shown_as=OPERATORS)
-    place = below(at, "value")
+    field = Field(as_text(given["field"], path_to(at, "field")), path_to(at, "field"))
+    name = as_word(given.get("operator", "=="), path_to(at, "operator"), _OPERATOR_WORDS, shown_as=OPERATORS)
+    place = path_to(at, "value")
     if "value" not in given and name not in ("is_null", "is_not_null"):
         raise AnalysisError(f"{at} lacks 'value', which {name!r} compares with. Give it, or use 'is_null'.")
     value = given.get("value")
@@ -420,7 +420,7 @@ def _compared(name: ComparisonOperator, field: Field, value: Any, at: str) -> Ex
 
 
 def _membership(field: Field, value: Any, at: str) -> Expression:
-    options = [as_scalar(each, below(at, place)) for place, each in enumerate(as_list(value, at, most=MAX_OPTIONS))]
+    options = [as_scalar(each, path_to(at, place)) for place, each in enumerate(as_list(value, at, most=MAX_OPTIONS))]
     return Membership(field, tuple(options))
 
 
@@ -428,7 +428,10 @@ def _between(field: Field, value: Any, at: str) -> Expression:
     bounds = as_list(value, at)
     if len(bounds) != 2:
         raise AnalysisError(f"{at} has {len(bounds)} values. 'between' takes two: the least and the greatest.")
-    least, greatest = (_compared(">=", field, bounds[0], below(at, 0)), _compared("<=", field, bounds[1], below(at, 1)))
+    least, greatest = (
+        _compared(">=", field, bounds[0], path_to(at, 0)),
+        _compared("<=", field, bounds[1], path_to(at, 1)),
+    )
     return AllOf((least, greatest))
 
 
@@ -436,7 +439,7 @@ def _called(name: str, *, text: bool) -> Callable[[Field, Any, str], Expression]
     def build(field: Field, value: Any, at: str) -> Expression:
         part = as_scalar(value, at)
         if text and not isinstance(part, str):
-            raise AnalysisError(f"{at} is {shown(value)}. {name!r} takes a text.")
+            raise AnalysisError(f"{at} is {quoted(value)}. {name!r} takes a text.")
         return Call(name, (field, Constant(part)))
 
     return build
@@ -448,7 +451,7 @@ def _matches(field: Field, value: Any, at: str) -> Expression:
 
 def _is_null(field: Field, value: Any, at: str) -> Expression:
     if value is not None and not isinstance(value, bool):
-        raise AnalysisError(f"{at} is {shown(value)}. 'is_null' takes no value, or true or false.")
+        raise AnalysisError(f"{at} is {quoted(value)}. 'is_null' takes no value, or true or false.")
     test = Call("is_null", (field,))
     return Not(test) if value is False else test
 

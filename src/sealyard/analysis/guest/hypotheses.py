@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
-from .errors import AnalysisError, clipped, listed, nearest, shown
+from .errors import AnalysisError, comma_list, nearest, quoted, shortened
 from .measures import mean, quantile, rescaled, spread
 from .parameters import Parameters
 from .tables import Table, numbers_of
@@ -66,7 +66,7 @@ class _Sample:
         """Count, mean or median, and spread, for an answer."""
         values = self.values
         figures: dict[str, Any] = {
-            "name": clipped(self.name, _NAME_CHARACTERS),
+            "name": shortened(self.name, _NAME_CHARACTERS),
             "count": len(values),
             "missing": self.missing,
         }
@@ -154,7 +154,7 @@ def chi_square(request: Parameters, table: Table) -> dict[str, Any]:
     outcome = chi_square_fit([counts[name] for name in names], [weights[name] for name in names])
     expected = outcome.details.pop("expected", [None] * len(names))
     rows = [
-        {"value": clipped(name, _NAME_CHARACTERS), "observed": counts[name], "expected": mean_}
+        {"value": shortened(name, _NAME_CHARACTERS), "observed": counts[name], "expected": mean_}
         for name, mean_ in zip(names, expected, strict=True)
     ]
     more = {"count": len(values), "missing": len(table.rows) - len(values), "categories": rows[:_SHOWN_CELLS]}
@@ -173,11 +173,11 @@ def _weights(request: Parameters, counts: Counter[str]) -> dict[str, float]:
         raise request.fail("expected", 'an object of shares or counts by value, like {"red": 0.5, "blue": 0.5}')
     for name, weight in given.items():
         if type(weight) not in NUMBERS or not _LEAST_WEIGHT <= weight <= 1 / _LEAST_WEIGHT:
-            raise AnalysisError(f"expected.{name} is {shown(weight)}. Give a share or a count above 0.")
+            raise AnalysisError(f"expected.{name} is {quoted(weight)}. Give a share or a count above 0.")
     for name in counts:
         if name not in given:
             raise AnalysisError(
-                f"expected lacks the value {shown(name)}, which {counts[name]} rows have.{nearest(name, given)} "
+                f"expected lacks the value {quoted(name)}, which {counts[name]} rows have.{nearest(name, given)} "
                 "Give a share for every value."
             )
     return {name: float(weight) for name, weight in given.items()}
@@ -211,7 +211,7 @@ def _independence(request: Parameters, table: Table) -> dict[str, Any]:
 
 
 def _names(categories: Sequence[str]) -> list[str]:
-    return [clipped(each, _NAME_CHARACTERS) for each in categories]
+    return [shortened(each, _NAME_CHARACTERS) for each in categories]
 
 
 def _category(value: Any) -> str:
@@ -264,15 +264,15 @@ def _grouped(request: Parameters, table: Table) -> list[_Sample]:
     }
     for place, key in enumerate(chosen if wanted is not None else ()):
         if key not in found:
-            given = shown(wanted[place] if wanted else None)
+            given = quoted(wanted[place] if wanted else None)
             near = nearest(names.get(key, ""), [names[each] for each in found])
             raise AnalysisError(
                 f"groups[{place}] is {given}, which no row has in {by.name!r}.{near} "
-                f"Values: {listed(names[each] for each in found)}."
+                f"Values: {comma_list(names[each] for each in found)}."
             )
     if len(set(chosen)) != 2:
         raise AnalysisError(
-            f"group_by: {by.name!r} has {len(found)} different values ({listed(names[each] for each in found)}). "
+            f"group_by: {by.name!r} has {len(found)} different values ({comma_list(names[each] for each in found)}). "
             "Name the two to compare in groups."
         )
     samples: dict[Any, list[float | None]] = {key: [] for key in chosen}

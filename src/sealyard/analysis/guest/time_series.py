@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from .aggregates import OF_NUMBERS, Reducer, check_numbers, reducer
 from .errors import AnalysisError
 from .evaluation import evaluate
+from .groups import parse_group
 from .measures import quantile
 from .parameters import Parameters
-from .pipeline import parse_group
 from .plan import MAX_INTEGER, Aggregate, Group, Row
 from .tables import Table
 from .values import (
