@@ -423,8 +423,11 @@ def test_a_tool_is_called_once_for_the_same_arguments(workspace: Path) -> None:
 
     line = '{"a": 1, "b": "x"}\n'
     (workspace / "large.jsonl").write_text(line * (LEAST_BYTES // len(line) + 1), encoding="utf-8")
-    joins = [{"join": {"source": {"tool": "s.t", "arguments": {"n": n}}, "on": "a"}} for n in (1, 2, 1)]
-    steps = [{"filter": "a == 1"}, {"limit": 2}, joins[0], joins[1], joins[2]]
+    joins = [
+        {"join": {"source": {"tool": "s.t", "arguments": {"n": n}}, "on": "a", "suffix": suffix}}
+        for n, suffix in ((1, "_1"), (2, "_2"), (1, "_3"))
+    ]
+    steps: list[Any] = [{"filter": "a == 1"}, {"limit": 2}, *joins]
     request = {"analysis_type": "transform", "source": {"workspace": "large.jsonl"}}
 
     answer = run(request | {"parameters": {"steps": steps}}, call_tool)
