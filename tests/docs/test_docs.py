@@ -583,7 +583,7 @@ def test_analysis_page_has_the_limits() -> None:
         "fields of a matrix": summaries.MAX_MATRIX,
         "cells of a table of counts": hypotheses.MAX_CELLS,
         "rows of a resampled series with filled gaps": f"{time_series.MAX_BUCKETS:,}, or as many as there were",
-        "values in a window for a median or percentile": time_series.SORTED_WINDOW,
+        "values in all windows of a median, percentile, min, max or distinct": time_series.MAX_REDUCED,
     }
     spelled = {name: each if isinstance(each, str) else f"{each:,}" for name, each in expected.items()}
 

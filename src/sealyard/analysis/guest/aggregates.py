@@ -31,15 +31,15 @@ def reducer(aggregate: Aggregate, column: Sequence[Any]) -> Reducer:
     """Return the function from values of `column`, none of them null, to their aggregate."""
     kinds = check_numbers(aggregate, column)
     if aggregate.function == "sum":
-        return _finite(math.fsum) if float in kinds else lambda values: _whole_sum(values, aggregate.at)
+        return _finite(math.fsum) if float in kinds else lambda values: whole_sum(sum(values), aggregate.at)
     if aggregate.function == "percentile":
         share = (aggregate.percentile or 0.0) / 100
         return _finite(lambda values: quantile(sorted(values), share), least=1)
     return _REDUCERS[aggregate.function]
 
 
-def _whole_sum(values: list[Any], at: str) -> int:
-    total: int = sum(values)
+def whole_sum(total: int, at: str) -> int:
+    """The sum of whole numbers. Raises `AnalysisError` if it is beyond the largest whole number."""
     if -MAX_INTEGER <= total <= MAX_INTEGER:
         return total
     raise AnalysisError(f"{at}: the sum is beyond {MAX_INTEGER}. Cast the field to float first.")

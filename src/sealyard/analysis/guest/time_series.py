@@ -1,25 +1,23 @@
 """Time series: aggregates of calendar buckets, and of windows that move over the rows.
 
-In a moving window a value enters at the front and the oldest leaves at the back. Each move costs the same at any width,
-except for median and percentile, whose width is bounded. Sums are kept as whole numbers of the finest unit in the
-column, so that a million moves add no rounding error.
+A window that moves by one row costs the same at any width for counts and sums; the other functions reduce each window
+anew, and the number of values that they reduce is bounded. Sums are differences of running totals, kept as whole
+numbers of the finest unit in the column, so that a million moves add no rounding error.
 """
 
 import math
-from bisect import bisect_left, insort
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from itertools import accumulate, compress
+from typing import Any, TypeAlias
 
-from .aggregates import OF_NUMBERS, Reducer, check_numbers, reducer
+from .aggregates import OF_NUMBERS, Reducer, check_numbers, reducer, whole_sum
 from .errors import AnalysisError
 from .evaluation import evaluate
 from .groups import parse_group
-from .measures import quantile
 from .parameters import Parameters
-from .plan import MAX_INTEGER, Aggregate, Group, Row
+from .plan import Aggregate, Group, Row
 from .tables import Table
 from .values import (
     UNITS,
@@ -28,7 +26,6 @@ from .values import (
     bucket_text,
     keys_of,
     next_bucket,
-    order_keys,
     read_duration,
     read_moments,
 )
@@ -36,21 +33,10 @@ from .values import (
 MAX_BUCKETS = 100_000
 """Most rows of a series with its gaps filled, unless the input has more."""
 _WIDEST = 1_000_000_000  # of a window in rows: more than any table has
-SORTED_WINDOW = 50_000
-"""Most values in a window of which the median or a percentile is taken."""
-
-
-class Window(Protocol):
-    """Either end of the window, by the places of values in the column, and the aggregate of what is between."""
-
-    def enter(self, place: int) -> None:
-        """Takes the value at `place` in."""
-
-    def leave(self, place: int) -> None:
-        """Lets the value at `place` go, the oldest there is."""
-
-    def value(self) -> Any:
-        """The aggregate of the values inside; there is at least one."""
+MAX_REDUCED = 20_000_000
+"""Most values in all windows of a function that reduces each window anew: a few seconds of work."""
+_REDUCED = ("median", "percentile", "min", "max", "distinct")
+_Span: TypeAlias = tuple[int, int]  # of places among the values that are not null
 
 
 def resample(request: Parameters, table: Table) -> dict[str, Any]:
@@ -111,53 +97,42 @@ def rolling(request: Parameters, table: Table) -> dict[str, Any]:
         sorted((place for place in places if place in rank), key=rank.__getitem__)
         for _, places in _groups(group, table)
     ]
+    starts = [_starts(places, width, moments) for places in groups]
     for aggregate in group.aggregates:
         column = _column(aggregate, table)
-        window = open_window(aggregate.function, column, aggregate.percentile)
-        for places in groups:
-            values = _slide(window, places, column, _tail(places, width, moments), least)
-            for place, value in zip(places, values, strict=True):
-                rows[rank[place]][aggregate.name] = value
+        reduce = reducer(aggregate, column)
+        reduced = 0
+        for places, outside in zip(groups, starts, strict=True):
+            values = [column[place] for place in places]
+            before = list(accumulate((value is not None for value in values), initial=0))
+            spans = [(before[start], before[end]) for end, start in enumerate(outside, start=1)]
+            filled = [end - start >= least for start, end in spans]
+            spans = list(compress(spans, filled))
+            reduced += sum(end - start for start, end in spans) if aggregate.function in _REDUCED else 0
+            if reduced > MAX_REDUCED:
+                raise AnalysisError(
+                    f"{aggregate.at}: the windows of {aggregate.function!r} hold more than {MAX_REDUCED} values "
+                    "together. Use a smaller window, fewer rows, or 'mean', which is not bounded."
+                )
+            found = iter(_windows(aggregate, [value for value in values if value is not None], spans, reduce))
+            for place, is_filled in zip(places, filled, strict=True):
+                rows[rank[place]][aggregate.name] = next(found) if is_filled else None
     return {"rows": rows, "notes": _untimed(moments)}
 
 
-def _slide(
-    window: Window, places: Sequence[int], column: Sequence[Any], left_behind: Iterable[int], least: int
-) -> list[Any]:
-    """The aggregate of the window that ends at each place; `left_behind` says how many places it no longer covers.
-
-    The window is empty before and after, for the next group to use: opening one costs as much as the whole column.
-    """
-    values = []
-    inside = oldest = 0
-    for place, behind in zip(places, left_behind, strict=True):
-        if column[place] is not None:
-            window.enter(place)
-            inside += 1
-        for past in places[oldest:behind]:
-            if column[past] is not None:
-                window.leave(past)
-                inside -= 1
-        oldest = behind
-        values.append(window.value() if inside >= least else None)
-    for past in places[oldest:]:
-        if column[past] is not None:
-            window.leave(past)
-    return values
-
-
-def _tail(places: Sequence[int], width: int | timedelta, moments: Sequence[datetime | None]) -> Iterator[int]:
+def _starts(places: Sequence[int], width: int | timedelta, moments: Sequence[datetime | None]) -> list[int]:
     """For each place, the number of leading places outside the window that ends there."""
     if isinstance(width, int):
-        yield from (max(0, number + 1 - width) for number in range(len(places)))
-        return
-    behind = 0
+        return [max(0, number + 1 - width) for number in range(len(places))]
+    starts = []
+    start = 0
     for place in places:
         now = moments[place]
         assert now is not None
-        while (then := moments[places[behind]]) is not None and now - then >= width:
-            behind += 1
-        yield behind
+        while (then := moments[places[start]]) is not None and now - then >= width:
+            start += 1
+        starts.append(start)
+    return starts
 
 
 def _width(request: Parameters) -> int | timedelta:
@@ -233,161 +208,45 @@ def _untimed(moments: Sequence[datetime | None]) -> list[str]:
     return [f"{absent} rows have no time and are left out."] if absent else []
 
 
-def open_window(function: str, column: Sequence[Any], percentile: float | None) -> Window:
-    """An empty window over `column`; its nulls are never let in."""
-    if function in ("sum", "mean", "std", "variance"):
-        return _Sums(column, function)
-    if function in ("median", "percentile"):
-        return _Sorted(column, 0.5 if percentile is None else percentile / 100)
-    if function in ("min", "max"):
-        return _Extreme(column, highest=function == "max")
-    if function == "distinct":
-        return _Distinct(column)
-    return _Ends(column, function)
+def _windows(aggregate: Aggregate, values: Sequence[Any], spans: Sequence[_Span], reduce: Reducer) -> list[Any]:
+    """The aggregate of each span of values, none of which is null."""
+    match aggregate.function:
+        case "count":
+            return [end - start for start, end in spans]
+        case "first":
+            return [values[start] for start, _ in spans]
+        case "last":
+            return [values[end - 1] for _, end in spans]
+        case "sum" | "mean" | "std" | "variance":
+            return _moving_sums(aggregate, values, spans)
+    return [reduce(list(values[start:end])) for start, end in spans]
 
 
-class _Sums:
-    """Count, sum and sum of squares, exactly."""
+def _moving_sums(aggregate: Aggregate, values: Sequence[float], spans: Sequence[_Span]) -> list[float | None]:
+    """Sums of spans as differences of running totals, which are whole numbers of the finest unit in the values."""
+    ratios = [value.as_integer_ratio() for value in values]
+    # Every denominator is a power of two, so the largest is a multiple of all.
+    unit = max((denominator for _, denominator in ratios), default=1)
+    units = [numerator * (unit // denominator) for numerator, denominator in ratios]
+    totals = list(accumulate(units, initial=0))
+    is_squared = aggregate.function in ("std", "variance")
+    squares = list(accumulate((each * each for each in units), initial=0)) if is_squared else totals
+    is_whole = all(type(value) is int for value in values)
 
-    def __init__(self, column: Sequence[float | None], function: str) -> None:
-        numbers = [value for value in column if value is not None]
-        self._whole = all(type(value) is int for value in numbers)
-        ratios = [None if value is None else value.as_integer_ratio() for value in column]
-        # Every denominator is a power of two, so the largest is a multiple of all.
-        self._unit = max((ratio[1] for ratio in ratios if ratio), default=1)
-        self._units = [0 if ratio is None else ratio[0] * (self._unit // ratio[1]) for ratio in ratios]
-        self._squared = function in ("std", "variance")
-        self._value: Callable[[], Any] = getattr(self, f"_{function}")
-        self._count = self._total = self._squares = 0
-
-    def enter(self, place: int) -> None:
-        units = self._units[place]
-        self._count += 1
-        self._total += units
-        if self._squared:
-            self._squares += units * units
-
-    def leave(self, place: int) -> None:
-        units = self._units[place]
-        self._count -= 1
-        self._total -= units
-        if self._squared:
-            self._squares -= units * units
-
-    def value(self) -> Any:
-        try:
-            return self._value()
-        except OverflowError:
-            return None  # too large for a float
-
-    def _sum(self) -> int | float:
-        if not self._whole:
-            return self._total / self._unit
-        if abs(self._total) > MAX_INTEGER:
-            raise AnalysisError(f"A sum is beyond {MAX_INTEGER}, the largest whole number. Cast the field to float.")
-        return self._total
-
-    def _mean(self) -> float:
-        return self._total / (self._count * self._unit)
-
-    def _variance(self) -> float | None:
-        if self._count < 2:
+    def figure(count: int, total: int, square: int) -> float | None:
+        if aggregate.function == "sum":
+            return whole_sum(total, aggregate.at) if is_whole else total / unit
+        if aggregate.function == "mean":
+            return total / (count * unit)
+        if count < 2:
             return None
-        scatter = self._count * self._squares - self._total * self._total
-        return scatter / (self._count * (self._count - 1) * self._unit * self._unit)
+        variance = (count * square - total * total) / (count * (count - 1) * unit * unit)
+        return variance if aggregate.function == "variance" else math.sqrt(variance)
 
-    def _std(self) -> float | None:
-        variance = self._variance()
-        return None if variance is None else math.sqrt(variance)
-
-
-class _Sorted:
-    """The values in order."""
-
-    def __init__(self, column: Sequence[float | None], share: float) -> None:
-        self._column = column
-        self._share = share
-        self._inside: list[float] = []
-
-    def enter(self, place: int) -> None:
-        value = self._column[place]
-        assert value is not None
-        if len(self._inside) >= SORTED_WINDOW:
-            raise AnalysisError(
-                f"window holds more than {SORTED_WINDOW} values, the most that a median or percentile is taken of. "
-                "Use a smaller window or another function."
-            )
-        insort(self._inside, value)
-
-    def leave(self, place: int) -> None:
-        value = self._column[place]
-        assert value is not None
-        del self._inside[bisect_left(self._inside, value)]
-
-    def value(self) -> float:
-        return quantile(self._inside, self._share)
-
-
-class _Extreme:
-    """The places of the values that may yet become the extreme one: each later than, and not beyond, the one before."""
-
-    def __init__(self, column: Sequence[Any], *, highest: bool) -> None:
-        self._column = column
-        present = [place for place, value in enumerate(column) if value is not None]
-        keys = order_keys([column[place] for place in present])
-        self._keys = dict(zip(present, keys, strict=True))
-        self._highest = highest
-        self._places: deque[int] = deque()
-
-    def enter(self, place: int) -> None:
-        key, keys, places = self._keys[place], self._keys, self._places
-        while places and (keys[places[-1]] < key if self._highest else keys[places[-1]] > key):
-            places.pop()
-        places.append(place)
-
-    def leave(self, place: int) -> None:
-        if self._places[0] == place:
-            self._places.popleft()
-
-    def value(self) -> Any:
-        return self._column[self._places[0]]
-
-
-class _Distinct:
-    """The number of each value inside."""
-
-    def __init__(self, column: Sequence[Any]) -> None:
-        self._keys = keys_of(column)
-        self._inside: Counter[Any] = Counter()
-
-    def enter(self, place: int) -> None:
-        self._inside[self._keys[place]] += 1
-
-    def leave(self, place: int) -> None:
-        key = self._keys[place]
-        self._inside[key] -= 1
-        if not self._inside[key]:
-            del self._inside[key]
-
-    def value(self) -> int:
-        return len(self._inside)
-
-
-class _Ends:
-    """The number of places inside, the first and the last."""
-
-    def __init__(self, column: Sequence[Any], function: str) -> None:
-        self._column = column
-        self._function = function
-        self._places: deque[int] = deque()
-
-    def enter(self, place: int) -> None:
-        self._places.append(place)
-
-    def leave(self, place: int) -> None:
-        self._places.popleft()
-
-    def value(self) -> Any:
-        if self._function == "count":
-            return len(self._places)
-        return self._column[self._places[0 if self._function == "first" else -1]]
+    figures: list[float | None] = []
+    for start, end in spans:
+        try:
+            figures.append(figure(end - start, totals[end] - totals[start], squares[end] - squares[start]))
+        except OverflowError:
+            figures.append(None)  # too large for a float
+    return figures
