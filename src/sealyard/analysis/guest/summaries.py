@@ -1,7 +1,7 @@
 """Statistics of fields: summary, percentiles, correlation, covariance, outliers, histogram.
 
 `run_statistics` chooses the operation. Nulls and missing fields are left out and counted. An undefined figure (the
-spread of one value, a correlation with a constant) is null, with a note where the reason is not plain.
+standard deviation of one value, a correlation with a constant) is null, with a note where the reason is not plain.
 """
 
 import math
@@ -13,11 +13,11 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal, cast
 
+from .aggregates import Matrix, correlation, covariance, deviation, mean, quantile
 from .errors import AnalysisError, comma_list, kind_of, quoted, shortened
 from .evaluation import evaluate, truth
 from .expressions import parse_conditions
 from .hypotheses import chi_square, kolmogorov_smirnov, mann_whitney, t_test
-from .measures import Matrix, correlation, covariance, mean, quantile, spread
 from .parameters import Parameters
 from .plan import Field, Limits, Row
 from .row_limit import bounded_answer
@@ -41,7 +41,7 @@ _ROW_NUMBERS = 100  # of outliers: more are counted only
 _MOST_SAMPLES = 100  # whole rows, so the largest part of an answer
 _MOST_BINS = 500  # two numbers each; no diagram shows more
 _THRESHOLDS = {"iqr": 1.5, "z_score": 3.0, "mad": 3.5}
-# The median absolute deviation of a normal law, in standard deviations.
+# The median absolute deviation of a normal distribution, in standard deviations.
 _NORMAL_MAD = 0.6744897501960817
 
 
@@ -134,7 +134,7 @@ def _number_figures(values: list[Any]) -> dict[str, Any]:
         return {"min": ordered[0], "max": ordered[-1]}  # whole numbers beyond any float have no mean here
     return {
         "mean": mean(numbers),
-        "std": _finite(spread(numbers)) if len(numbers) > 1 else None,
+        "std": deviation(numbers),
         "min": ordered[0],
         "p25": quantile(numbers, 0.25),
         "median": quantile(numbers, 0.5),
@@ -289,7 +289,10 @@ def _quartile_fence(ordered: Sequence[float], threshold: float) -> _Fence:
 
 
 def _deviation_fence(ordered: Sequence[float], threshold: float) -> _Fence:
-    middle, scale = mean(ordered), spread(ordered)
+    middle, scale = mean(ordered), deviation(ordered)
+    if middle is None or scale is None:
+        note = "The values are too large for a standard deviation, so none is an outlier."
+        return _Fence(-math.inf, math.inf, 0.0, 0.0, note)
     if scale == 0.0:
         middle = ordered[0]  # the mean may differ from the only value in the last digit
     return _Fence(middle - scale * threshold, middle + scale * threshold, middle, scale)
