@@ -24,7 +24,7 @@ from sealyard.privacy.reading.literals import (
 from sealyard.privacy.reading.tables import Lines, read_table
 
 _INK = re.compile(r"\S")
-_TABULAR_SIGNS = ("\t", ",", ";", "|", "  ", "│", "┃")
+_TABULAR_SIGNS = ("\t", ",", ";", "|", "│", "┃")
 _INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)
 _OPENINGS = re.compile(r"""(?:[{\[(]\s*+(?:"[^"\\\n]{0,200}+"\s*+:\s*+)?+){64,}+""")
 """More brackets in a row than data has, each with a key at most. Their content is read from the last one on."""
