@@ -437,6 +437,7 @@ def _find(
 
 
 _indexing = threading.Lock()
+_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")
 
 
 class Sent:
@@ -445,6 +446,8 @@ class Sent:
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         """The type of each, by its text."""
+        self.numbers: dict[int | float, str] = {}
+        """The same of those that are numbers: a tool may answer `"012"` with 12 or 12.0."""
         self.said = ""
         """The end of earlier messages: a value may come in pieces."""
         self._strings: list[list[Piece]] = []
@@ -486,6 +489,8 @@ class Sent:
         for text, kind in pieces:
             if kind is not None:
                 self.values.setdefault(text, kind)
+                if _NUMBER.fullmatch(text):
+                    self.numbers.update(dict.fromkeys((float(text), *([int(text)] if text.isdecimal() else ())), kind))
         self._strings.append(list(pieces))
 
     def _index(self) -> tuple[Echoes, KnownValues]:
