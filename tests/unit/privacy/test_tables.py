@@ -60,6 +60,10 @@ TEXTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
         "Name: Ula Holt\nDate of birth: 3 May 1980\nPhone: 030 12345\nStatus: active\n",
         [("person", "Ula Holt"), ("date_of_birth", "3 May 1980"), ("phone", "030 12345")],
     ),
+    "arrows": (
+        "'first_name'   => 'Ula',\n'phone'        => '030 12345',\n",
+        [("person", "Ula"), ("phone", "030 12345")],
+    ),
     "one line": (
         "Customer: Ula Holt, Phone: 030 12345, City: Bonn\n",
         [("person", "Ula Holt"), ("phone", "030 12345"), ("address", "Bonn")],
