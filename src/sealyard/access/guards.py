@@ -63,7 +63,8 @@ class Guards:
         if len(self._known) > _KEPT:  # drop guards without seen values first: a client can create any number of them
             idle = (each for each, (_, other) in self._known.items() if other is not guard and not other.is_remembering)
             del self._known[next(idle, next(iter(self._known)))]
-        return guard
+        # The one guard of the gateway works for each principal in turn.
+        return guard if self._scope == "session" else guard.for_principal(session.partition(":")[0])
 
     def _make(self, name: str, session: str, scope: Scope) -> Guard:
         assert self._vault is not None
