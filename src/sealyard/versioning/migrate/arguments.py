@@ -318,7 +318,9 @@ class _Rewriter:
             self.sources.show(node, f"the parameters of `{self.state.function(tools[0][1])}` changed")
         if isinstance(node, ast.Dict):
             for number, (key, value) in enumerate(zip(node.keys, node.values, strict=True)):
-                if key is not None:
+                if key is not None and _text_of(key) is None:
+                    self.state.refuse(key, f"a key of the arguments is not a literal, and may be `{hit[0]}`")
+                elif key is not None:
                     self._rewrite_entry(node, number, key, value, _text_of(key), rules[0])
         elif isinstance(node, ast.Call) and not site.level:
             for number, each in enumerate(self.state.arguments(node)):

@@ -1,23 +1,16 @@
-"""Rewrites the names of tools where code imports them, reaches them through a module or spells them out.
-
-It also renames keys of mappings that the code uses in the place of an answer, such as `{"items": []}` after an error:
-where one literal reads a renamed field of an answer and the same key of such a mapping, the key follows, in the literal
-that makes the mapping and wherever else it is read or written. That needs that no other code sees the mapping.
-"""
+"""Rewrites the names of tools where code imports them, reaches them through a module or spells them out."""
 
 import ast
 
 from sealyard.code.names import Variable
 from sealyard.versioning.migrate.state import State
 from sealyard.versioning.migrate.text import Sources
-from sealyard.versioning.migrate.values import OTHER, Site, Text, Tool, Value
+from sealyard.versioning.migrate.values import OTHER, Tool, Value
 from sealyard.versioning.steps import RenameTool
 
 
 def rewrite_names(state: State, sources: Sources) -> None:
     """Write the new names of tools and fields into `sources`."""
-    for node, text in _OwnKeys(state).renamed().items():
-        state.want(node, text, "a key that is used like a field of the answer")
     for node, wanted in state.texts.items():
         _rewrite_text(node, wanted, state, sources)
     tools = _ToolNames(state, sources)
@@ -238,55 +231,3 @@ def _is_none(binder: ast.AST) -> bool:
         case ast.Assign(value=ast.Constant(value=None)):
             return True
     return False
-
-
-class _OwnKeys:
-    """The keys of own mappings that have to follow a renamed field."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._found: dict[ast.AST, str] = {}
-        self._seen: set[tuple[Site, str]] = set()
-        self._unpacked = {atom for value in state.spreads.values() for atom in value}
-
-    def renamed(self) -> dict[ast.AST, str]:
-        """Literal -> its new text. A key that cannot be renamed is refused."""
-        for node, sites in self._state.own.items():
-            wanted = [text for text in self._state.texts.get(node, {}) if text is not None]
-            for site in sites if wanted else ():
-                for old in self._texts(site, node):
-                    self._follow(site, old, wanted[0])
-        return self._found
-
-    def _texts(self, site: Site, node: ast.AST) -> set[str]:
-        keys = [atom for touch in self._state.touches.get(site, ()) for atom in touch.key]
-        return {atom.text for atom in keys if isinstance(atom, Text) and atom.node is node}
-
-    def _follow(self, site: Site, old: str, new: str) -> None:
-        """Rename one key of a mapping, and of those that are read by the same literals."""
-        state = self._state
-        queue = [(site, old)]
-        while queue:
-            site, old = queue.pop()
-            if (site, old) in self._seen:
-                continue
-            self._seen.add((site, old))
-            node, slots = site.node, state.contents.get(site, {})
-            hidden = state.consumers.get(site) or state.spreads.get(site) or site in self._unpacked
-            if hidden or not isinstance(node, ast.Dict) or new in slots or slots.get(None):
-                self._state.refuse(
-                    node, f"this is used in the place of an answer, and its key `{old}` cannot become `{new}`"
-                )
-                return
-            literals: list[ast.AST] = [key for key in node.keys if isinstance(key, ast.Constant) and key.value == old]
-            for touch in state.touches.get(site, ()):
-                if not all(isinstance(atom, Text) for atom in touch.key):
-                    self._state.refuse(touch.node, f"a key that may be `{old}` is only known at run time")
-                literals += [atom.node for atom in touch.key if isinstance(atom, Text) and atom.text == old]
-                if any(isinstance(atom, Text) and atom.text == new for atom in touch.key):
-                    self._state.refuse(touch.node, f"`{new}` is read here, which was not there before")
-            for literal in literals:
-                if state.texts.get(literal, {}).keys() - {new} or self._found.get(literal, new) != new:
-                    self._state.refuse(literal, f"`{old}` stands for something else too here")
-                self._found[literal] = new
-                queue += [(other, old) for other in state.own.get(literal, ())]

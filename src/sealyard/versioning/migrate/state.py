@@ -39,7 +39,7 @@ from sealyard.versioning.migrate.values import (
     arguments_of,
     shapes_of,
 )
-from sealyard.versioning.steps import Plan, RenameField, RenameTool, split_path
+from sealyard.versioning.steps import Plan, RenameTool, split_path
 
 UNKNOWN = "passed to a function that is not followed"
 """The reason for most values that cannot be followed."""
@@ -100,7 +100,6 @@ class State:
         for plan in plans:
             module = f"servers.{plan.before.module}"
             self._paths |= {module, f"{module}.{plan.before.function}", f"{module}:{plan.before.function}"}
-        self._targets = {step.after for plan in plans for step in plan.steps if isinstance(step, RenameField)}
         self._arguments: dict[ast.Call, list[Argument]] = {}
         self._steps = _STEPS
         # Facts
@@ -133,8 +132,6 @@ class State:
         self.reached: dict[tuple[ast.AST, str], None] = {}
         self.texts: dict[ast.AST, dict[str | None, str]] = {}
         """New text of a literal or a name -> the reason; None: it has to stay."""
-        self.own: dict[ast.AST, dict[Site, None]] = {}
-        """Literals that are keys of own mappings."""
         self.calls: dict[ast.Call, set[Use | None]] = {}
         """The ways in which each call may call tools; None among them: it calls something else."""
         self.given: dict[ast.AST, Value] = {}
@@ -199,8 +196,13 @@ class State:
     def make_mapping(self, node: ast.AST, slots: Iterable[tuple[Slot, Value]], keys: Value = NOTHING) -> Value:
         """A mapping that is made at `node`."""
         value = self.make(node, slots)
-        self.grow(self.keys, Site(node), keys)
+        self.add_keys(Site(node), keys)
         return value
+
+    def add_keys(self, site: Site, keys: Value) -> None:
+        """Add to the keys of a mapping. A literal that is one, also through a variable, has to stay."""
+        self.keep(keys)
+        self.grow(self.keys, site, keys)
 
     def call_otherwise(self, node: ast.Call) -> None:
         """Note that a call may call something that is not a changed tool."""
@@ -308,9 +310,8 @@ class State:
         for atom in key:
             if isinstance(atom, Text):
                 found |= slots.get(atom.text, NOTHING)
-                # A key that is never there may be read under any name.
-                if written is not None or atom.text in slots or slots.get(None) or not self._targets.isdisjoint(slots):
-                    self.own.setdefault(atom.node, {})[site] = None
+                if slots:  # an empty mapping, such as a default, may be read under any name
+                    self.keep(frozenset((atom,)))
             else:
                 found |= self.everything(site)
         return found
@@ -321,7 +322,7 @@ class State:
         for atom in key:
             self.put(site, atom.text if isinstance(atom, Text) else None, value)
         if site in self.keys:
-            self.grow(self.keys, site, key)
+            self.add_keys(site, key)
 
     def take_out(self, value: Value, key: Value | None) -> None:
         """Note that a key is deleted from own mappings; None: any key."""
@@ -363,7 +364,7 @@ class State:
     def _spread_pair(self, site: Site, pair: Atom, node: ast.AST) -> None:
         slots = self.sequence_slots(pair)
         if slots.keys() == {0, 1}:
-            self.grow(self.keys, site, slots[0])
+            self.add_keys(site, slots[0])
             self.put(site, None, slots[1])
             return
         self.escape(frozenset((pair,)), node, "unpacked into another mapping")
