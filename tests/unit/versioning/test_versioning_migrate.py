@@ -129,7 +129,6 @@ def test_comments_and_formatting_stay() -> None:
             "call_tool('mcp__expenses__list_expenses')",
             "call_tool('mcp__expenses__list_expenses', {\"mode\": 3})",
         ),
-        ("str_int", "list(map(list_expenses, u))", "list(map(lambda value: list_expenses(user_id=int(value)), u))"),
     ],
 )
 def test_an_argument_follows_its_parameter(change: str, before: str, after: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Rewrites the arguments of calls: by position, by keyword, unpacked, in mappings, through `partial` and `map`."""
+"""Rewrites the arguments of calls: by position, by keyword, unpacked and in mappings."""
 
 import ast
 import keyword
@@ -36,7 +36,6 @@ _Key = ast.expr | ast.keyword
 def rewrite_arguments(state: State, sources: Sources) -> None:
     """Write every call and every mapping of arguments anew into `sources`."""
     rewriter = _Rewriter(state, sources)
-    partials: dict[ast.Call, list[tuple[ast.Call, Use]]] = {}
     for node, uses in state.calls.items():
         tools = [use for use in uses if use is not None]
         if not any(state.signatures[use.plan].changes for use in tools):
@@ -47,18 +46,10 @@ def rewrite_arguments(state: State, sources: Sources) -> None:
             state.refuse(node, signature.whole)
         elif len(uses) > 1:
             state.refuse(node, f"this may be a call of `{state.function(use.plan)}` or of something else")
-        elif use.kind == "partial":
-            partials.setdefault(node, [])
-        elif use.partial is not None:
-            partials.setdefault(use.partial, []).append((node, use))
-        elif use.kind in ("mapped", "positional"):
-            rewriter.rewrite_mapped(node, signature, use)
-        elif use.kind == "named":
+        elif use.style == "keys":
             rewriter.rewrite_named(node, signature)
         else:
-            _Call(rewriter, node, use.first, signature).rewrite()
-    for node, later in partials.items():
-        rewriter.rewrite_partial(node, later)
+            _Call(rewriter, node, signature).rewrite()
     rewriter.rewrite_mappings()
 
 
@@ -302,9 +293,9 @@ class _Rewriter:
 
     # Changing
 
-    def _rewrite_mapping(self, site: Site, consumers: set[tuple[str, int] | None]) -> None:
+    def _rewrite_mapping(self, site: Site, consumers: set[Use | None]) -> None:
         tools = [each for each in consumers if each is not None]
-        signatures = [(style, self.state.signatures[plan]) for style, plan in tools]
+        signatures = [(use.style, self.state.signatures[use.plan]) for use in tools]
         rules = [signature.by_key if style == "keys" else signature.by_name for style, signature in signatures]
         keys, _ = self.keys(site)
         hit = [key for rule in rules for key in keys if key in rule.touched]
@@ -315,7 +306,7 @@ class _Rewriter:
             self.state.refuse(node, f"a mapping of arguments with `{hit[0]}` is used for something else too")
             return
         if not isinstance(node, ast.arg):
-            self.sources.show(node, f"the parameters of `{self.state.function(tools[0][1])}` changed")
+            self.sources.show(node, f"the parameters of `{self.state.function(tools[0].plan)}` changed")
         if isinstance(node, ast.Dict):
             for number, (key, value) in enumerate(zip(node.keys, node.values, strict=True)):
                 if key is not None and _text_of(key) is None:
@@ -389,86 +380,6 @@ class _Rewriter:
             elif name in rules.retyped:
                 self.state.refuse(node, f"`{name}` has another type now, and this use of it is not followed")
 
-    # Calls through `functools.partial` or `map`
-
-    def rewrite_partial(self, node: ast.Call, calls: Sequence[tuple[ast.Call, Use]]) -> None:
-        """Rewrite a `functools.partial` and the calls of it."""
-        signature = self.state.signatures[plan_of(self.state, node)]
-        first = self.state.arguments(node)[1:]
-        later = [self.state.arguments(call)[use.first :] for call, use in calls]
-        if any(each.star for each in first) or any(each.star == "*" for rest in later for each in rest):
-            self.state.refuse(node, "a `partial` with `*` or `**` is not followed")
-            return
-        count = _positional(first)
-        used = count + max(map(_positional, later), default=0)
-        gone = any(signature.names[name] is None for name in signature.before[:used])
-        by_name = gone or signature.moves(0, used)
-        given = {signature.names.get(each.keyword) for each in first if each.keyword is not None}
-        given |= {signature.names[name] for name in signature.before[:count]}
-        if {signature.names[name] for name in signature.before[count:used]} & (signature.by_name.added.keys() - given):
-            self.state.refuse(node, "a parameter that is required now is given by position later")
-        _Call(self, node, 1, signature, by_name=by_name, demand=False).rewrite()
-        have = {name for name in given if name is not None}
-        for call, use in calls:
-            if use.kind in ("mapped", "positional"):
-                self._check_mapped(call, signature, use, count)
-            else:
-                options: dict[str, Any] = {"offset": count, "by_name": by_name, "have": have, "add": False}
-                _Call(self, call, use.first, signature, **options).rewrite()
-
-    def rewrite_mapped(self, node: ast.Call, signature: Signature, use: Use) -> None:
-        """`map(tool, xs)`: where positions do not suffice, `map(lambda value: tool(name=value), xs)`."""
-        given = self.state.arguments(node)
-        rest = given[use.first :]
-        names = signature.before[: sum(each.keyword is None for each in rest)]
-        have = {signature.names[name] for name in names}
-        rules = signature.by_name
-        if not _is_hit(signature, names, 0) and not (rules.added.keys() | rules.omitted.keys()) - have:
-            return
-        called = given[use.first - 1].value
-        plain = isinstance(called, ast.Name) or (
-            isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)
-        )
-        if not plain or not all(each.is_positional for each in rest):
-            self.state.refuse(node, "the tool is called by something that gives it arguments by position only")
-            return
-        places = [f"value{number + 1 if number else ''}" for number in range(len(names))]
-        texts = [
-            text for name, place in zip(names, places, strict=True) if (text := self._named(node, rules, name, place))
-        ]
-        for name, value in rules.added.items():
-            if name not in have:
-                self.check_name(node, name)
-                texts.append(f"{name}={self.write(node, name, value)}")
-        self.demand(node, rules, {name for name in have if name is not None})
-        if self.state.names.spellings & {*places}:
-            self.state.refuse(node, "the names `value`, `value2` and so on are taken")
-        self.sources.wrap(called, f"lambda {', '.join(places)}: ", f"({', '.join(texts)})")
-        self.sources.show(node, f"the parameters of `{self.state.function(use.plan)}` changed")
-
-    def _named(self, node: ast.Call, rules: Rules, name: str, place: str) -> str:
-        """The argument by its new name, from the variable `place`; empty if it is gone."""
-        after, retype = rules.names[name], rules.retyped.get(name)
-        template = self.template(retype, node) if retype is not None else ("", "")
-        if name in rules.blocked or template is None:
-            self.state.refuse(
-                node, f"`{name}` changed, and the tool is called by something that gives it by position only"
-            )
-            return ""
-        if after is None:
-            return ""
-        self.check_name(node, after)
-        text = f"{template[0]}{place}{template[1]}"
-        optional = retype is not None and retype.may_be_none
-        return f"{after}=None if {place} is None else {text}" if optional else f"{after}={text}"
-
-    def _check_mapped(self, node: ast.Call, signature: Signature, use: Use, offset: int) -> None:
-        """Refuse a `partial` in a `map` if positions do not mean what they meant."""
-        count = sum(each.keyword is None for each in self.state.arguments(node)[use.first :])
-        names = signature.before[offset : offset + count]
-        if _is_hit(signature, names, offset) or signature.by_name.omitted:
-            self.state.refuse(node, "the tool is called by something that gives it arguments by position only")
-
     def write(self, node: ast.Call, name: str, value: Any) -> str:
         """A value as it may stand at the end of a call."""
         text = self.sources.literal(value, self.sources.span(node)[1] - 1)
@@ -480,57 +391,43 @@ class _Rewriter:
 class _Call:
     """One call, argument by argument."""
 
-    def __init__(
-        self,
-        rewriter: _Rewriter,
-        node: ast.Call,
-        first: int,
-        signature: Signature,
-        *,
-        offset: int = 0,
-        by_name: bool = False,
-        have: set[str] | None = None,
-        add: bool = True,
-        demand: bool = True,
-    ) -> None:
-        """`offset` and `have`: what a `partial` gave before. `by_name`: nothing stays positional."""
+    def __init__(self, rewriter: _Rewriter, node: ast.Call, signature: Signature) -> None:
         self._rewriter = rewriter
         self._state = rewriter.state
         self._sources = rewriter.sources
         self._refuse = rewriter.state.refuse
         self._node = node
-        self._first = first
-        self._arguments = self._state.arguments(node)[first:]
+        self._arguments = self._state.arguments(node)
         self._signature = signature
         self._rules = signature.by_name
-        self._add = add
-        self._demand = demand
-        self._position = offset
-        self._kept = offset
-        self._named = by_name
+        self._position = 0
+        """The number of old parameters that were given by position."""
+        self._kept = 0
+        """The number of arguments that stay positional."""
+        self._named = False
+        """No further argument stays positional."""
         self._starred = False
-        self._have = set(have or ())
+        self._have: set[str] = set()
         """New names that the call gives."""
         self._maybe: set[str] = set()
         """New names that the call may give."""
+        positional = sum(each.is_positional for each in self._arguments)
         self._explicit = {each.keyword for each in self._arguments if each.keyword is not None}
-        self._explicit |= set(signature.before[offset : offset + _positional(self._arguments)])
+        self._explicit |= set(signature.before[:positional])
 
     def rewrite(self) -> None:
         """Rewrite the call."""
         node = self._node
         self._sources.show(node, f"the parameters of `{self._state.function(plan_of(self._state, node))}` changed")
-        for number, argument in enumerate(self._arguments, self._first):
+        for number, argument in enumerate(self._arguments):
             if argument.star == "*":
                 self._unpack_list(argument)
             elif argument.star == "**":
                 self._unpack_mapping(argument)
             elif not (self._starred and argument.keyword is None):
                 self._rewrite_one(argument, number)
-        if self._add:
-            self._add_missing()
-        if self._demand:
-            self._rewriter.demand(node, self._rules, self._have)
+        self._add_missing()
+        self._rewriter.demand(node, self._rules, self._have)
 
     def _rewrite_one(self, argument: Argument, number: int) -> None:
         """Rewrite an argument that is written out."""
@@ -666,7 +563,7 @@ def plan_of(state: State, node: ast.Call) -> int:
     return next(use.plan for use in state.calls[node] if use is not None)
 
 
-def _propagated(state: State) -> dict[Site, set[tuple[str, int] | None]]:
+def _propagated(state: State) -> dict[Site, set[Use | None]]:
     """The consumers of each mapping, with those of the mappings that it is unpacked into."""
     consumers = {site: set(found) for site, found in state.consumers.items()}
     queue = list(consumers)
@@ -710,10 +607,6 @@ def _is_hit(signature: Signature, names: Sequence[str], offset: int) -> bool:
     rules = signature.by_name
     changed = any(name in rules.retyped or name in rules.blocked or rules.names[name] is None for name in names)
     return changed or signature.moves(offset, offset + len(names))
-
-
-def _positional(arguments: Sequence[Argument]) -> int:
-    return sum(each.is_positional for each in arguments)
 
 
 def _text_of(node: ast.expr | None) -> str | None:

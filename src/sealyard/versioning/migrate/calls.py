@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 
-from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Use, UseKind
+from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Style, Use
 from sealyard.versioning.migrate.values import (
     JUST_NONE,
     JUST_OTHER,
@@ -17,13 +17,10 @@ from sealyard.versioning.migrate.values import (
     PLAIN,
     Answer,
     Argument,
-    Getter,
     Given,
-    Instance,
     Library,
     Local,
     Package,
-    Partial,
     Plain,
     Site,
     Text,
@@ -32,8 +29,6 @@ from sealyard.versioning.migrate.values import (
 )
 
 _CALLERS = ("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool")
-_HANDING_ON = ("functools.partial", "asyncio.to_thread", "builtins.map")
-"""Functions that call another one, which counts instead of them."""
 _LOOKING = frozenset(
     """builtins.len builtins.bool builtins.isinstance builtins.id builtins.type builtins.any builtins.all
     builtins.callable builtins.hash builtins.range""".split()
@@ -49,13 +44,6 @@ _LISTING = frozenset(
     itertools.islice itertools.cycle collections.deque random.sample""".split()
 )
 """Functions that return the items of their first argument."""
-_POOLS = frozenset(
-    """concurrent.futures.ThreadPoolExecutor concurrent.futures.thread.ThreadPoolExecutor
-    concurrent.futures.ProcessPoolExecutor multiprocessing.pool.ThreadPool multiprocessing.dummy.Pool""".split()
-)
-"""Classes whose instances call the functions they are given."""
-_LOOPS = ("asyncio.get_event_loop", "asyncio.get_running_loop")
-_INSTANCES = _POOLS | {"asyncio.TaskGroup", *_LOOPS, "asyncio.Semaphore"}
 _READERS = frozenset("builtins.eval builtins.exec builtins.compile".split())
 
 
@@ -65,34 +53,26 @@ class Calls:
     def __init__(self, state: State) -> None:
         self.state = state
 
-    def apply(
-        self, function: Value, node: ast.Call, given: Given, *, kind: UseKind = "function", first: int = 0
-    ) -> Value:
-        """The result of calling `function` with the arguments of `node`, which begin at number `first`."""
-        found, own = NOTHING, given[first:]
+    def apply(self, function: Value, node: ast.Call, given: Given) -> Value:
+        """The result of calling `function` with the arguments of `node`."""
+        found = NOTHING
         for atom in function:
             match atom:
                 case Tool():
-                    found |= self._call_tool(Use(kind, atom.plan, first), node, given)
-                    continue
-                case Partial():
-                    found |= self._call_partial(atom, kind, node, given, first)
+                    found |= self._call_tool(atom.plan, "names", node, given)
                     continue
                 case Library(name=name) if name in _CALLERS:
-                    found |= self._call_by_name(node, own)
+                    found |= self._call_by_name(node, given)
                     continue
                 case Plain(sort="none"):
                     continue
                 case Library():
-                    found |= self._call_library(atom.name, node, own)
+                    found |= self._call_library(atom.name, node, given)
                 case Local():
-                    found |= self.call_local(atom, node, own)
-                case Getter():
-                    found |= self._get(atom, [value for _, value in own])
+                    found |= self.call_local(atom, node, given)
                 case _:
-                    found |= self.unknown(own)
-            if not isinstance(atom, Library) or atom.name not in _HANDING_ON:
-                self.state.call_otherwise(node)
+                    found |= self.unknown(given)
+            self.state.call_otherwise(node)
         return found
 
     def unknown(self, given: Given, why: str = UNKNOWN) -> Value:
@@ -108,8 +88,6 @@ class Calls:
             match atom:
                 case Local():
                     found |= self.call_local(atom, node, [], items)
-                case Getter():
-                    found |= self._get(atom, items)
                 case Library(name=name) if name in _LOOKING:
                     found |= JUST_SCALAR
                 case Plain(sort="none"):
@@ -121,53 +99,26 @@ class Calls:
                     found |= JUST_OTHER
         return found
 
-    def _get(self, getter: Getter, items: Sequence[Value]) -> Value:
-        receiver, state = items[0] if items else NOTHING, self.state
-        keys = [each.node for each in state.arguments(getter.node)]
-        parts = [state.part(receiver, state.kept.get(key, NOTHING), key) for key in keys]
-        return parts[0] if len(parts) == 1 else state.make(getter.node, enumerate(parts), level=1)
-
     # Tools
 
-    def _call_tool(self, use: Use, node: ast.Call, given: Given) -> Value:
+    def _call_tool(self, plan: int, style: Style, node: ast.Call, given: Given) -> Value:
         """Call a tool: mappings of arguments are followed, everything else that it is given leaves."""
-        plan, state = use.plan, self.state
+        state, use = self.state, Use(style, plan)
         state.touched.add(plan)
         state.calls.setdefault(node, set()).add(use)
-        style = "keys" if use.kind == "named" else "names"
-        for number, (argument, value) in enumerate(given):
+        for argument, value in given:
             state.given[argument.node] = value
-            if number < use.first:
-                continue
-            mapping = argument.star == "**" or use.kind == "named"
+            mapping = argument.star == "**" or style == "keys"
             for atom in value:
                 if isinstance(atom, Site) and mapping and atom in state.keys:
-                    state.consumers.setdefault(atom, set()).add((style, plan))
+                    state.consumers.setdefault(atom, set()).add(use)
                     state.callers.setdefault(atom, set()).add(node)
                     state.escape(state.everything(atom), argument.node, "passed to a tool")
                 elif not (mapping and atom == NONE):
                     state.escape(frozenset((atom,)), argument.node, "passed to a tool")
         if state.shapes[plan].blocked:
             state.refuse(node, f"the answer of `{state.function(plan)}` changed: {state.shapes[plan].blocked}")
-        answer = frozenset((state.answer(plan, ()),))
-        return state.make_list(node, answer) if use.kind == "mapped" else answer
-
-    def _call_partial(self, partial: Partial, kind: UseKind, node: ast.Call, given: Given, first: int) -> Value:
-        found, state = NOTHING, self.state
-        for atom in state.partials.get(partial.node, NOTHING):
-            match atom:
-                case Tool():
-                    found |= self._call_tool(Use(kind, atom.plan, first, partial.node), node, given)
-                case Local() if kind == "function" and not first:
-                    kept = [(each, state.kept.get(each.node, NOTHING)) for each in state.arguments(partial.node)[1:]]
-                    bound = [value for each, value in kept if each.is_positional]
-                    named = [(each, value) for each, value in kept if not each.is_positional]
-                    found |= self.call_local(atom, node, [*given, *named], bound)
-                    state.call_otherwise(node)
-                case _:
-                    state.escape(frozenset((atom,)), node, UNKNOWN)
-                    found |= self.unknown(given)
-        return found
+        return frozenset((state.answer(plan, ()),))
 
     def _call_by_name(self, node: ast.Call, given: Given) -> Value:
         """`call_tool(name, arguments)`."""
@@ -185,7 +136,7 @@ class Calls:
             if isinstance(atom, Text) and plan is not None:
                 step = state.renamed_tool(plan)
                 state.want(atom.node, step.full_name if step else None, f"the tool is `{step and step.full_name}` now")
-                found |= self._call_tool(Use("named", plan), node, rest)
+                found |= self._call_tool(plan, "keys", node, rest)
                 continue
             if isinstance(atom, Text) or atom in (PLAIN, NONE):
                 state.keep(frozenset((atom,)))
@@ -254,13 +205,7 @@ class Calls:
             if star is not None:
                 state.put(Site(star), None, JUST_OTHER)
 
-    # Handing on
-
-    def _forward(self, node: ast.Call, given: Given, at: int, kind: UseKind = "function") -> Value:
-        """A call such as `asyncio.to_thread(f, 1, b=2)`: argument number `at` is called with those after it."""
-        if len(given) <= at or any(not argument.is_positional for argument, _ in given[: at + 1]):
-            return self.unknown(given)
-        return self.apply(given[at][1], node, given, kind=kind, first=at + 1)
+    # Functions that call another one
 
     def map_over(self, node: ast.Call, given: Given) -> Value:
         """`map`: the first argument is called with the items of the others."""
@@ -268,28 +213,7 @@ class Calls:
             return self.unknown(given)
         state = self.state
         items = [state.items(value, argument.node) for argument, value in given[1:] if not argument.keyword]
-        tools = frozenset(atom for atom in given[0][1] if isinstance(atom, Tool | Partial))
-        found = self.apply(tools, node, given, kind="mapped", first=1)
-        for atom in given[0][1] - tools:
-            state.call_otherwise(node)
-            found |= state.make_list(node, self.on_items(frozenset((atom,)), items, node))
-        return found
-
-    def make_partial(self, node: ast.Call, given: Given) -> Value:
-        """`functools.partial`."""
-        state = self.state
-        if not given or not given[0][0].is_positional:
-            return self.unknown(given)
-        state.grow(state.partials, node, given[0][1])
-        self.keep_given(given[1:])
-        for atom in given[0][1]:
-            if isinstance(atom, Tool):
-                self._call_tool(Use("partial", atom.plan, 1), node, given)
-                continue
-            state.call_otherwise(node)
-            if not isinstance(atom, Local):
-                self.unknown(given[1:])
-        return frozenset((Partial(node),))
+        return state.make_list(node, self.on_items(given[0][1], items, node))
 
     def sort_by(self, node: ast.Call, given: Given, items: Value) -> None:
         """Call the `key` that `sorted` and the like are given."""
@@ -299,18 +223,11 @@ class Calls:
         else:
             self.state.keep(items)
 
-    def keep_given(self, given: Given) -> None:
-        """Store arguments that are used later."""
-        for argument, value in given:
-            self.state.grow(self.state.kept, argument.node, value)
-
     # Methods
 
-    def call_method(self, receiver: Answer | Site | Instance, name: str, node: ast.Call, given: Given) -> Value:
+    def call_method(self, receiver: Answer | Site, name: str, node: ast.Call, given: Given) -> Value:
         """The result of a method."""
         self.state.step()
-        if isinstance(receiver, Instance):
-            return self._instance_method(receiver, name, node, given)
         if name in ("result", "copy", "__aiter__", "__iter__", "__enter__", "__aenter__"):
             return frozenset((receiver,))
         found = None
@@ -321,20 +238,6 @@ class Calls:
             self.state.escape(frozenset((receiver,)), node, f"changed or passed on by `.{name}()`")
             return self.unknown(given)
         return found
-
-    def _instance_method(self, receiver: Instance, name: str, node: ast.Call, given: Given) -> Value:
-        match name:
-            case "submit" if receiver.name in _POOLS:
-                return self._forward(node, given, 0)
-            case "map" | "imap" if receiver.name in _POOLS:
-                return self.map_over(node, given)
-            case "run_in_executor" if receiver.name in _LOOPS:
-                return self._forward(node, given, 1, "positional")
-            case "create_task" | "run_until_complete":
-                return given[0][1] if given else NOTHING
-            case "__enter__" | "__aenter__":
-                return frozenset((receiver,))
-        return self.unknown(given)
 
     def _answer_method(self, receiver: Answer, name: str, node: ast.Call, given: Given) -> Value | None:
         state = self.state
@@ -435,11 +338,6 @@ class Calls:
         if name in _LOOKING:
             self.state.keep(NOTHING.union(*(value for _, value in given)))
             return JUST_SCALAR
-        if name in _INSTANCES:
-            self.unknown(given)
-            return frozenset((Instance(name),))
-        if name == "asyncio.to_thread":
-            return self._forward(node, given, 0)
         if name in REFLECTING:
             return self._reflect(name, node, given)
         return self.unknown(given, "printed" if name == "builtins.print" else UNKNOWN)
@@ -613,11 +511,6 @@ def _defaultdict(calls: Calls, node: ast.Call, given: Given) -> Value:
     return made
 
 
-def _itemgetter(calls: Calls, node: ast.Call, given: Given) -> Value:
-    calls.keep_given(given)
-    return frozenset((Getter(node),))
-
-
 def _getattr(calls: Calls, node: ast.Call, given: Given) -> Value:
     state, found = calls.state, NOTHING
     packages = frozenset(atom for atom in given[0][1] if isinstance(atom, Package | Tool)) if given else NOTHING
@@ -686,7 +579,6 @@ _LIBRARY: dict[str, Callable[[Calls, ast.Call, Given], Value]] = {
     "collections.defaultdict": _defaultdict,
     "concurrent.futures.as_completed": _as_completed,
     "concurrent.futures.wait": _wait,
-    "functools.partial": Calls.make_partial,
     "functools.reduce": _reduce,
     "heapq.nlargest": lambda calls, node, given: _sorted(calls, node, given[1:]),
     "heapq.nsmallest": lambda calls, node, given: _sorted(calls, node, given[1:]),
@@ -698,9 +590,8 @@ _LIBRARY: dict[str, Callable[[Calls, ast.Call, Given], Value]] = {
     "itertools.groupby": _groupby,
     "itertools.takewhile": _filter,
     "itertools.zip_longest": _zip,
-    "operator.itemgetter": _itemgetter,
     "random.choice": lambda calls, _node, given: _first_items(calls, given),
     "typing.cast": lambda _calls, _node, given: given[1][1] if len(given) > 1 else NOTHING,
 }
-_STARRED = (_gather, _zip, _chain, Calls.make_partial)
+_STARRED = (_gather, _zip, _chain)
 """These understand `*`."""

@@ -20,7 +20,6 @@ from sealyard.versioning.migrate.values import (
     OTHER,
     PLAIN,
     Answer,
-    Instance,
     Library,
     Local,
     Package,
@@ -325,13 +324,13 @@ class Interpreter:
         given = [(each, self._evaluate(each.value)) for each in self.state.arguments(node)]
         if not isinstance(node.func, ast.Attribute):
             return self._calls.apply(self._evaluate(node.func), node, given)
-        objects = [atom for atom in receiver if isinstance(atom, Answer | Site | Instance)]
+        objects = [atom for atom in receiver if isinstance(atom, Answer | Site)]
         rest = receiver.difference(objects)
         found = NOTHING
         for atom in objects:
             found |= self._calls.call_method(atom, node.func.attr, node, given)
         function = self._attribute(node.func, rest) if rest or not objects else NOTHING
-        if any(not isinstance(atom, Instance) for atom in objects):
+        if objects:
             self.state.call_otherwise(node)
         return found | self._calls.apply(function, node, given)
 
@@ -702,13 +701,9 @@ class Interpreter:
 
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
-            value = self._evaluate(item.context_expr)
-            instances = frozenset(atom for atom in value if isinstance(atom, Instance))
-            rest = value - instances
-            if rest:
-                self.state.escape(rest, item.context_expr, "used as a context")
+            self.state.escape(self._evaluate(item.context_expr), item.context_expr, "used as a context")
             if item.optional_vars is not None:
-                self._assign(item.optional_vars, instances | (JUST_OTHER if rest else NOTHING), None)
+                self._assign(item.optional_vars, JUST_OTHER, None)
         self._raising.append(self._copy_env())
         self._block(node.body)
         thrown = self._raising.pop()

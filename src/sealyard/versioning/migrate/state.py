@@ -25,11 +25,9 @@ from sealyard.versioning.migrate.values import (
     Answer,
     Argument,
     Atom,
-    Getter,
     Library,
     Local,
     Package,
-    Partial,
     Shape,
     Signature,
     Site,
@@ -58,20 +56,15 @@ class TooMuch(Exception):
     """The code is too large or too tangled to be followed."""
 
 
-UseKind = Literal["function", "named", "positional", "mapped", "partial"]
-"""`named`: through `call_tool`. `positional`: no keywords can be given. `mapped`: that, and each further argument holds
-many."""
+Style = Literal["names", "keys"]
+"""The way in which a call gives arguments: by the function's names, or through `call_tool` by the schema's keys."""
 
 
 class Use(msgspec.Struct, frozen=True):
     """The way in which a call calls a tool."""
 
-    kind: UseKind
+    style: Style
     plan: int
-    first: int = 0
-    """The number of the argument that is the tool's first."""
-    partial: ast.Call | None = None
-    """The `functools.partial` through which it is called."""
 
 
 class Touch(msgspec.Struct, frozen=True):
@@ -116,9 +109,6 @@ class State:
         self.yielded: dict[ast.AST, Value] = {}
         self.escaped: set[ast.AST] = set()
         """Functions that are called by code which is not followed."""
-        self.partials: dict[ast.Call, Value] = {}
-        self.kept: dict[ast.AST, Value] = {}
-        """Arguments that wait in a `partial` or an `itemgetter`."""
         self.early = False
         """Functions may run before the module has."""
         self.current = names.module
@@ -136,8 +126,8 @@ class State:
         """The ways in which each call may call tools; None among them: it calls something else."""
         self.given: dict[ast.AST, Value] = {}
         """The value of each argument of a tool."""
-        self.consumers: dict[Site, set[tuple[str, int] | None]] = {}
-        """The tools whose arguments a mapping is, by the function's names or the schema's keys; None: another use."""
+        self.consumers: dict[Site, set[Use | None]] = {}
+        """The tools whose arguments a mapping is; None: another use."""
         self.callers: dict[Site, set[ast.Call]] = {}
         """The calls that get a mapping as their arguments."""
         self.touches: dict[Site, list[Touch]] = {}
@@ -467,11 +457,6 @@ class State:
                         self.refuse(node, f"{atom.text!r} is passed to a function that is not followed")
                 case Tool():
                     self._release(atom.plan, node, why)
-                case Partial():
-                    queue += self.partials.get(atom.node, NOTHING)
-                case Getter():
-                    waiting = (self.kept.get(each.node, NOTHING) for each in self.arguments(atom.node))
-                    queue += NOTHING.union(*waiting)
                 case Package():
                     self.refuse(node, f"the module `{'.'.join(atom.parts)}` is {why}, so its tools cannot be followed")
                 case Library(name="builtins.call_tool"):

@@ -55,12 +55,6 @@ class Library(msgspec.Struct, frozen=True):
     name: str
 
 
-class Instance(msgspec.Struct, frozen=True):
-    """An instance of a class of a library: `concurrent.futures.ThreadPoolExecutor`."""
-
-    name: str
-
-
 class Package(msgspec.Struct, frozen=True):
     """`servers`, or a module in it."""
 
@@ -93,19 +87,7 @@ class Local(msgspec.Struct, frozen=True):
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-class Partial(msgspec.Struct, frozen=True):
-    """The result of a call of `functools.partial`."""
-
-    node: ast.Call
-
-
-class Getter(msgspec.Struct, frozen=True):
-    """The result of a call of `operator.itemgetter`."""
-
-    node: ast.Call
-
-
-Atom = Plain | Text | Library | Instance | Package | Tool | Answer | Site | Local | Partial | Getter
+Atom = Plain | Text | Library | Package | Tool | Answer | Site | Local
 Value = frozenset[Atom]
 NOTHING: Value = frozenset()
 JUST_OTHER: Value = frozenset((OTHER,))
