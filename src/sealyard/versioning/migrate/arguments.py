@@ -2,6 +2,7 @@
 
 import ast
 import keyword
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ from sealyard.versioning.migrate.values import (
 from sealyard.versioning.steps import Untranslatable, convert
 
 _NEVER_NONE = frozenset("str int float bool len round abs repr format sum".split())
-_WHOLE = frozenset("int len ord id hash".split())
+_CONVERTERS = frozenset(("int", "str", "format"))
+"""Functions that conversions call."""
 _HARMLESS = _NEVER_NONE | frozenset("list tuple dict set sorted min max range".split())
 _ACTS = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
 _COLLECTIONS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -119,32 +121,30 @@ class _Rewriter:
         if found and not isinstance(value, list | dict | tuple | set | bytes):
             self._retype_literal(node, retype, name, value)
             return
-        if retype.before == "number" and retype.to == "integer" and self._is_whole(node):
-            return
-        template = self.template(retype, node)
-        if template is None or isinstance(node, _COLLECTIONS):
+        expression = self._expression(retype, node)
+        if expression is None or isinstance(node, _COLLECTIONS):
             self.state.refuse(
                 node, f"`{name}` is {retype.to} now, and what it is given cannot be converted for certain"
             )
             return
-        before, after = template
-        if not retype.may_be_none or self._is_something(node, held):
-            self.sources.wrap(node, before, after)
-        elif isinstance(node, ast.Name):
-            self.sources.wrap(node, f"None if {self.sources.text(node)} is None else {before}", after)
-        elif not any(isinstance(each, _ACTS) for each in ast.walk(node)):
-            self.sources.wrap(node, f"(lambda value: None if value is None else {before}value{after})(", ")")
-        else:
-            self.state.refuse(node, f"`{name}` is {retype.to} now, and what it is given may be `None`")
+        if retype.may_be_none and expression != "{0}" and not self._is_something(node, held):
+            expression = f"None if {{0}} is None else {expression}"
+        text = self.sources.text(node)
+        if expression.count("{0}") > 1 and not isinstance(node, ast.Name):
+            expression = f"(lambda value: {expression.replace('{0}', 'value')})({{0}})"
+        before, _, after = expression.rpartition("{0}")
+        self.sources.wrap(node, before.replace("{0}", text), after)
 
-    def template(self, retype: Retype, node: ast.AST) -> tuple[str, str] | None:
-        """The text before and after an expression at the place of `node` that converts it."""
-        if (retype.before, retype.to, retype.words) != ("string", "boolean", True):
-            template = retype.template
-            hidden = template is not None and template[0].removesuffix("(") in self.state.names.bound
-            return None if hidden else template
-        text = self.sources.quoted("true", self.sources.span(node)[0])
-        return None if text is None else ("(", f" == {text})")
+    def _expression(self, retype: Retype, node: ast.expr) -> str | None:
+        """Code with `{0}` for the value, as it can stand at the place of `node`."""
+        text = retype.expression
+        if text is None or _CONVERTERS & self.state.names.bound:
+            return None
+        quoted = re.search(r"'(\w+)'", text)
+        if quoted is None:
+            return text
+        literal = self.sources.quoted(quoted[1], self.sources.span(node)[0])
+        return None if literal is None else text.replace(quoted[0], literal)
 
     def _retype_literal(self, node: ast.expr, retype: Retype, name: str, value: Any) -> None:
         try:
@@ -175,17 +175,6 @@ class _Rewriter:
             case ast.BoolOp(op=ast.Or()):
                 return self._is_something(node.values[-1], NOTHING)
         return bool(held) and all(isinstance(atom, Text) or atom in (PLAIN, SCALAR) for atom in held)
-
-    def _is_whole(self, node: ast.expr) -> bool:
-        """True if an expression is certainly an integer."""
-        match node:
-            case ast.Constant(value=int()):
-                return True
-            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()):
-                return self._is_whole(node.left) and self._is_whole(node.right)
-            case ast.Call():
-                return self._called(node) in _WHOLE
-        return False
 
     def _called(self, node: ast.Call) -> str | None:
         """The name of the built-in function that is called."""

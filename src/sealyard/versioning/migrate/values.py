@@ -181,24 +181,23 @@ class Retype(msgspec.Struct, frozen=True):
     may_be_none: bool
     """`None` was a valid value."""
     words: bool
-    """The old values were the texts `true` and `false`, or the numbers 0 and 1."""
+    """The old values were the texts `true` and `false`."""
 
     @property
-    def template(self) -> tuple[str, str] | None:
-        """Text before and after an expression that converts it; None if no expression does so for certain."""
+    def expression(self) -> str | None:
+        """Python that converts `{0}` exactly as a call is translated; None if no expression does.
+
+        It raises where a translated call is refused, or gives a text that the new tool refuses: `"007"` stays one.
+        """
         match self.before, self.to:
             case "string", "integer":
-                return "int(", ")"
-            case "string", "number":
-                return "float(", ")"
-            case (("integer" | "number"), "string"):
-                return "str(", ")"
-            case "boolean", ("integer" | "number"):
-                return "int(", ")"
-            case "integer", "boolean" if self.words:
-                return "bool(", ")"
+                return "int({0}) if str(int({0})) == {0} else {0}"
+            case "integer", "string":
+                return "format({0}, 'd')"  # `str` would make a text of 12.0 too
+            case "string", "boolean" if self.words:
+                return "({0}) == 'true'"
             case "integer", "number":
-                return "", ""
+                return "{0}"
         return None
 
 
@@ -287,7 +286,7 @@ def _retype(plan: Plan, step: RetypeParameter) -> Retype:
     found = find_scalar(own, schema)
     optional = not isinstance(required, list) or step.name not in required
     choices = own.get("enum") if isinstance(own, dict) else None
-    words = isinstance(choices, list) and bool(choices) and all(choice in ("true", "false", 0, 1) for choice in choices)
+    words = isinstance(choices, list) and bool(choices) and all(choice in ("true", "false") for choice in choices)
     return Retype(
         before=None if found is None else found[0],
         to=step.to,
