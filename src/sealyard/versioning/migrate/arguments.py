@@ -3,11 +3,11 @@
 import ast
 import keyword
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sealyard.code.names import children
-from sealyard.versioning.migrate.state import State, Touch, Use
+from sealyard.versioning.migrate.state import State, Style, Touch
 from sealyard.versioning.migrate.text import Sources
 from sealyard.versioning.migrate.values import (
     NONE,
@@ -17,7 +17,6 @@ from sealyard.versioning.migrate.values import (
     Argument,
     Retype,
     Rules,
-    Signature,
     Site,
     Text,
     Value,
@@ -37,21 +36,18 @@ _Key = ast.expr | ast.keyword
 
 def rewrite_arguments(state: State, sources: Sources) -> None:
     """Write every call and every mapping of arguments anew into `sources`."""
-    rewriter = _Rewriter(state, sources)
-    for node, uses in state.calls.items():
-        tools = [use for use in uses if use is not None]
-        if not any(state.signatures[use.plan].changes for use in tools):
+    rewriter, signature = _Rewriter(state, sources), state.signature
+    for node, styles in state.calls.items():
+        if styles == {None} or not signature.changes:
             continue
-        use = tools[0]
-        signature = state.signatures[use.plan]
         if signature.whole is not None:
             state.refuse(node, signature.whole)
-        elif len(uses) > 1:
-            state.refuse(node, f"this may be a call of `{state.function(use.plan)}` or of something else")
-        elif use.style == "keys":
-            rewriter.rewrite_named(node, signature)
+        elif len(styles) > 1:
+            state.refuse(node, f"this may be a call of `{state.function}` or of something else")
+        elif "keys" in styles:
+            rewriter.rewrite_named(node)
         else:
-            _Call(rewriter, node, signature).rewrite()
+            _Call(rewriter, node).rewrite()
     rewriter.rewrite_mappings()
 
 
@@ -211,10 +207,9 @@ class _Rewriter:
 
     # Adding
 
-    def rewrite_named(self, node: ast.Call, signature: Signature) -> None:
+    def rewrite_named(self, node: ast.Call) -> None:
         """Rewrite `call_tool(name, arguments)`, as far as something has to be added."""
-        rules, refuse = signature.by_key, self.state.refuse
-        self.sources.show(node, f"the parameters of `{self.state.function(plan_of(self.state, node))}` changed")
+        rules, refuse = self.state.signature.by_key, self.state.refuse
         argument = _arguments_of(node)
         if argument is None or (isinstance(argument, ast.Constant) and argument.value is None):
             self.demand(node, rules, ())
@@ -278,24 +273,20 @@ class _Rewriter:
             else:
                 texts.append(f"{name}: {text}")
         self.sources.append(node, ", ".join(texts))
-        self.sources.show(node, "arguments are required now")
 
     # Changing
 
-    def _rewrite_mapping(self, site: Site, consumers: set[Use | None]) -> None:
-        tools = [each for each in consumers if each is not None]
-        signatures = [(use.style, self.state.signatures[use.plan]) for use in tools]
-        rules = [signature.by_key if style == "keys" else signature.by_name for style, signature in signatures]
+    def _rewrite_mapping(self, site: Site, consumers: set[Style | None]) -> None:
+        signature = self.state.signature
+        rules = [signature.by_key if style == "keys" else signature.by_name for style in consumers if style]
         keys, _ = self.keys(site)
         hit = [key for rule in rules for key in keys if key in rule.touched]
         if not hit:
             return
         node = site.node
-        if len(consumers) > 1 and (None in consumers or not all(rule.agrees(rules[0]) for rule in rules)):
+        if len(consumers) > 1:
             self.state.refuse(node, f"a mapping of arguments with `{hit[0]}` is used for something else too")
             return
-        if not isinstance(node, ast.arg):
-            self.sources.show(node, f"the parameters of `{self.state.function(tools[0].plan)}` changed")
         if isinstance(node, ast.Dict):
             for number, (key, value) in enumerate(zip(node.keys, node.values, strict=True)):
                 if key is not None and _text_of(key) is None:
@@ -338,7 +329,6 @@ class _Rewriter:
             if any(isinstance(atom, Text) and atom.text in rules.touched for atom in touch.key):
                 self.state.refuse(touch.node, "a key of the arguments is named in a way that is not followed")
         elif touch.call is not None and touch.value is not None:
-            self.sources.show(touch.call, "a parameter changed")
             given = self.state.arguments(touch.call)
             number = next(number for number, each in enumerate(given) if each.node is touch.node)
             self._rewrite_entry(touch.call, number, place, touch.value, name, rules)
@@ -351,7 +341,6 @@ class _Rewriter:
         statement, alone = self._assignments.get(node, (None, False))
         if statement is not None and not self.sources.has_own_line(statement):
             statement = None
-        self.sources.show(statement or node, "a parameter changed")
         written = touch.value if touch.value is not node else None
         if name in rules.blocked:
             if written is None or not self.passes(written, name, rules):
@@ -380,7 +369,8 @@ class _Rewriter:
 class _Call:
     """One call, argument by argument."""
 
-    def __init__(self, rewriter: _Rewriter, node: ast.Call, signature: Signature) -> None:
+    def __init__(self, rewriter: _Rewriter, node: ast.Call) -> None:
+        signature = rewriter.state.signature
         self._rewriter = rewriter
         self._state = rewriter.state
         self._sources = rewriter.sources
@@ -407,7 +397,6 @@ class _Call:
     def rewrite(self) -> None:
         """Rewrite the call."""
         node = self._node
-        self._sources.show(node, f"the parameters of `{self._state.function(plan_of(self._state, node))}` changed")
         for number, argument in enumerate(self._arguments):
             if argument.star == "*":
                 self._unpack_list(argument)
@@ -469,31 +458,14 @@ class _Call:
 
     def _unpack_list(self, argument: Argument) -> None:
         """`*x` stays as it is, or the call is refused."""
-        signature = self._signature
-        length = self._length(argument)
-        stop = None if length is None else self._position + length
-        names = signature.before[self._position : stop]
-        if self._named or self._kept != self._position or _is_hit(signature, names, self._position):
+        signature, rules = self._signature, self._rules
+        names = signature.before[self._position :]
+        changed = any(name in rules.retyped or name in rules.blocked or rules.names[name] is None for name in names)
+        if self._named or self._kept != self._position or changed or signature.moves(self._position):
             reason = "what `*` unpacks cannot be given by name, and the parameters it fills changed"
             self._refuse(argument.node, reason)
-        passed = {after for name in names if (after := signature.names[name]) is not None}
-        if length is None:
-            self._starred = True
-            self._maybe |= passed
-        else:
-            self._have |= passed
-            self._position += length
-            self._kept += length
-
-    def _length(self, argument: Argument) -> int | None:
-        """The number of arguments that `*x` gives, if it is known."""
-        state = self._state
-        lengths: set[int | None] = set()
-        for atom in state.given.get(argument.node, NOTHING):
-            known = isinstance(atom, Site) and isinstance(atom.node, ast.Tuple | ast.List) and not atom.level
-            slots = state.contents.get(atom, {}) if isinstance(atom, Site) and atom not in state.removed else {}
-            lengths.add(len(slots) if known and slots and None not in slots else None)
-        return lengths.pop() if len(lengths) == 1 else None
+        self._starred = True
+        self._maybe |= {after for name in names if (after := signature.names[name]) is not None}
 
     def _unpack_mapping(self, argument: Argument) -> None:
         """`**x`: what is known of it is rewritten where it is written; what is not must not matter."""
@@ -521,7 +493,7 @@ class _Call:
         texts = []
         for name, value in self._rules.added.items():
             if name in self._maybe and name not in self._have:
-                self._add_before(name, value)
+                self._refuse(node, f"`*` or `**` may give `{name}` already, which is required now")
             elif name not in self._have:
                 self._rewriter.check_name(node, name)
                 texts.append(f"{name}={self._rewriter.write(node, name, value)}")
@@ -532,27 +504,8 @@ class _Call:
             self._refuse(node, "a generator is the only argument, and another one has to be added")
         self._sources.append(node, ", ".join(texts))
 
-    def _add_before(self, name: str, value: Any) -> None:
-        """Add what a mapping may or may not hold to the literal that it starts as."""
-        node, state = self._node, self._state
-        unpacked = [each for each in state.arguments(node) if each.star]
-        reason = f"nobody knows whether the call gives `{name}`, which is required now"
-        if any(each.star == "*" for each in unpacked):
-            self._refuse(node, reason)
-        for atom in (atom for each in unpacked for atom in state.given.get(each.node, NOTHING)):
-            keys, complete = self._rewriter.keys(atom)
-            if not complete or not isinstance(atom, Site) or state.callers.get(atom) != {node}:
-                self._refuse(node, reason)
-            elif not keys.get(name):
-                self._rewriter.add(atom, {name: value}, keys)
 
-
-def plan_of(state: State, node: ast.Call) -> int:
-    """The number of the plan whose tool a call calls."""
-    return next(use.plan for use in state.calls[node] if use is not None)
-
-
-def _propagated(state: State) -> dict[Site, set[Use | None]]:
+def _propagated(state: State) -> dict[Site, set[Style | None]]:
     """The consumers of each mapping, with those of the mappings that it is unpacked into."""
     consumers = {site: set(found) for site, found in state.consumers.items()}
     queue = list(consumers)
@@ -589,13 +542,6 @@ def _key_of(touch: Touch) -> _Key | None:
         case ast.keyword() as place:
             pass
     return place if any(isinstance(atom, Text) and atom.node is place for atom in touch.key) else None
-
-
-def _is_hit(signature: Signature, names: Sequence[str], offset: int) -> bool:
-    """True if arguments for these parameters, from a position on, cannot stay as they are."""
-    rules = signature.by_name
-    changed = any(name in rules.retyped or name in rules.blocked or rules.names[name] is None for name in names)
-    return changed or signature.moves(offset, offset + len(names))
 
 
 def _text_of(node: ast.expr | None) -> str | None:

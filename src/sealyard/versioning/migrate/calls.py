@@ -4,10 +4,9 @@ Functions and arguments are values here; the interpreter evaluates the expressio
 """
 
 import ast
-import re
 from collections.abc import Callable, Sequence
 
-from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Style, Use
+from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Style
 from sealyard.versioning.migrate.values import (
     JUST_NONE,
     JUST_OTHER,
@@ -20,7 +19,6 @@ from sealyard.versioning.migrate.values import (
     Given,
     Library,
     Local,
-    Package,
     Plain,
     Site,
     Text,
@@ -45,6 +43,7 @@ _LISTING = frozenset(
 )
 """Functions that return the items of their first argument."""
 _READERS = frozenset("builtins.eval builtins.exec builtins.compile".split())
+_IMPORTERS = ("builtins.__import__", "importlib.import_module")
 
 
 class Calls:
@@ -59,7 +58,7 @@ class Calls:
         for atom in function:
             match atom:
                 case Tool():
-                    found |= self._call_tool(atom.plan, "names", node, given)
+                    found |= self._call_tool("names", node, given)
                     continue
                 case Library(name=name) if name in _CALLERS:
                     found |= self._call_by_name(node, given)
@@ -101,24 +100,23 @@ class Calls:
 
     # Tools
 
-    def _call_tool(self, plan: int, style: Style, node: ast.Call, given: Given) -> Value:
-        """Call a tool: mappings of arguments are followed, everything else that it is given leaves."""
-        state, use = self.state, Use(style, plan)
-        state.touched.add(plan)
-        state.calls.setdefault(node, set()).add(use)
+    def _call_tool(self, style: Style, node: ast.Call, given: Given) -> Value:
+        """Call the tool: mappings of arguments are followed, everything else that it is given leaves."""
+        state = self.state
+        state.touched = True
+        state.calls.setdefault(node, set()).add(style)
         for argument, value in given:
             state.given[argument.node] = value
             mapping = argument.star == "**" or style == "keys"
             for atom in value:
                 if isinstance(atom, Site) and mapping and atom in state.keys:
-                    state.consumers.setdefault(atom, set()).add(use)
-                    state.callers.setdefault(atom, set()).add(node)
+                    state.consumers.setdefault(atom, set()).add(style)
                     state.escape(state.everything(atom), argument.node, "passed to a tool")
                 elif not (mapping and atom == NONE):
                     state.escape(frozenset((atom,)), argument.node, "passed to a tool")
-        if state.shapes[plan].blocked:
-            state.refuse(node, f"the answer of `{state.function(plan)}` changed: {state.shapes[plan].blocked}")
-        return frozenset((state.answer(plan, ()),))
+        if state.answer_shape.blocked:
+            state.refuse(node, f"the answer of `{state.function}` changed: {state.answer_shape.blocked}")
+        return frozenset((state.answer(()),))
 
     def _call_by_name(self, node: ast.Call, given: Given) -> Value:
         """`call_tool(name, arguments)`."""
@@ -132,26 +130,17 @@ class Calls:
         rest = [each for each in given if each[0] is not argument]
         found = NOTHING
         for atom in value:
-            plan = state.by_name.get(atom.text) if isinstance(atom, Text) else None
-            if isinstance(atom, Text) and plan is not None:
-                step = state.renamed_tool(plan)
-                state.want(atom.node, step.full_name if step else None, f"the tool is `{step and step.full_name}` now")
-                found |= self._call_tool(plan, "keys", node, rest)
+            if isinstance(atom, Text) and atom.text == state.plan.before.full_name:
+                state.want(atom.node, state.renamed.full_name if state.renamed else None)
+                found |= self._call_tool("keys", node, rest)
                 continue
             if isinstance(atom, Text) or atom in (PLAIN, NONE):
                 state.keep(frozenset((atom,)))
-            elif self._may_name(argument.value):
+            else:
                 state.refuse(node, "`call_tool` gets a name that is only known at run time and may be this tool's")
             state.call_otherwise(node)
             found |= self.unknown(rest, "passed to a tool")
         return found
-
-    def _may_name(self, node: ast.expr) -> bool:
-        """True if a formatted text may come out as the name of a changed tool."""
-        if not isinstance(node, ast.JoinedStr):
-            return True
-        parts = [re.escape(str(each.value)) if isinstance(each, ast.Constant) else ".*" for each in node.values]
-        return any(re.fullmatch("".join(parts), name, re.DOTALL) for name in self.state.by_name)
 
     # Functions of the code itself
 
@@ -192,12 +181,6 @@ class Calls:
     def _hand_unpacked(self, params: ast.arguments, argument: Argument, value: Value) -> None:
         """`f(*x)` or `f(**x)`: what is in it may go to any parameter."""
         state = self.state
-        named = {param.arg for param in (*params.args, *params.kwonlyargs)}
-        slots = [state.contents.get(atom, {}) for atom in value if isinstance(atom, Site) and atom in state.keys]
-        known = len(slots) == len(value) and not any(None in each or named & each.keys() for each in slots)
-        if argument.star == "**" and params.kwarg is not None and known:
-            state.spread(Site(params.kwarg), value, argument.node, new=False)
-            return
         state.escape(value, argument.node, "unpacked into the arguments of a function")
         for param in (*params.posonlyargs, *params.args, *params.kwonlyargs):
             state.grow(state.params, param, JUST_OTHER)
@@ -346,21 +329,14 @@ class Calls:
         """`eval`, `globals` and the like reach every name."""
         shown = name.removeprefix("builtins.")
         texts = [atom.text if isinstance(atom, Text) else None for atom in given[0][1]] if given else []
-        literal = bool(texts) and None not in texts
+        elsewhere = bool(texts) and all(text and text.partition(".")[0] != "servers" for text in texts)
         if name in _READERS:
-            if not literal or any(self._mentions(text) for text in texts):
-                self.state.refuse(node, f"`{shown}` runs a text that is not followed and may use this tool")
-        elif name == "builtins.__import__":
-            if not literal or any(text and text.partition(".")[0] == "servers" for text in texts):
-                self.state.refuse(node, "a module is imported by `__import__`, which is not followed")
+            self.state.refuse(node, f"`{shown}` runs a text that is not followed and may use this tool")
+        elif name in _IMPORTERS and not elsewhere:
+            self.state.refuse(node, f"a module is imported by `{shown}`, which is not followed")
         elif name != "builtins.vars" or not given:
             self.state.reach(node, f"`{shown}` can reach the tool's name, and what it is used for is not followed")
         return self.unknown(given)
-
-    def _mentions(self, text: str | None) -> bool:
-        plans = self.state.plans
-        words = [word for plan in plans for word in (plan.before.function, plan.before.full_name, "call_tool")]
-        return text is None or any(word in text for word in words)
 
 
 def _find_given(given: Given, position: int | None, name: str) -> tuple[Argument, Value] | None:
@@ -416,16 +392,6 @@ def _sum(calls: Calls, node: ast.Call, given: Given) -> Value:
     return calls.state.make_list(node, calls.state.items(parts | start, node)) if parts else JUST_OTHER
 
 
-def _reduce(calls: Calls, node: ast.Call, given: Given) -> Value:
-    if len(given) < 2:
-        return calls.unknown(given)
-    state, site = calls.state, Site(node)
-    items = state.items(given[1][1], given[1][0].node)
-    state.put(site, None, given[2][1] if len(given) > 2 else items)
-    state.put(site, None, calls.on_items(given[0][1], [state.everything(site), items], node))
-    return state.everything(site)
-
-
 def _gather(calls: Calls, node: ast.Call, given: Given) -> Value:
     plain = [(argument, value) for argument, value in given if argument.keyword is None]
     if any(argument.star for argument, _ in plain):
@@ -434,15 +400,6 @@ def _gather(calls: Calls, node: ast.Call, given: Given) -> Value:
             every |= calls.state.items(value, argument.node) if argument.star == "*" else value
         return calls.state.make_list(node, every)
     return calls.state.make(node, [(number, value) for number, (_, value) in enumerate(plain)])
-
-
-def _wait(calls: Calls, node: ast.Call, given: Given) -> Value:
-    done = calls.state.make(node, [(None, _first_items(calls, given))], level=1)
-    return calls.state.make(node, [(0, done), (1, done)])
-
-
-def _as_completed(calls: Calls, node: ast.Call, given: Given) -> Value:
-    return calls.state.make_list(node, _first_items(calls, given)) if given else NOTHING
 
 
 def _enumerate(calls: Calls, node: ast.Call, given: Given) -> Value:
@@ -460,26 +417,6 @@ def _zip(calls: Calls, node: ast.Call, given: Given) -> Value:
     else:
         row = state.make(node, list(enumerate(items)), level=1)
     return state.make_list(node, row)
-
-
-def _chain(calls: Calls, node: ast.Call, given: Given) -> Value:
-    every = NOTHING
-    for argument, value in given:
-        items = calls.state.items(value, argument.node)
-        every |= calls.state.items(items, argument.node) if argument.star else items
-    return calls.state.make_list(node, every)
-
-
-def _chain_from(calls: Calls, node: ast.Call, given: Given) -> Value:
-    return calls.state.make_list(node, calls.state.items(_first_items(calls, given), node))
-
-
-def _groupby(calls: Calls, node: ast.Call, given: Given) -> Value:
-    items = _first_items(calls, given)
-    key = _find_given(given, 1, "key")
-    by = calls.on_items(key[1], [items], node) if key is not None else items
-    group = calls.state.make(node, [(None, items)], level=2)
-    return calls.make_pairs(node, by, group)
 
 
 def _dict(calls: Calls, node: ast.Call, given: Given) -> Value:
@@ -511,63 +448,12 @@ def _defaultdict(calls: Calls, node: ast.Call, given: Given) -> Value:
     return made
 
 
-def _getattr(calls: Calls, node: ast.Call, given: Given) -> Value:
-    state, found = calls.state, NOTHING
-    packages = frozenset(atom for atom in given[0][1] if isinstance(atom, Package | Tool)) if given else NOTHING
-    for package in packages:
-        for atom in given[1][1] if len(given) > 1 else NOTHING:
-            if isinstance(atom, Text) and isinstance(package, Package):
-                found |= state.member(package, atom.text, atom.node, node)
-            elif atom == PLAIN:
-                found |= JUST_OTHER
-            else:
-                state.refuse(node, "a tool is looked up by a name that is only known at run time")
-    if len(given) > 2:
-        found |= given[2][1]
-    if given and given[0][1] - packages:
-        for _, value in given:
-            state.escape(value - packages, node, UNKNOWN)
-        found |= JUST_OTHER
-    return found
-
-
-def _hasattr(calls: Calls, node: ast.Call, given: Given) -> Value:
-    for _, value in given:
-        calls.state.escape(frozenset(atom for atom in value if isinstance(atom, Package)), node, "looked into")
-        calls.state.keep(value)
-    return JUST_SCALAR
-
-
-def _import_module(calls: Calls, node: ast.Call, given: Given) -> Value:
-    found = NOTHING
-    for atom in given[0][1] if given else NOTHING:
-        if isinstance(atom, Text):
-            found |= calls.state.imported(atom.text, atom.node, node)
-        else:
-            if _may_import(given[0][0].value):
-                calls.state.refuse(node, "a module is imported by a name that is only known at run time")
-            found |= JUST_OTHER
-    return found
-
-
-def _may_import(node: ast.expr) -> bool:
-    """True if a text that is put together may begin as the name of a module of tools does."""
-    match node:
-        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
-            return first.startswith("servers") or "servers".startswith(first)
-    return True
-
-
 _LIBRARY: dict[str, Callable[[Calls, ast.Call, Given], Value]] = {
-    "asyncio.as_completed": _as_completed,
     "asyncio.gather": _gather,
-    "asyncio.wait": _wait,
     "builtins.anext": _next,
     "builtins.dict": _dict,
     "builtins.enumerate": _enumerate,
     "builtins.filter": _filter,
-    "builtins.getattr": _getattr,
-    "builtins.hasattr": _hasattr,
     "builtins.map": Calls.map_over,
     "builtins.max": _choose,
     "builtins.min": _choose,
@@ -575,23 +461,9 @@ _LIBRARY: dict[str, Callable[[Calls, ast.Call, Given], Value]] = {
     "builtins.sorted": _sorted,
     "builtins.sum": _sum,
     "builtins.zip": _zip,
-    "collections.OrderedDict": _dict,
     "collections.defaultdict": _defaultdict,
-    "concurrent.futures.as_completed": _as_completed,
-    "concurrent.futures.wait": _wait,
-    "functools.reduce": _reduce,
-    "heapq.nlargest": lambda calls, node, given: _sorted(calls, node, given[1:]),
-    "heapq.nsmallest": lambda calls, node, given: _sorted(calls, node, given[1:]),
-    "importlib.import_module": _import_module,
-    "itertools.chain": _chain,
-    "itertools.chain.from_iterable": _chain_from,
-    "itertools.dropwhile": _filter,
-    "itertools.filterfalse": _filter,
-    "itertools.groupby": _groupby,
-    "itertools.takewhile": _filter,
     "itertools.zip_longest": _zip,
     "random.choice": lambda calls, _node, given: _first_items(calls, given),
-    "typing.cast": lambda _calls, _node, given: given[1][1] if len(given) > 1 else NOTHING,
 }
-_STARRED = (_gather, _zip, _chain)
+_STARRED = (_gather, _zip)
 """These understand `*`."""

@@ -299,13 +299,13 @@ class Interpreter:
         for atom in receiver:
             match atom:
                 case Package():
-                    found |= state.member(atom, name, node, node)
-                case Tool() if name == state.function(atom.plan):
+                    found |= state.member(atom, node)
+                case Tool() if name == state.function:
                     state.members[node] = state.members.get(node, NOTHING) | {atom}
                     found |= {atom}
                 case Tool():
-                    if state.renamed_tool(atom.plan) and name in ("__name__", "__qualname__", "__module__"):
-                        state.refuse(node, f"`{name}` of `{state.function(atom.plan)}` gives another name now")
+                    if state.renamed and name in ("__name__", "__qualname__", "__module__"):
+                        state.refuse(node, f"`{name}` of `{state.function}` gives another name now")
                     found |= JUST_OTHER
                 case Library():
                     found |= {state.library(f"{atom.name}.{name}", node)}
@@ -777,7 +777,7 @@ class Interpreter:
 
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
-            whole = self.state.imported(alias.name, alias, alias)
+            whole = self.state.imported(alias.name, alias)
             root = alias.name.partition(".")[0]
             value = whole
             if alias.asname is None:
@@ -791,7 +791,7 @@ class Interpreter:
             if alias.name == "*":
                 self._import_star(node, module)
                 continue
-            value = self.state.imported(f"{module}.{alias.name}", alias, alias)
+            value = self.state.imported(f"{module}.{alias.name}", alias)
             self.state.imports.append((node, alias, value))
             self._bind(alias, value)
 
@@ -799,7 +799,7 @@ class Interpreter:
         parts = module.split(".")
         reason = f"`from {module} import *` binds names that the text does not show. Name them"
         own = parts[0] == "servers"
-        if own and (len(parts) == 1 or any(plan.before.module == parts[1] for plan in self.state.plans)):
+        if own and (len(parts) == 1 or self.state.plan.before.module == parts[1]):
             self.state.refuse(node, reason)
         elif not own:
             self.state.reach(node, reason)

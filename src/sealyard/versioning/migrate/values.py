@@ -62,15 +62,12 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """The function of a tool that has a plan, by the number of that plan."""
-
-    plan: int
+    """The function of the tool that changed."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A part of a tool's answer in which something has a new name."""
+    """A part of the tool's answer in which something has a new name."""
 
-    plan: int
     path: tuple[str, ...]
 
 
@@ -222,10 +219,6 @@ class Rules(NamedTuple):
         """Old names whose arguments must change where they are given."""
         renamed = {name for name, after in self.names.items() if name != after}
         return frozenset(renamed | self.retyped.keys() | self.blocked.keys())
-
-    def agrees(self, other: "Rules") -> bool:
-        """True if both demand the same."""
-        return self[:5] == other[:5]
 
     def passes(self, name: str, values: Collection[Any]) -> bool:
         """True if the new tool certainly takes these values of a parameter unchanged."""
