@@ -147,7 +147,6 @@ class Calls:
     def call_local(self, local: Local, node: ast.AST, given: Given, before: Sequence[Value] = ()) -> Value:
         """Hand arguments to a function of the code; the values `before` come first."""
         state, params = self.state, local.node.args
-        state.notice_early()
         named = {param.arg: param for param in (*params.args, *params.kwonlyargs)}
         position = 0
         for value in before:

@@ -96,8 +96,6 @@ class State:
         self.changed = True
         self.held: dict[Variable, Value] = {}
         """Everything that each variable ever holds."""
-        self.final: dict[Variable, Value] = {}
-        """The values of the module's variables at its end."""
         self.contents: dict[Site, dict[Slot, Value]] = {}
         self.keys: dict[Site, Value] = {}
         """The keys of the containers that are mappings."""
@@ -106,8 +104,6 @@ class State:
         self.yielded: dict[ast.AST, Value] = {}
         self.escaped: set[ast.AST] = set()
         """Functions that are called by code which is not followed."""
-        self.early = False
-        """Functions may run before the module has."""
         self.current = names.module
         """The function or module that is being followed."""
         self.forget()
@@ -442,18 +438,12 @@ class State:
                     self.reach(node, f"`{name.removeprefix('builtins.')}` is {why}, and it can reach the tool")
                 case Local():
                     self.leave(atom.node)
-                    self.notice_early()
 
     def leave(self, function: ast.AST) -> None:
         """Note that a function is called by code that is not followed."""
         if function not in self.escaped:
             self.escaped.add(function)
             self.changed = True
-
-    def notice_early(self) -> None:
-        """Note that a function may run here: while the module itself does, names are not yet final."""
-        if self.current is self.names.module and not self.early:
-            self.early = self.changed = True
 
     def _release(self, node: ast.AST, why: str) -> None:
         if self.signature.changes or self.answer_shape.inside or self.answer_shape.blocked:
