@@ -502,12 +502,12 @@ class Skills:
             return check.difficulty
         whole = await self.store.skills.get(skill.namespace, skill.name, skill.version) or skill
         try:
-            predicted, _ = await rewrite_beside(
+            migration = await rewrite_beside(
                 whole.code, check.plan, form=whole.form, name=whole.name, offload=self.guards.offload, who=whole.author
             )
         except HelperFailed:
-            predicted = "impossible"  # no helper reads it in time
-        return foreseen(predicted, whole, change_of(check.plan), past)
+            return "impossible"  # no helper reads it in time
+        return foreseen(migration.difficulty, whole, change_of(check.plan), past)
 
     async def analyze(self, candidates: Sequence[SkillCandidate] = ()) -> SkillAnalysis:
         """Figures of every skill, the most effective first, and code that could become a skill."""

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import pytest
+from tests.unit.versioning.migration_world import make_change
 
 from sealyard.code import MAX_CODE_BYTES, Source, find_uses, parse, read, source
 from sealyard.code.names import children
@@ -112,7 +113,7 @@ def test_no_reader_changes_the_tree_that_all_share() -> None:
     tree = parse(JOB).tree
     before = ast.dump(tree, include_attributes=True)
     read_everything(JOB)
-    migrate(JOB, (), form="function", name="total")
+    migrate(JOB, make_change(name="fetch_expenses"), form="function", name="total")
 
     assert parse(JOB).tree is tree
     assert ast.dump(tree, include_attributes=True) == before
