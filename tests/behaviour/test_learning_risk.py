@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
+from tests.conftest import polled
 
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
@@ -118,8 +119,7 @@ async def test_a_person_is_asked_for_one_run_at_a_time(
     async with opened(tmp_path, "ask") as yard:
         for _ in range(2):
             running = asyncio.create_task(run(yard, WRONG))
-            while not (asks := await yard.approvals.waiting()):
-                pass
+            asks = await polled(yard.approvals.waiting, bool)
             answer = Approval(decision=decision, by="alice", channel="cli", answered_at=time.time())
             await yard.approvals.answer(asks[0].id, answer)
             failure = await running
@@ -131,8 +131,7 @@ async def test_run_that_a_person_refused_says_why_once(tmp_path: Path) -> None:
     """It is the failure already, and no note beside it."""
     async with opened(tmp_path, "ask") as yard:
         running = asyncio.create_task(yard.execute(ExecuteRequest(code=WRONG)))
-        while not (asks := await yard.approvals.waiting()):
-            pass
+        asks = await polled(yard.approvals.waiting, bool)
         answer = Approval(decision="refuse", by="alice", channel="cli", answered_at=time.time())
         await yard.approvals.answer(asks[0].id, answer)
         result = await running
