@@ -22,7 +22,7 @@ from typing import Any
 import encode
 import failures
 import imports
-import outline
+import preview
 import replay
 import skills
 import tools
@@ -233,8 +233,8 @@ def _success(job: dict[str, Any], value: Any) -> str:
         with open(job["spill"], "w", encoding="utf-8") as file:
             file.write(text)
         plain = json.loads(text)
-        spill = {"path": job["spill"], "bytes": size, "shape": outline.describe(plain)}
-        text = words.dumps(outline.preview(plain, max_bytes=job["inline_bytes"]))
+        spill = {"path": job["spill"], "bytes": size, "shape": preview.describe(plain)}
+        text = words.dumps(preview.shorten(plain, max_bytes=job["inline_bytes"]))
     return (
         f'{{"t":"done","ok":true,"result":{text},"notes":{words.dumps(notes)},"spill":{words.dumps(spill)},{_usage()}}}'
     )
