@@ -1,6 +1,6 @@
 """Failures of the agent's code as plain data: the error, its line, and only the agent's own frames.
 
-Exceptions are hostile values here: whatever is asked of one may raise or answer megabytes. Standard library only.
+Exceptions are hostile values here: each of their attributes may raise or hold megabytes. Standard library only.
 """
 
 import errno
