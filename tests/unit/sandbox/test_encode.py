@@ -135,7 +135,7 @@ Text = _made("Text", str, __str__=_never, __len__=_never, isascii=_never, encode
 Whole = _made("Whole", int, __index__=_never, __int__=_never, __repr__=_never, bit_length=_never)
 Real = _made("Real", float, __float__=_never, __sub__=_never, __repr__=_never)
 Items = _made("Items", list)
-Pairs = _made("Pairs", dict)
+Pairs = _made("Pairs", dict, items=_never, keys=_never, __iter__=_never, __len__=_never, __getitem__=_never)
 Row = _made("Row", _asdict=lambda self: {"id": 1})
 Anything = _made("Anything")
 
