@@ -1,14 +1,11 @@
 """The pool: workers that wait warm for a run, the zygote they are forked from, and what each of them holds."""
 
 import asyncio
-import contextlib
-import fcntl
 import functools
 import itertools
 import logging
 import os
 import secrets
-import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
@@ -18,7 +15,8 @@ import msgspec
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, SandboxUnavailable
 from sealyard.sandbox import spawn
-from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group, owner_is_alive, owner_mark
+from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group
+from sealyard.sandbox.directories import close_directory, is_open_to_all, make_directory, open_directory
 from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.worker import Worker
 from sealyard.sandbox.workspace import remove_directory
@@ -137,10 +135,10 @@ class Pool:
         name = secrets.token_hex(4)
         self._group = open_control_group(name)
         if self._setup.tier == "landlock":
-            self.directory = open_directory(name, self._folder)
+            self.directory = open_directory(name, self._folder, reachable=True)
             self.has_own_users = (
                 self.has_own_users
-                and _is_open_to_all(spawn.interpreter(), os.__file__)
+                and is_open_to_all(spawn.interpreter(), os.__file__)
                 and _can_give_away(self.directory)
             )
         self._generation = await self._start_generation()
@@ -430,7 +428,7 @@ class Pool:
     async def _start_generation(self) -> _Generation:
         for place in (self._setup.library, self.directory):
             if place is not None:
-                make_place(place)
+                make_directory(place)
         if self.directory is not None:
             _link_packages(Path(spawn.package_folder(self.directory)), self._setup.packages)
         places = self._look()
@@ -495,84 +493,6 @@ class Pool:
         return task
 
 
-def open_directory(name: str, folder: Path | None = None) -> Path:
-    """A directory for files that workers can reach, after sweeping those of gateways that are gone.
-
-    It lies below `folder`, since programs that clean up remove what is old from the system's temporary directory. That
-    is used where `TMPDIR` names it, as a place of its own size may be, or if workers could not reach `folder`.
-    """
-    is_better = folder is not None and "TMPDIR" not in os.environ and _is_usable(folder)
-    base = folder if folder is not None and is_better else _temporary()
-    for left in base.glob("sealyard-*.*-*"):
-        mark = left.name.removeprefix("sealyard-").rpartition("-")[0]
-        with contextlib.suppress(OSError):  # another owner's, or just swept by another gateway
-            if left.lstat().st_uid == os.geteuid() and not left.is_symlink() and not owner_is_alive(mark):
-                os.close(_lock(left))  # raises for one whose owner lives, but in another container
-                remove_directory(left)
-    directory = base / f"sealyard-{owner_mark()}-{name}"
-    _locks[directory] = -1
-    make_place(directory)
-    return directory
-
-
-def close_directory(directory: Path) -> None:
-    """Delete what `open_directory` made, with all that is in it."""
-    _let_go(_locks.pop(directory, -1))
-    remove_directory(directory)
-
-
-_locks: dict[Path, int] = {}
-"""Directories that are open, with a locked descriptor of each: its owner lives, and `systemd-tmpfiles` keeps off it."""
-
-
-def make_place(path: Path) -> None:
-    """Make a directory, again if need be: workers of any user find in it what they can name, and cannot list it."""
-    if path.is_dir():
-        return
-    path.mkdir(parents=True)
-    path.chmod(0o711)  # whatever the umask is
-    for open_ in (path, path.parent):
-        if open_ in _locks:
-            _let_go(_locks[open_])
-            _locks[open_] = -1
-            with contextlib.suppress(OSError):  # a file system without locks, where nobody sweeps either
-                _locks[open_] = _lock(open_)
-
-
-def _lock(directory: Path) -> int:
-    """A descriptor that holds `directory` locked until it is closed. Raises `OSError` while another process does."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _let_go(fd: int) -> None:
-    if fd >= 0:
-        os.close(fd)
-
-
-def _temporary() -> Path:
-    try:
-        return Path(tempfile.gettempdir())
-    except FileNotFoundError as error:
-        raise SandboxUnavailable(f"The sandbox needs a temporary directory: {error.strerror}.") from error
-
-
-def _is_usable(folder: Path) -> bool:
-    """True if files can be made in `folder`, and the workers' users can reach them there."""
-    try:
-        if spawn.can_change_user() and not _is_open_to_all(str(folder)):
-            return False
-        make_place(folder)
-        return os.access(folder, os.W_OK)
-    except OSError:
-        return False
-
-
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
         status = os.stat(path)
@@ -596,12 +516,6 @@ def _link_packages(folder: Path, packages: GuestPackages) -> None:
             copy = place / file.name
             copy.write_bytes(file.read_bytes())
             copy.chmod(0o644)
-
-
-def _is_open_to_all(*paths: str) -> bool:
-    """True if every user can reach these files, so that a worker with a user of its own can too."""
-    places = [place for path in paths for place in Path(os.path.realpath(path)).parents]
-    return all(place.stat().st_mode & 0o001 for place in places)
 
 
 def _can_give_away(directory: Path) -> bool:
