@@ -24,7 +24,8 @@ from sealyard.sandbox.zygote import Zygote
 
 _log = logging.getLogger(__name__)
 
-_REMOVE_ATTEMPTS = 500  # one each hundredth of a second: five seconds
+_REMOVE_ATTEMPTS = 500  # of a control group, for five seconds: usually the kernel counts a process for milliseconds
+_REMOVE_SECONDS = 0.01  # between two of them
 _BUSY_SECONDS = 0.01  # from the end of a run to the next one of a client that waits for nothing in between
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
@@ -65,9 +66,9 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
 class _Generation:
     """A zygote and the count of its workers that are in use."""
 
-    def __init__(self, zygote: Zygote, places: tuple[object, ...]) -> None:
+    def __init__(self, zygote: Zygote, directories: tuple[object, ...]) -> None:
         self.zygote = zygote
-        self.places = places
+        self.directories = directories
         """The directories of the host that it knows."""
         self.in_use = 0
         self.idle = asyncio.Event()
@@ -193,13 +194,13 @@ class Pool:
         self._ended_at = self._loop.time()
         if is_done:
             lease.worker.end()
-            self.postpone(functools.partial(self._let_go, lease, gone), can_wait=can_wait)
+            self.postpone(functools.partial(self._end_worker, lease, gone), can_wait=can_wait)
         else:
             lease.worker.stop()
-            self._loop.call_soon(self._let_go, lease, gone)  # the task that waits for the run's end goes first
+            self._loop.call_soon(self._end_worker, lease, gone)  # the task that waits for the run's end goes first
         return gone
 
-    def _let_go(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
+    def _end_worker(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
         lease.worker.fork.kill()
         lease.worker.close()
         lease.worker.fork.exited.add_done_callback(lambda _: self._note_gone(lease, gone))
@@ -207,7 +208,7 @@ class Pool:
     def _note_gone(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
         """Give back what a worker held that is gone."""
         worker = lease.worker
-        worker.fork.let_go()
+        worker.fork.close()
         if self._group is not None and worker.leaf is not None:
             self._group.discard(worker.leaf)
         self._release(lease.generation)
@@ -234,7 +235,7 @@ class Pool:
         first = next(self._next_cpu)
         return [self._cpus[(first + offset) % len(self._cpus)] for offset in range(min(cores, len(self._cpus)))]
 
-    async def mend(self) -> None:
+    async def restore_directories(self) -> None:
         """Remake those of the gateway's directories that were removed, with a zygote that knows the new ones.
 
         Costs a few microseconds when all is there. Where the folder above them is gone too, nothing is made: it would
@@ -242,25 +243,27 @@ class Pool:
         be made.
         """
         generation = self._generation
-        if generation is None or self._look() == generation.places:
+        if generation is None or self._identities() == generation.directories:
             return
         if self._folder is not None and not self._folder.parent.exists():
             return
-        _log.warning("A directory of the gateway was removed (%s). It is made anew, without its files.", self.places)
+        _log.warning(
+            "A directory of the gateway was removed (%s). It is made anew, without its files.", self.directories
+        )
         try:
             await self.renew(generation)
         except OSError as error:
             raise SandboxBroken(f"A directory of the gateway was removed and cannot be made anew: {error}.") from error
 
     @property
-    def places(self) -> list[Path]:
+    def directories(self) -> list[Path]:
         """The directories of the host that workers reach."""
         packages = None if self.directory is None else Path(spawn.package_folder(self.directory))
         return [path for path in (self._setup.library, self.directory, packages) if path is not None]
 
-    def _look(self) -> tuple[object, ...]:
+    def _identities(self) -> tuple[object, ...]:
         """The identity of the directories: one that was removed and made again is another one."""
-        return tuple(_identity(path) for path in self.places)
+        return tuple(_identity(path) for path in self.directories)
 
     def folder_of(self, slot: int) -> Path:
         """The folder of a `landlock` worker's own directories."""
@@ -431,8 +434,8 @@ class Pool:
                 make_directory(place)
         if self.directory is not None:
             _link_packages(Path(spawn.package_folder(self.directory)), self._setup.packages)
-        places = self._look()
-        return _Generation(await Zygote.start(self._setup, self.directory), places)
+        identities = self._identities()
+        return _Generation(await Zygote.start(self._setup, self.directory), identities)
 
     async def _renew_quietly(self, old: _Generation) -> None:
         try:
@@ -473,7 +476,7 @@ class Pool:
         for _ in range(_REMOVE_ATTEMPTS):  # what is still left then is swept by the next gateway
             if group.close():
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(_REMOVE_SECONDS)
 
     async def remove_files(self) -> None:
         """Delete what the `landlock` tier kept on disk."""
