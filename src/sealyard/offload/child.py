@@ -35,7 +35,7 @@ TASKS = {
     "words": "sealyard.privacy.mirror:words",
     "answer": "sealyard.broker.admission:admit_in_helper",
     "relay": "sealyard.serve.messages:relay",
-    "review": "sealyard.sandbox.review.beside:review_code",
+    "review": "sealyard.sandbox.review.offloaded:review_code",
     "read_skill": "sealyard.skills.reading:read_in_helper",
     "rewrite": "sealyard.versioning.migrate.migration:rewrite",
 }
