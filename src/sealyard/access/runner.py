@@ -84,9 +84,10 @@ def _is_known(reference: ToolReference, view: Snapshot) -> bool:
     """True if `view` has the tool or the server. A server that it lacks has a reference of its own."""
     if reference.server is None:
         return view.find(reference.name or "") is not None
-    if reference.name is None or reference.server not in view.modules:
-        return reference.name is not None or reference.server in view.modules
-    return view.find(f"servers.{reference.server}.{reference.name}") is not None
+    functions = view.modules.get(reference.server)
+    if functions is None:
+        return reference.name is not None
+    return reference.name is None or reference.name in functions
 
 
 def _nearest(reference: ToolReference, view: Snapshot) -> list[str]:

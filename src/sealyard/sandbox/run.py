@@ -138,7 +138,7 @@ class Sandbox:
         Args:
             code: Any text; it need not be Python.
             context: The code's input, as JSON data.
-            limits: Smaller ones than those of the policy.
+            limits: Those of this run, in place of the policy's.
             on_call: Answers the code's tool calls.
             on_output: Gets what the code prints, as it does.
             session: A name under which the files of the workspace stay for the next run.
