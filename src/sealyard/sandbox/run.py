@@ -131,13 +131,22 @@ class Sandbox:
     ) -> Outcome:
         """Run `code` in a sealed worker that is used for nothing else.
 
-        `on_call(tool, args)` answers the code's tool calls, `on_output(text)` sees what it prints as it does. With a
-        `session`, files in the workspace stay for the next run of the same name. The code can import the tools of
-        `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
-        While `clock` is paused the wall limit stands still, and another run may take this one's turn. With `replay`
-        the code finds a clock that stands and randomness from a seed. A caller that holds a `slot` gives
-        that; else the run waits for one of its session's owner. `offload` looks at large arguments of calls. What the
-        code does wrong is in the outcome.
+        What the code does wrong is in the outcome.
+
+        Args:
+            code: Any text; it need not be Python.
+            context: The code's input, as JSON data.
+            limits: Those of this run, in place of the policy's.
+            on_call: Answers the code's tool calls.
+            on_output: Gets what the code prints, as it does.
+            session: A name under which the files of the workspace stay for the next run.
+            execution_id: The name of the run; by default a random one.
+            library_version: The tools that the code can import; by default those of the whole catalog.
+            policy: A stricter one than the sandbox's own.
+            clock: While it is paused, the wall limit stands still and another run may have the slot.
+            replay: A clock that stands, and a seed for the code's randomness.
+            slot: The slot that the caller holds; by default the run waits for one of its session's owner.
+            offload: Looks at large arguments and results beside the event loop.
 
         Raises:
             InvalidRequest: The context, a limit or the session's name is wrong.
@@ -152,7 +161,7 @@ class Sandbox:
         policy = usual.with_limits(limits)
         execution_id = execution_id or secrets.token_hex(8)
         clock = clock or RunClock()
-        await self.pool.mend()
+        await self.pool.restore_directories()
         # The stubs first, and without waiting: then their publisher need not hold them.
         with self._stubs(library_version) as stubs:
             async with (
