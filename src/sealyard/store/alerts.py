@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
+from sealyard.store.columns import Columns
 from sealyard.store.database import path_of
 from sealyard.store.gateways import is_alive
-from sealyard.store.rows import Columns
 from sealyard.store.table import Table, writes
 from sealyard.store.writer import ROW_BYTES
 
