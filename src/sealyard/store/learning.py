@@ -14,7 +14,7 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.store.columns import Columns, upsert
-from sealyard.store.metrics.fold import END, decode_fact, snapshot
+from sealyard.store.metrics.sums import END, decode_fact, snapshot
 from sealyard.store.stored_json import encode_context, storable
 from sealyard.store.table import Table, reads
 from sealyard.store.writer import ROW_BYTES

@@ -11,7 +11,7 @@ import pytest
 
 from sealyard.config import Machine, read_machine
 from sealyard.config.clients import CLIENTS, find_places, find_servers
-from sealyard.config.draft import merge, render
+from sealyard.config.merging import merge, render
 from sealyard.config.references import describe_upstream, diff, find_literals, hide_arguments, looks_secret
 from sealyard.config.rewrite import plan_apply
 from sealyard.config.settings import UpstreamEntry, read_settings

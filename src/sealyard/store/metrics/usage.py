@@ -16,7 +16,7 @@ import msgspec
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
 from sealyard.store.columns import Columns
 from sealyard.store.database import Reader
-from sealyard.store.metrics.fold import snapshot
+from sealyard.store.metrics.sums import snapshot
 from sealyard.store.table import reads
 from sealyard.values.facts import Executed, Saw, Searched
 
