@@ -1,7 +1,7 @@
 """Facts and their sums: for all time, for each day and for each hour.
 
-Sums lag behind their rows by what has not been folded yet; readers get both together. After an upgrade there may be
-very many unfolded rows: then a reader gets the first of them, and the rest as they are folded.
+Sums lag behind their rows by what has not been folded yet; readers get both together. After an upgrade or a
+rebuild there may be very many unfolded rows: then a reader gets the first of them, and the rest as they are folded.
 """
 
 import math
@@ -41,7 +41,7 @@ MOST_POINTS = 1_500
 
 UNFOLDED_ROWS = 5_000
 """Rows of each stream that a reader adds itself, in a tenth of a second. A gateway folds every few seconds, so there
-are more only after an upgrade or a restore."""
+are more only after an upgrade, a restore or a rebuild."""
 
 _STEPS = {"minute": 60, "hour": HOUR, "day": DAY}
 """Seconds of each step."""
