@@ -10,7 +10,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -23,14 +23,14 @@ from sealyard.discovery import Learned
 from sealyard.errors import ApprovalRefused
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Tip
-from sealyard.learning.code import CodePrint, code_print
-from sealyard.learning.failures import Fix, advice
+from sealyard.learning.failures import Fix, standing_advice
 from sealyard.learning.learner import Model
 from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.part import Viewer, put_last
 from sealyard.learning.precedents import Curve, WrongCall, wrong_calls
+from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Fitted, Prediction, fit, wanted
-from sealyard.learning.risk import Assessment
+from sealyard.learning.risk import Assessment, about_parameters
 from sealyard.learning.shapes import SteadyShapes
 from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
 from sealyard.observe.recorder import Run
@@ -51,7 +51,6 @@ from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 # Tuned values. All were chosen, not measured.
 
 _LONG_CODE = 1_000  # characters from which code is read in a thread: hostile code takes a millisecond for each hundred
-_SHORT_CODE = 300  # the same for why code failed, which takes longer
 _CODES_KEPT = 128  # codes whose reading is kept, since agents run the same again and again: a bound
 _CURVES_KEPT = 64  # principals whose corrections are kept: as many as learn apart
 _REST = 4.0  # rest after learning, so that it takes at most a fifth of a processor from requests
@@ -200,6 +199,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     """The assessment for the journal; None if there is none."""
     refusal: Failure | None = None
     """The reason not to run it."""
+    advice: str = ""
+    """The parameters to give instead, if a call cannot fit."""
     code: CodePrint | None = None
 
 
@@ -373,13 +374,19 @@ class Guidance:
             usual_seconds=usual.wall_seconds,
             usual_mib=usual.memory_mib,
         )
+
+        def advise() -> str:
+            return next((about_parameters(wrong) for wrong in reading.wrong if wrong.is_certain), "")
+
+        advice = watch.ask("risk", advise, "") if assessment.risk == "critical" else ""
         if given != usual:
             limits = msgspec.structs.replace(limits, wall_seconds=given.wall_seconds, memory_mib=given.memory_mib)
         return Look(
             limits=limits,
             assessment=assessment,
             assessed=None if review.verdict == "refuse" else assessed,
-            refusal=_refusal(assessment, record.code) if critical == "refuse" else None,
+            refusal=_refusal(assessment, record.code, advice) if critical == "refuse" else None,
+            advice=advice,
             code=code,
         )
 
@@ -390,7 +397,7 @@ class Guidance:
         try:
             await self._approvals.ask_for_run(grant, look.assessment.text, {"code": record.code})
         except ApprovalRefused as error:
-            return _refusal(look.assessment, record.code, f"{error} ")
+            return _refusal(look.assessment, record.code, look.advice, f"{error} ")
         return None
 
     async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _Reading:
@@ -426,32 +433,25 @@ class Guidance:
 
     # After a run
 
-    async def explain(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run, view: Snapshot) -> Outcome:
-        """The outcome of a failed run, with an earlier fix or advice from the failure itself."""
+    def explain(self, outcome: Outcome, record: ExecutionRecord, run: Run, view: Snapshot) -> Outcome:
+        """The outcome of a failed run, with a fix that helped before or standing advice."""
         failure = outcome.failure
         if not self.is_on or failure is None:
             return outcome
-        evidence = _evidence(outcome, failure, record, run)
-        who = record.principal
-        prepare = functools.partial(prepare_cause, evidence, look.code)
-        is_short = len(record.code) <= _SHORT_CODE and not evidence.calls
-        cause = await self._work("failures", prepare, None, who=who, is_short=is_short)
+        evidence, who = _evidence(outcome, failure, record, run), record.principal
+        cause = self.barrier.ask("failures", lambda: prepare_cause(evidence), None, who=who)
         if cause is None:
             return outcome
         model, viewer, said = self.model(who), self.viewer(who), failure.hint or ""
 
-        def shapes(spec: ToolSpec) -> dict[str, Any] | None:
-            shape = self.shape_of(model, spec, viewer)
-            return None if shape is None else shape.schema
-
         def find_fix() -> Fix | None:
-            return model.failures.fix_for(cause, viewer, view=view, shapes=shapes, said=said)
+            return model.failures.fix_for(cause, viewer, view=view, said=said)
 
         fix = self.barrier.ask("failures", find_fix, None, who=who)
         if fix is not None:
             self.record_hint(run.visit, "fix", fix.subject, fix.mark, record.execution_id)
             return _with_hint(outcome, failure, fix.text)
-        text = self.barrier.ask("advice", lambda: advice(cause, record.code, view, shapes, said=said), None, who=who)
+        text = self.barrier.ask("failures", lambda: standing_advice(cause, evidence), None, who=who)
         return outcome if text is None else _with_hint(outcome, failure, text)
 
     def shape_of(self, model: Model, spec: ToolSpec, viewer: Viewer) -> LearnedShape | None:
@@ -587,7 +587,7 @@ def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:
     )
 
 
-def _refusal(assessment: Assessment, code: str, why: str = "") -> Failure:
+def _refusal(assessment: Assessment, code: str, advice: str, why: str = "") -> Failure:
     lines = code.splitlines()
     line = assessment.line
     return Failure(
@@ -596,7 +596,7 @@ def _refusal(assessment: Assessment, code: str, why: str = "") -> Failure:
         message=f"{why}{assessment.text}",
         line=line,
         source_line=lines[line - 1].strip()[:_LINE_CHARACTERS] if line is not None and line <= len(lines) else None,
-        hint="It was not run, so nothing has changed. Change the code and run it again.",
+        hint=f"It was not run, so nothing has changed. Change the code and run it again. {advice}".rstrip(),
     )
 
 
