@@ -97,7 +97,7 @@ def _try(part: str, faults: list[str], work: Callable[[], _T], otherwise: _T) ->
         faults.append(part)
         _failures[part] += 1
         if _failures[part].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
-            _log.exception("%d runs could not be read for the part %s of learning.", _failures[part], part)
+            _log.exception("A run could not be read for the part %s of learning (%d so far).", part, _failures[part])
         return otherwise
 
 
@@ -216,7 +216,7 @@ class Model(msgspec.Struct, kw_only=True):
         except Exception:  # noqa: BLE001 - a broken part must neither stop nor falsify the others
             self._note_fault(name)
             if self.faults[name].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
-                _log.exception("The part %s of learning failed to learn from %d events.", name, self.faults[name])
+                _log.exception("The part %s of learning failed at an event (%d so far).", name, self.faults[name])
 
     def _note_fault(self, part: str) -> None:
         self.faults[part] = self.faults.get(part, 0) + 1
