@@ -51,7 +51,7 @@ from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 # Tuned values. All were chosen, not measured.
 
 _LONG_CODE = 1_000  # characters from which code is read in a thread: hostile code takes a millisecond for each hundred
-_CODES_KEPT = 128  # codes whose reading is kept, since agents run the same again and again: a bound
+_CODES_KEPT = 128  # codes kept as they were read, since agents run the same again and again: a bound
 _CURVES_KEPT = 64  # principals whose corrections are kept: as many as learn apart
 _REST = 4.0  # rest after learning, so that it takes at most a fifth of a processor from requests
 _LINE_CHARACTERS = 400  # of a source line in a refusal: a bound
@@ -204,7 +204,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     code: CodePrint | None = None
 
 
-class _Reading(msgspec.Struct):
+class _KnownCode(msgspec.Struct):
     """Facts from the text of code alone, and the last look at that code."""
 
     code: CodePrint | None = None
@@ -243,7 +243,7 @@ class Guidance:
         self.barrier = Barrier()
         self._pool = PoolFollowing(runner.opening, lambda: self.learner.models) if settings.pool else None
         self._steady = SteadyShapes()
-        self._readings: Recent[tuple[str, str], _Reading] = Recent(_CODES_KEPT)
+        self._codes: Recent[tuple[str, str], _KnownCode] = Recent(_CODES_KEPT)
         """By the catalog and the code: agents often run the same code again."""
         self._curves: Recent[str, tuple[tuple[int, int], Curve]] = Recent(_CURVES_KEPT)
         """By principal, with the time and revision at which it was computed."""
@@ -301,32 +301,32 @@ class Guidance:
         """
         if not self.is_on:
             return Look(limits=limits)
-        reading = await self._read(record.code, snapshot, record.principal)
+        known = await self._read(record.code, snapshot, record.principal)
         viewer, has_context = self.viewer(record.principal), record.context is not None
         moment = (self.learner.revision, int(viewer.now))
         key = (*moment, record.principal, record.session, review, policy, limits, is_memory_exact)
-        if reading.look is not None and reading.look_key == key and not has_context:
-            return reading.look
+        if known.look is not None and known.look_key == key and not has_context:
+            return known.look
         watch = self.barrier.watch(record.principal)
-        look = self._look(reading, record, review, policy, limits, viewer, watch, is_memory_exact)
+        look = self._look(known, record, review, policy, limits, viewer, watch, is_memory_exact)
         if watch.is_clean and not has_context:
-            reading.look, reading.look_key = look, key
+            known.look, known.look_key = look, key
         return look
 
     async def assess(
         self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
     ) -> Assessment:
         """Assess code that is not run. `code` is concealed."""
-        reading, viewer = await self._read(code, snapshot, principal), self.viewer(principal)
+        known, viewer = await self._read(code, snapshot, principal), self.viewer(principal)
         record = ExecutionRecord(
             execution_id="", principal=principal, session=session, code=code, started_at=viewer.now
         )
         policy, watch = self._runner.policy_of(principal), self.barrier.watch(principal)
-        return self._look(reading, record, review, policy, Limits(), viewer, watch, is_memory_exact=False).assessment
+        return self._look(known, record, review, policy, Limits(), viewer, watch, is_memory_exact=False).assessment
 
     def _look(
         self,
-        reading: _Reading,
+        known: _KnownCode,
         record: ExecutionRecord,
         review: Review,
         policy: IsolationPolicy,
@@ -335,10 +335,10 @@ class Guidance:
         watch: Watch,
         is_memory_exact: bool,
     ) -> Look:
-        model, code, usual = self.model(viewer.principal), reading.code, _within(limits, policy)
+        model, code, usual = self.model(viewer.principal), known.code, _within(limits, policy)
 
         def predict() -> tuple[Prediction | None, Fitted]:
-            tools = [spec.full_name for spec in reading.specs.values()]
+            tools = [spec.full_name for spec in known.specs.values()]
             predicted = None if code is None else model.resources.predict(code, viewer, tools=tools)
             if predicted is None or not self._settings.limits:
                 return predicted, usual
@@ -350,13 +350,13 @@ class Guidance:
                 code,
                 viewer,
                 review=review,
-                specs=reading.specs,
+                specs=known.specs,
                 context_digest=context_digest(record.context),
                 session=record.session,
                 predicted=predicted,
                 wall_seconds=given.wall_seconds,
                 memory_mib=given.memory_mib,
-                wrong=reading.wrong,
+                wrong=known.wrong,
                 curve=self._curve(model, viewer),
             )
 
@@ -376,7 +376,7 @@ class Guidance:
         )
 
         def advise() -> str:
-            return next((about_parameters(wrong) for wrong in reading.wrong if wrong.is_certain), "")
+            return next((about_parameters(wrong) for wrong in known.wrong if wrong.is_certain), "")
 
         advice = watch.ask("risk", advise, "") if assessment.risk == "critical" else ""
         if given != usual:
@@ -400,16 +400,16 @@ class Guidance:
             return _refusal(look.assessment, record.code, look.advice, f"{error} ")
         return None
 
-    async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _Reading:
+    async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _KnownCode:
         key = (snapshot.version, code)
-        reading = self._readings.find(key)
-        if reading is None:
+        known = self._codes.find(key)
+        if known is None:
             read = functools.partial(_read_code, code, self._tools.functions(snapshot), snapshot)
             is_short = len(code) <= _LONG_CODE
-            reading = await self._work("code", read, None, who=principal, is_short=is_short) or _Reading()
-            if reading.code is not None:
-                self._readings.put(key, reading)
-        return reading
+            known = await self._work("code", read, None, who=principal, is_short=is_short) or _KnownCode()
+            if known.code is not None:
+                self._codes.put(key, known)
+        return known
 
     async def _work(self, part: str, work: Callable[[], _T], otherwise: _T, *, who: str, is_short: bool) -> _T:
         """Do short work here, in its turn on the event loop, and long work in a thread."""
@@ -571,12 +571,12 @@ class Guidance:
 _EMPTY = Model()
 
 
-def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Reading:
+def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _KnownCode:
     found = code_print(code)
     if found is None or not found.tools:
-        return _Reading(found)
+        return _KnownCode(found)
     specs = {name: spec for name in found.tools if (spec := snapshot.tools.get(names.get(name, name))) is not None}
-    return _Reading(found, specs, wrong_calls(code, specs))
+    return _KnownCode(found, specs, wrong_calls(code, specs))
 
 
 def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:
