@@ -11,13 +11,14 @@ import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import parameter_names
-from sealyard.learning.causes import LIMITS, Argument, Cause
+from sealyard.learning.causes import LIMITS, Cause
 from sealyard.learning.disclosure import is_name
 from sealyard.values.tools import ToolSpec
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _EDITS = 3  # edits that share the credit for one repair
+_FEW = 2  # parameters that one repair adds or drops; with more it is another call
 _ALIKE = 0.6  # similarity from which two names count as spellings of one name; `difflib` has the same default
 
 PASSING = frozenset(("rate", "busy"))
@@ -44,9 +45,10 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def edits(before: Cause, after: Cause, *, is_same: bool) -> tuple[Edit, ...]:
     """The changes that can have repaired `before`, the likeliest first; `is_same` if the code has not changed."""
     change = _Change(before, after)
-    if is_same or change.is_none:
-        is_alone = before.family == "tool" and before.complaint not in PASSING and not change.tools
-        return (Edit(kind="again", tool=before.tool),) if is_alone else ()
+    if is_same or change.is_repeat:
+        is_alone = before.tool in after.calls and not change.tools
+        is_lasting = before.family == "tool" and before.complaint not in PASSING
+        return (Edit(kind="again", tool=before.tool),) if is_alone and is_lasting else ()
     if before.family in LIMITS:  # only a call that asks for less can have kept within it
         less = (each for each in change.resized() if each.kind == "smaller")
         return tuple([*change.added(), *less][:_EDITS])
@@ -86,39 +88,49 @@ class _Change:
         """The changed parameters whose values came from one of `tools`."""
 
     @property
-    def is_none(self) -> bool:
+    def is_repeat(self) -> bool:
         """True if the tool is called with equal arguments."""
         return self._new == self._old
 
     def renamed(self) -> Iterator[Edit]:
+        """The one parameter that is gone, if one that has come took its place."""
         gone = [self._cause.name] if self._cause.name in self._gone else list(self._gone)
         if len(gone) == 1:
-            come = [name for name, value in self._come.items() if _is_renaming(gone[0], name, self._gone, value)]
+            come = [to for to in self._come if self._is_renaming(gone[0], to)]
             if len(come) == 1:
                 yield Edit(kind="param_renamed", tool=self._tool, name=gone[0], to=come[0])
 
+    def _is_renaming(self, name: str, to: str) -> bool:
+        """True if `to` has a name like that of the parameter that is gone, or its value."""
+        is_alike = difflib.SequenceMatcher(None, name, to).ratio() >= _ALIKE
+        has_value = self._gone[name].mark == self._come[to].mark != 0
+        return is_alike or has_value or not set(name.split("_")).isdisjoint(to.split("_"))
+
     def added(self) -> Iterator[Edit]:
-        """One or two parameters, if that is the only difference in names."""
-        if not self._gone and len(self._come) <= 2:
+        """A few parameters, if that is the only difference in names."""
+        if not self._gone and len(self._come) <= _FEW:
             yield from (Edit(kind="param_added", tool=self._tool, to=name) for name in self._come)
 
     def dropped(self) -> Iterator[Edit]:
-        """One or two parameters, if that is the only difference in names."""
-        if self._new is not None and not self._come and len(self._gone) <= 2:
+        """A few parameters, if that is the only difference in names."""
+        if self._new is not None and not self._come and len(self._gone) <= _FEW:
             yield from (Edit(kind="param_dropped", tool=self._tool, name=name) for name in self._gone)
 
     def retyped(self) -> Iterator[Edit]:
+        """The parameters with another kind of value."""
         for name, (one, other) in self._both.items():
             # The kind of a value that another tool gave does not matter.
             if one.kind != other.kind and other.kind not in ("other", "private") and name not in self._sources:
                 yield Edit(kind="value_kind", tool=self._tool, name=name, to=other.kind)
 
     def resized(self) -> Iterator[Edit]:
+        """The parameters with a value of the same kind and another size."""
         for name, (one, other) in self._both.items():
             if one.kind == other.kind and one.size != other.size and name not in self._sources:
                 yield Edit(kind="smaller" if other.size < one.size else "larger", tool=self._tool, name=name)
 
     def given_by_tools(self) -> Iterator[Edit]:
+        """The parameters with a value from a tool that is called first now."""
         for name, tool in self._sources.items():
             yield Edit(kind="tool_first", tool=self._tool, name=name, to=tool)
 
@@ -126,12 +138,6 @@ class _Change:
         """The only tool that is called now and was not, if the failed one is not called any more."""
         if self._new is None and len(self.tools) == 1:
             yield Edit(kind="tool_instead", tool=self._tool, to=self.tools[0])
-
-
-def _is_renaming(name: str, to: str, gone: dict[str, Argument], value: Argument) -> bool:
-    """True if a parameter has the value of another one, or a similar name."""
-    is_alike = difflib.SequenceMatcher(None, name, to).ratio() >= _ALIKE or set(name.split("_")) & set(to.split("_"))
-    return bool(is_alike) or (name in gone and gone[name].mark == value.mark != 0)
 
 
 # An edit in words
