@@ -21,8 +21,8 @@ from sealyard.versioning.compare import major_of
 
 _TOOLS = 16  # tools of a run whose calls are described: a bound
 _ARGUMENTS = 40  # arguments of a call that are read: a bound
-_ITEMS = 20  # items of an argument that is a list: a bound
-_COMPARED = 1_000  # names and values of a run's calls that are compared with those of another run: a bound
+_ITEMS = 10  # items of an argument that is a list: a bound
+_COMPARED = 400  # names and values of a run's calls that are compared with those of another run: a bound
 _HASHES = 200  # hashes kept of a run's values, and of the names of its arguments: a bound
 _KEYS = 64  # keys of an object in an answer that are read: a bound
 _VISITS = 10_000  # parts of a run's answers that are searched for the source of a value: a bound
