@@ -101,6 +101,18 @@ async def test_a_call_that_cannot_fit_is_refused_before_anything_runs(tmp_path: 
     assert caught == [""]
 
 
+async def test_refused_call_is_told_what_it_probably_means(tmp_path: Path) -> None:
+    """It is not run, so the stub cannot say so."""
+    async with opened(tmp_path) as yard:
+        misspelled = await run(yard, "from servers.team import hours\nhours(off='ann')")
+        empty = await run(yard, "from servers.team import hours\nhours()")
+
+    assert misspelled is not None
+    assert empty is not None
+    changed = "It was not run, so nothing has changed. Change the code and run it again."
+    assert (misspelled.hint, empty.hint) == (f"{changed} Did you mean of=, not off=?", f"{changed} It also needs of.")
+
+
 async def test_what_is_refused_would_have_failed(tmp_path: Path) -> None:
     """Where it is only told, it runs, and the figures say how it ended."""
     async with opened(tmp_path, "warn") as yard:

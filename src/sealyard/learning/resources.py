@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER
 from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights
+from sealyard.learning.prints import CodePrint
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.values.facts import Assessed, Executed, RunEvidence
 

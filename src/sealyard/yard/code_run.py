@@ -228,8 +228,7 @@ class CodeRun:
                 without_cut_values(without_code_details(seen), run.guard), run.guard, seconds=left
             )
         outcome = await conceal_outcome(seen, run.guard, seconds=left)
-        assert self._look is not None
-        return await self._yard.guidance.explain(outcome, run.record, self._look, run, self._snapshot)
+        return self._yard.guidance.explain(outcome, run.record, run, self._snapshot)
 
     async def render(self, outcome: Outcome) -> Result:
         """The result for the agent."""

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.precedents import Calibration, isotonic
+from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.risk import HIGH, MEDIUM, Dangers
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, RunEvidence
