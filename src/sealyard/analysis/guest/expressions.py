@@ -184,7 +184,7 @@ class _Reader:
                 raise self._mistake(f"it is nested deeper than {MAX_DEPTH}")
             self._pieces.append(self._piece(str(kind), piece))
         self._places.append(end + len(self._text[end:]) - len(self._text[end:].lstrip(" \t\r\n")))
-        raise self._mistake(f"{quoted(self._text[self._places[-1] :][:20])} cannot be read")
+        raise self._mistake(f"{self._text[self._places[-1]]!r} cannot be read")
 
     def _piece(self, kind: str, piece: str) -> str:
         """A token in Python's spelling."""

@@ -76,7 +76,7 @@ class _Report:
             if len(rows) < _ROW_NUMBERS:
                 rows.append(row)
             if len(samples) < self._samples:
-                samples.append({"row": row, **_cut(sample)})
+                samples.append({"row": row, **sample})
         if count:
             named = {"rule": rule, "field": of, "expected": expected, "message": message}
             figures = {"count": count, "rows": rows, "samples": samples}
@@ -139,7 +139,7 @@ def _check(report: _Report, request: Parameters) -> None:
     def broken() -> Iterable[tuple[int, dict[str, Any]]]:
         for row, outcome in enumerate(outcomes):
             if outcome is not True:
-                values = {name: read([rows[row]])[0] for name, read in readers.items()}
+                values = {name: _bounded(read([rows[row]])[0]) for name, read in readers.items()}
                 yield row, {"values": values} | ({"problem": str(outcome)} if outcome is not False else {})
 
     report.add("check", None, text, _message(request), broken())
@@ -194,7 +194,7 @@ def _check_field(report: _Report, request: Parameters) -> None:
         report.add("nullable", name.name, False, message, nulls)
     present = [(row, value) for row, value in enumerate(column) if value is not None and value is not _MISSING]
     for rule, expected, holds in tests:
-        broken = ((row, {"value": value}) for row, value in present if not holds(value))
+        broken = ((row, {"value": _bounded(value)}) for row, value in present if not holds(value))
         report.add(rule, name.name, expected, message, broken)
     if unique:
         whole = [None if value is _MISSING else value for value in column]
@@ -209,7 +209,7 @@ def _repeated(column: list[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
             continue
         before = first.setdefault(key, row)
         if before != row:
-            yield row, {"value": column[row], "first_row": before}
+            yield row, {"value": _bounded(column[row]), "first_row": before}
 
 
 def _column(report: _Report, name: Field) -> list[Any]:
@@ -228,24 +228,16 @@ def _column(report: _Report, name: Field) -> list[Any]:
 
 def _message(request: Parameters) -> str | None:
     message = request.value("message")
-    if message is not None and not isinstance(message, str):
-        raise request.fail("message", "a text")
-    return None if message is None else message[:_SAMPLE_CHARACTERS]
+    if message is not None and not (isinstance(message, str) and len(message) <= _SAMPLE_CHARACTERS):
+        raise request.fail("message", f"a text of at most {_SAMPLE_CHARACTERS} characters")
+    return message
 
 
-def _cut(sample: dict[str, Any]) -> dict[str, Any]:
-    """A sample with its long values cut; the values of several fields are one level deeper."""
-    return {
-        name: {field: _short(each) for field, each in value.items()} if name == "values" else _short(value)
-        for name, value in sample.items()
-    }
-
-
-def _short(value: Any) -> Any:
+def _bounded(value: Any) -> Any:
+    """A value of a sample, a long one by its size."""
     # JSON has no NaN and no infinity.
-    return (
-        quoted(value) if isinstance(value, float) and not math.isfinite(value) else shortened(value, _SAMPLE_CHARACTERS)
-    )
+    is_odd = isinstance(value, float) and not math.isfinite(value)
+    return quoted(value) if is_odd else shortened(value, _SAMPLE_CHARACTERS)
 
 
 def value_tests(request: Parameters) -> list[ValueTest]:
@@ -296,7 +288,7 @@ def _bound(request: Parameters, rule: str, sign: int) -> Callable[[Any], bool]:
     def holds(value: Any) -> bool:
         try:
             at = moment_of(value) if isinstance(value, str) else None
-        except (WrongKind, OverflowError):
+        except WrongKind:
             return False
         return at is not None and (at >= moment if sign > 0 else at <= moment)
 
