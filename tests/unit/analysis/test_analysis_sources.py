@@ -1,6 +1,7 @@
 """Where rows come from and where they go: inline data, files of the workspace, tools, and the bounded answer."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -411,6 +412,21 @@ def test_an_empty_object_has_no_rows() -> None:
     """It is told so, and not as a list of nothing."""
     with pytest.raises(AnalysisError, match=r"data is an empty object\. Give a list of objects\."):
         run({"analysis_type": "filter", "data": {}, "parameters": {}}, lambda tool, arguments: None)
+
+
+def test_a_results_file_that_cannot_hold_all_rows_is_removed(workspace: Path) -> None:
+    """Half of the rows would pass for all of them."""
+    data = [{"t": "x" * 1_000}] * 3_000
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        answer = run({"analysis_type": "filter", "data": data, "limits": {"rows": 1}}, never)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert answer["notes"] == ["The other rows are not kept: results cannot be written (File too large)."]
+    assert (answer["rows_out"], "file" in answer) == (3_000, False)
+    assert list((workspace / "results").iterdir()) == []
 
 
 def test_a_tool_is_called_once_for_the_same_arguments(workspace: Path) -> None:

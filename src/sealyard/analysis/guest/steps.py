@@ -138,13 +138,12 @@ def _carried_out(step: Step, table: Table, call_tool: CallTool) -> Table:
 
 def _filter_steps(given: dict[str, Any]) -> list[Step]:
     parameters = as_object(given, "", _FILTER)
-    return [
-        *_given_steps(parameters, *_FIRST),
-        *_condition_steps(parameters),
-        *_given_steps(parameters, "distinct", "sort"),
-        *_slice_steps(parameters),
-        *_select_steps(parameters, "fields", "output_fields"),
-    ]
+    first = [*_given_steps(parameters, *_FIRST), *_condition_steps(parameters)]
+    distinct, sorted_ = _given_steps(parameters, "distinct"), _given_steps(parameters, "sort")
+    selected, sliced = _select_steps(parameters, "fields", "output_fields"), _slice_steps(parameters)
+    if parameters.get("distinct") in (True, []):  # of the rows as the answer shows them
+        return [*first, *sorted_, *selected, *distinct, *sliced]
+    return [*first, *distinct, *sorted_, *sliced, *selected]
 
 
 def _aggregate_steps(given: dict[str, Any]) -> list[Step]:

@@ -123,7 +123,7 @@ def _moments(values: Sequence[str]) -> list[datetime] | None:
     """The moments of texts if all of them are ISO dates or times."""
     try:
         return [moment_of(value) for value in values]
-    except (WrongKind, OverflowError):
+    except WrongKind:
         return None
 
 
