@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from .aggregates import deviation, mean, quantile
 from .errors import AnalysisError, comma_list, nearest, quoted, shortened
-from .parameters import Parameters
+from .parameters import Parameters, as_flag
 from .tables import Table, numbers_of
 from .values import NUMBERS, as_float, keys_of, text_of
 
@@ -68,8 +68,8 @@ class _Sample:
 def t_test(request: Parameters, table: Table) -> dict[str, Any]:
     """Student's or Welch's t-test: one sample against a number, two samples, or pairs."""
     alternative = _alternative(request)
-    paired = request.flag("paired", default=False)
-    equal = request.flag("equal_variances", default=False)
+    paired = request.read("paired", as_flag, False)
+    equal = request.read("equal_variances", as_flag, False)
     if request.has("mean"):
         _refuse(request, "mean", "fields", "group_by", "groups", "paired", "equal_variances")
         sample, expected = _one_sample(request, table), request.number("mean")
@@ -188,7 +188,7 @@ def _independence(request: Parameters, table: Table) -> dict[str, Any]:
             f"{MAX_CELLS} cells. Group the values first."
         )
     grid = [[counts[one, two] for two in down] for one in across]
-    figures = chi_square_independence(grid, correction=request.flag("correction", default=True))
+    figures = chi_square_independence(grid, correction=request.read("correction", as_flag, True))
     answer = _answer("independence", figures, [], {"count": len(both), "missing": len(table.rows) - len(both)})
     if len(across) * len(down) <= _SHOWN_CELLS:
         answer["table"] = {"rows": _names(across), "columns": _names(down), "counts": grid}

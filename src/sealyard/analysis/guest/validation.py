@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from .errors import AnalysisError, comma_list, nearest, quoted, shortened
 from .evaluation import compiled, truth
 from .expressions import check_pattern, parse_expression
-from .parameters import Parameters, as_scalar, path_to
+from .parameters import Parameters, as_flag, as_scalar, path_to
 from .plan import Field, Row, fields_of
 from .tables import Table, field_names, reach
 from .values import NUMBERS, WrongKind, keys_of, moment_of, to_date, to_datetime
@@ -163,7 +163,7 @@ def _outcome(holds: Callable[[Sequence[Row]], list[Any]], row: Row) -> Any:
 def _check_together(report: _Report, request: Parameters) -> None:
     """Several fields of which no combination may appear twice."""
     fields = request.fields(single=None, most=20)
-    if not fields or not request.flag("unique", default=False):
+    if not fields or not request.read("unique", as_flag, False):
         raise AnalysisError(
             f'{request.at("fields")} is for rules over combinations. Give {{"fields": […], "unique": true}}.'
         )
@@ -177,9 +177,9 @@ def _check_field(report: _Report, request: Parameters) -> None:
     """All rules for one field."""
     name = request.field("field")
     tests = value_tests(request)
-    required = request.flag("required", default=False)
-    nullable = request.flag("nullable", default=True)
-    unique = request.flag("unique", default=False)
+    required = request.read("required", as_flag, False)
+    nullable = request.read("nullable", as_flag, True)
+    unique = request.read("unique", as_flag, False)
     message = _message(request)
     if not tests and not required and not unique and nullable:
         raise AnalysisError(f"{request.at('field')} has no rule. Add one of: {', '.join(_FIELD_KEYS[1:-1])}.")
