@@ -12,7 +12,8 @@ from sealyard.analysis.guest import AnalysisError, run
 from sealyard.analysis.guest.errors import AnalysisError as SameError
 from sealyard.analysis.guest.evaluation import FUNCTIONS
 from sealyard.analysis.guest.expressions import parse_expression
-from sealyard.analysis.guest.plan import MAX_INTEGER, Expression
+from sealyard.analysis.guest.limits import MAX_INTEGER
+from sealyard.analysis.guest.plan import Expression
 
 ROW = {
     "i": 7,

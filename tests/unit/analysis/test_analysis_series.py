@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest.limits import MAX_REDUCED
 from sealyard.analysis.guest.plan import Limits
 from sealyard.analysis.guest.summaries import run_statistics
-from sealyard.analysis.guest.time_series import MAX_REDUCED
 from sealyard.analysis.guest.values import UNITS, bucket_start, bucket_text, moment_of, next_bucket
 
 MOMENTS = st.datetimes(datetime(1, 1, 1), datetime(9998, 12, 31))

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
-from sealyard.analysis.guest.validation import MAX_RULES, run_validation
+from sealyard.analysis.guest.limits import MAX_RULES
+from sealyard.analysis.guest.validation import run_validation
 
 EXPENSES = [
     {"id": 1, "amount": 10.5, "from": "2025-01-01", "to": "2025-01-03", "tags": ["a"], "who": {"mail": "a@b.org"}},

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from .duck_files import CsvFile, JsonFile, ParquetFile, RowFile, numbered
 from .duck_sql import Query, Unsupported
 from .errors import AnalysisError
-from .plan import MAX_ROWS, AllOf, Expression, FileFormat, Group, Row, Slice, Sort, Where, fields_of
+from .limits import MAX_ROWS
+from .plan import AllOf, Expression, FileFormat, Group, Row, Slice, Sort, Where, fields_of
 from .tables import Step
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def _size(value: object, text: str) -> str:
-    amounts = {list: "items", dict: "fields"}
+    amounts: dict[type, str] = {list: "items", dict: "fields"}
     count = len(value if isinstance(value, str | list | dict) else text)
     kind = "a text" if isinstance(value, str) else kind_of(value)
     return f"{kind} of {count} {amounts.get(type(value), 'characters')}"

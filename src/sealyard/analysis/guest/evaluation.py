@@ -14,8 +14,8 @@ from itertools import compress, repeat
 from typing import Any, NamedTuple
 
 from .errors import AnalysisError, kind_of, quoted
+from .limits import MAX_TEXT
 from .plan import (
-    MAX_TEXT,
     AllOf,
     AnyOf,
     Arithmetic,

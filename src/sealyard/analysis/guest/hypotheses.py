@@ -17,12 +17,11 @@ from typing import Any, Literal, TypeAlias, cast
 
 from .aggregates import deviation, mean, quantile
 from .errors import AnalysisError, comma_list, nearest, quoted, shortened
+from .limits import MAX_CELLS, MAX_PAIRS
 from .parameters import Parameters, as_flag
 from .tables import Table, numbers_of
 from .values import NUMBERS, as_float, keys_of, text_of
 
-MAX_CELLS = 100_000
-"""Most cells of a table of counts."""
 _SHOWN_CELLS = 100  # a larger table says nothing at a glance
 _ALTERNATIVES = ("two_sided", "less", "greater")
 _NAME_CHARACTERS = 80  # of a category in an answer
@@ -33,8 +32,6 @@ UMethod: TypeAlias = Literal["auto", "exact", "asymptotic"]
 Figures: TypeAlias = dict[str, Any]
 """Statistic, p-value and further figures of a test, and its notes."""
 
-MAX_PAIRS = 10_000
-"""Most pairs of values of two samples whose orders are counted: SciPy's time grows with their square, from 0.1 s."""
 _EXACT_SAMPLE = 8  # largest size of the smaller sample for which `auto` counts orders, as in SciPy
 _EXACT_DISTANCE_OF_TWO = 10_000  # largest sample for which SciPy counts the paths of two samples' distance
 _EXACT_DISTANCE_OF_ONE = 140  # largest sample for which SciPy's distribution of one sample's distance is exact

@@ -6,13 +6,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .errors import AnalysisError, comma_list, nearest, quoted
+from .limits import MAX_ITEMS
 from .plan import Field
 from .values import NUMBERS, as_float
 
 Word = TypeVar("Word")
 
-MAX_ITEMS = 1_000
-"""Most fields, conditions, steps or keys that one list of a request may have."""
 # Names the rows in the source; the caller has followed it already.
 _EVERYWHERE = "data_field"
 

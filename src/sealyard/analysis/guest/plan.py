@@ -46,17 +46,6 @@ float, compact JSON for lists and objects.
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
-MAX_INTEGER = 2**127 - 1
-"""Largest magnitude of a whole-number result."""
-MAX_TEXT = 1_000_000
-"""Most characters of a text that an expression makes."""
-MAX_NODES = 300
-"""Most parts of one expression or one tree of conditions."""
-MAX_DEPTH = 50
-"""Deepest nesting of an expression or of conditions."""
-MAX_ROWS = 5_000_000
-"""Most rows that a join, an explode or an unpivot may make."""
-
 Scalar: TypeAlias = bool | int | float | str | None
 Row: TypeAlias = dict[str, Any]
 

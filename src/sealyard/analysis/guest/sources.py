@@ -13,6 +13,7 @@ from typing import Any
 
 from .duck import read_parquet
 from .errors import AnalysisError, comma_list, kind_of, nearest, quoted
+from .limits import MAX_BYTES
 from .parameters import as_object, as_text, as_word, path_to, repeated
 from .plan import FileFormat, Inline, Row, Source, ToolAnswer, WorkspaceFile
 from .tables import rows_of
@@ -30,8 +31,6 @@ _WORDS: dict[str, FileFormat] = {
 _EXAMPLE = "{'workspace': 'data/rows.csv'} or {'tool': 'server.tool', 'arguments': {...}}"
 CallTool = Callable[[str, dict[str, Any]], Any]
 
-MAX_BYTES = 128 * 1024 * 1024
-"""Largest file that is read as a whole."""
 
 _SEARCHED_DEPTH = 4  # levels in which lists of objects are looked for, to name them in a message
 _DELIMITERS = ",;\t|"

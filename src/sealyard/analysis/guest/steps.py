@@ -16,8 +16,8 @@ from .errors import AnalysisError, comma_list, kind_of, nearest, quoted
 from .evaluation import evaluate, mapped, tested
 from .expressions import parse_conditions, parse_expression
 from .groups import group, outputs, parse_group, pivot
+from .limits import MAX_ITEMS, MAX_ROWS
 from .parameters import (
-    MAX_ITEMS,
     as_count,
     as_flag,
     as_list,
@@ -30,7 +30,6 @@ from .parameters import (
     repeated,
 )
 from .plan import (
-    MAX_ROWS,
     AllOf,
     AnyOf,
     CastType,

@@ -12,13 +12,12 @@ from typing import Any, TypeAlias
 from .errors import AnalysisError, comma_list, nearest, quoted, shortened
 from .evaluation import compiled, truth
 from .expressions import check_pattern, parse_expression
+from .limits import MAX_ENUM, MAX_RULES
 from .parameters import Parameters, as_flag, as_scalar, path_to
 from .plan import Field, Row, fields_of
 from .tables import Table, field_names, reach
 from .values import NUMBERS, WrongKind, keys_of, moment_of, to_date, to_datetime
 
-MAX_RULES = 200
-"""Most rules of one validation."""
 # Bounds on what one violation adds to an answer.
 _ROW_NUMBERS = 20
 _MOST_SAMPLES = 50  # failing rows that an answer shows for a rule
@@ -26,8 +25,6 @@ _SAMPLE_CHARACTERS = 200  # of each of them
 _FIELD_KEYS = tuple("field type required nullable min max min_length max_length pattern enum unique message".split())
 _RULE_KEYS = (*_FIELD_KEYS, "fields", "check")
 _MISSING = object()
-MAX_OPTIONS = 10_000
-"""Most values of an enum."""
 
 ValueTest: TypeAlias = tuple[str, Any, Callable[[Any], bool]]
 """The name of a rule, the expected value, and the test of a value."""
@@ -303,8 +300,8 @@ def _member(request: Parameters) -> Callable[[Any], bool]:
     options = request.value("enum")
     if not isinstance(options, list) or not options:
         raise request.fail("enum", "a list of the values that are allowed")
-    if len(options) > MAX_OPTIONS:
-        raise AnalysisError(f"{request.at('enum')} has {len(options)} values. Expected at most {MAX_OPTIONS}.")
+    if len(options) > MAX_ENUM:
+        raise AnalysisError(f"{request.at('enum')} has {len(options)} values. Expected at most {MAX_ENUM}.")
     # A boolean among them makes every boolean a key that no number equals.
     keys = frozenset(keys_of([*options, True])[:-1])
     return lambda value: keys_of([value, True])[0] in keys

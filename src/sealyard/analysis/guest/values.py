@@ -12,7 +12,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
 from .errors import AnalysisError, kind_of, nearest, quoted
-from .plan import MAX_INTEGER, MAX_TEXT, CastType
+from .limits import MAX_INTEGER, MAX_TEXT
+from .plan import CastType
 
 NUMBERS = frozenset((int, float))
 """The types of a number; a boolean's is neither."""
@@ -148,7 +149,7 @@ def _to_int(value: Any) -> int | None:
     if value is None or type(value) is int:
         return value
     if type(value) in (bool, float) or (type(value) is str and _WHOLE.fullmatch(value)):
-        return bounded(int(value))
+        return int(bounded(int(value)))
     raise _wrong_kind(value, "a whole number")
 
 
