@@ -7,8 +7,8 @@ Values. A row is an object with text keys; a value is null, a boolean, a number,
 - `a.b` is the field of that very name if any row has one; otherwise field `b` of the object in field `a`. Any other
   value has no fields: null. (After conditions that DuckDB tests, the rows that are left decide.)
 - There is no NaN and no infinity: reading makes them null, and so does arithmetic whose result is not finite.
-- A boolean is not a number. 1 and 1.0 are one number; a column of whole numbers only stays one, and where a column mixes
-  both, which of the two forms a whole value is shown in is not promised.
+- A boolean is not a number. 1 and 1.0 are one number; a column of whole numbers only stays one, and a column that mixes
+  both may show a whole value in either form.
 - Whole-number results beyond ±`MAX_INTEGER` (127 bits) are an error, text results over `MAX_TEXT` characters too.
 - Dates are ISO text; they compare as text.
 
