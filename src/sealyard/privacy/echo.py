@@ -29,7 +29,8 @@ from sealyard.privacy.reading.letters import (
     letters_of,
     read_letters,
 )
-from sealyard.privacy.reading.view import unescaped, without_tokens
+from sealyard.privacy.reading.view import unescaped
+from sealyard.privacy.span import without_tokens
 
 Piece = tuple[str, str | None]
 """A part of a string that a tool is handed, and its type if it is private."""

@@ -25,13 +25,12 @@ from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, Unknow
 from sealyard.offload import HelperResult, Offload, turn
 from sealyard.offload.documents import is_large, signs_of
 from sealyard.offload.turns import spend
-from sealyard.privacy.detect.encodings import EncodedValues, find_encoded
+from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes
 from sealyard.privacy.known import NOTHING_SEEN, Memory, Position, Seen
-from sealyard.privacy.reading.view import without_tokens
 from sealyard.privacy.rules import Described, Handling, Privacy, Reveal, is_quick, texts_of_plain
-from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
+from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, without_tokens
 from sealyard.privacy.stream import ConcealedStream, Search
 from sealyard.privacy.vault.scope import Scope, count_tokens
 from sealyard.values.tools import ToolSpec
@@ -103,15 +102,16 @@ class Guard:
         """The same for the event loop."""
         self._counts = _Counts()
         scanner = privacy.scanner
-        self._entry = scanner.with_detectors([self._known.values, EncodedValues(scanner.find, scanner.find_each)])
+        self._entry = scanner.with_detectors([self._known.values, EncodedValues(scanner.find_each)])
         self._repeated = _only(self._known.values)
+        self._encoded = EncodedValues(lambda texts: list(map(self._find_plain, texts)), is_thorough=True)
         if privacy.mode == "off":
-            self._exit = _only(self._held.values, EncodedValues(self._held.values.find))
+            self._exit = _only(self._held.values, self._encoded)
         elif privacy.is_relaxed:
-            self._exit = scanner.with_detectors([self._held.values, EncodedValues(self._find_plain)])
+            self._exit = scanner.with_detectors([self._held.values, self._encoded])
         else:
             # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
-            self._exit = scanner.with_detectors([EncodedValues(scanner.find, scanner.find_each)])
+            self._exit = scanner.with_detectors([EncodedValues(scanner.find_each)])
 
     @property
     def is_off(self) -> bool:
@@ -404,7 +404,7 @@ class Guard:
         if self._privacy.is_relaxed and _has_pieces(value):
             # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
             text = msgspec.json.encode(value).decode()
-            spans = merge(find_encoded(text, self._find_plain))
+            spans = self._encoded.find(text)
             for span in reversed(spans):
                 token = self._replace_leaving(span.type, text[span.start : span.end])
                 text = f"{text[: span.start]}{token}{text[span.end :]}"

@@ -27,8 +27,8 @@ import msgspec
 from sealyard.errors import LimitReached
 from sealyard.privacy.detect.numbers import COUNTRY_CODES
 from sealyard.privacy.reading.lexicon import WORDS
-from sealyard.privacy.reading.view import folded, united, without_tokens
-from sealyard.privacy.span import Span
+from sealyard.privacy.reading.view import folded
+from sealyard.privacy.span import Span, united, without_tokens
 
 _PIECE = 8  # words: a row of as many is hardly chance
 _GAP = 16  # characters: more punctuation than this sets two things apart; chosen, not measured

@@ -62,8 +62,8 @@ class Privacy:
         self._reveal: Reveal = "whole" if is_strict else "inside"
         """Where code holds no real value, it must not choose the text beside one."""
         detectors = [
-            EncodedValues(scanner.find, scanner.find_each),
-            *([EncodedValues(scanner.find)] if self.is_relaxed else []),
+            EncodedValues(scanner.find_each),
+            *([EncodedValues(scanner.find_each, is_thorough=True)] if self.is_relaxed else []),
         ]
         # A pattern may match any number or word, and so may a detector beside our own.
         is_open = bool(scanner.rules.patterns) or scanner.has_detectors
