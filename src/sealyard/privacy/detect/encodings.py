@@ -28,7 +28,7 @@ _SHORTEST = 4
 """A shorter decoded text is chance, or too little to mean anything."""
 _SHORT_TEXT = 12  # characters: fewer bytes are valid UTF-8 by chance too often
 
-_QUICK_LEAST = 16  # characters of an encoded word: ten bytes, the shortest values that are found by value
+_QUICK_LEAST = 14  # characters without padding: ten bytes, the shortest values that are found by value
 _THOROUGH_LEAST = 6  # four bytes
 _RUN = "[A-Za-z0-9+/_-]"
 _BLOCK = re.compile(rf"{_RUN}++(?:={{0,2}}[ \t]*\r?\n[ \t>]*{_RUN}{{2,}}+(?!={{0,2}}+[\w+/=:.@(%-]))*+={{0,2}}")
