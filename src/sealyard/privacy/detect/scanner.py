@@ -25,7 +25,7 @@ from sealyard.privacy.reading.fields import (
 )
 from sealyard.privacy.reading.lexicon import read_name
 from sealyard.privacy.reading.literals import PlacedFloat, PlacedInt, PlacedText
-from sealyard.privacy.reading.text import read_text
+from sealyard.privacy.reading.text import place_leaf, read_text
 from sealyard.privacy.span import TYPES, Detector, Span
 
 Replace: TypeAlias = Callable[[str, Value], str]
@@ -170,14 +170,10 @@ class _Pass:
         found: list[Finding] = []
         names: dict[str, list[Finding]] = {}
         for leaf, verdict in self._verdicts(fields, depth, names, reading.prose):
-            stretch = reading.stretch(leaf, containers) if isinstance(verdict, str) else None
-            if stretch is not None and isinstance(verdict, str):
-                found.append(Finding(*stretch, verdict, leaf[0]))
-            else:
-                found += _placed(reading.place(leaf, containers), verdict)
+            found += _placed(place_leaf(leaf), verdict)
         for named in reading.named:
             for leaf, verdict in self._judge.by_name(gather(named), []):
-                found += _placed(reading.place(leaf, ()), verdict)
+                found += _placed(place_leaf(leaf), verdict)
         if names:
             for name in reading.place_names(names, containers, fields):
                 found += _placed(name, names[name])

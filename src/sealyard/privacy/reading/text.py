@@ -13,62 +13,33 @@ from sealyard.privacy.reading.fields import Container, Field, Leaf, Value
 from sealyard.privacy.reading.lexicon import may_be_private, may_show, read_name
 from sealyard.privacy.reading.literals import (
     OPENING,
-    JsonIndex,
     PlacedFloat,
     PlacedInt,
     PlacedText,
     place,
-    read_json,
     read_literal,
 )
 from sealyard.privacy.reading.tables import Lines, read_table
 
 _INK = re.compile(r"\S")
 _TABULAR_SIGNS = ("\t", ",", ";", "|", "│", "┃")
-_INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)
 _OPENINGS = re.compile(r"""(?:[{\[(]\s*+(?:"[^"\\\n]{0,200}+"\s*+:\s*+)?+){64,}+""")
 """More brackets in a row than data has, each with a key at most. Their content is read from the last one on."""
+_FIRST = re.compile(r"\s*[{\[](?=\s*(?:[\"\[{\]}]|-?[0-9]|true\b|false\b|null\b))")
+"""A text that may be JSON from end to end, whatever its first value."""
 _SEPARATING = re.compile(r"[\s,;]*")
 
 
 class Reading:
     """The parts of a text. Every character that is not punctuation is in one of these."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._documents = read_json(text)
-        self._index: JsonIndex | None = None
-        self.data: list[Any] = [] if self._documents is None else [self._documents]
-        """Read from brackets. Values and keys are placed, unless all of the text is JSON."""
+    def __init__(self) -> None:
+        self.data: list[Any] = []
+        """Read from brackets. Values and keys are placed."""
         self.tables: list[Field] = []
         self.named: list[Field] = []
         """Fields of lines and tags: their values are part of `prose` too."""
         self.prose: list[PlacedText] = []
-        self.has_inserts = not self.is_json and "insert" in text.lower()
-        """True if there may be rows of SQL."""
-
-    @property
-    def is_json(self) -> bool:
-        """True if the text is JSON from end to end."""
-        return self._documents is not None
-
-    def place(self, leaf: Leaf, containers: Sequence[Container]) -> Value:
-        """The value of a leaf with its offsets."""
-        value, index, key = leaf
-        if isinstance(value, (PlacedText, PlacedInt, PlacedFloat)):
-            return value
-        if key is None and isinstance(value, str):
-            return place(value, index, index + len(value))
-        return self._indexed().value(containers[index][0], key)
-
-    def stretch(self, leaf: Leaf, containers: Sequence[Container]) -> tuple[int, int] | None:
-        """The place of a plain text written without escapes; None if it needs more than that."""
-        value, index, key = leaf
-        if type(value) is not str or not value or value[0].isspace() or value[-1].isspace():
-            return None
-        if key is None:
-            return index, index + len(value)
-        return self._indexed().stretch(containers[index][0], key, len(value))
 
     def place_names(
         self, names: Collection[str], containers: Sequence[Container], fields: Sequence[Field]
@@ -76,25 +47,27 @@ class Reading:
         """Everywhere that one of the names stands, with its offsets."""
         for each, _, _ in containers:
             if isinstance(each, dict):
-                found = [key for key in each if key in names]
-                yield from (self._indexed().name(each, key) for key in found) if self.is_json else found
+                yield from (key for key in each if key in names)
         yield from (cell for field in fields for cell in field.header if cell in names)
 
-    def _indexed(self) -> JsonIndex:
-        if self._index is None:
-            assert self._documents is not None
-            self._index = JsonIndex(self._text, self._documents)
-        return self._index
+
+def place_leaf(leaf: Leaf) -> Value:
+    """The value of a leaf of a text with its offsets."""
+    value, start, _ = leaf
+    return (
+        value
+        if isinstance(value, (PlacedText, PlacedInt, PlacedFloat))
+        else place(str(value), start, start + len(str(value)))
+    )
 
 
 def read_text(text: str) -> Reading:
     """Takes a text apart. Reads each character a fixed number of times."""
-    reading = Reading(text)
-    if reading.is_json:
-        return reading
+    reading = Reading()
     position = 0
-    while bracket := OPENING.search(text, position):
-        start = bracket.start()
+    bracket = _FIRST.match(text) or OPENING.search(text)
+    while bracket:
+        start = bracket.end() - 1 if bracket.re is _FIRST else bracket.start()
         if openings := _OPENINGS.match(text, start):
             start = max(text.rfind(sign, start, openings.end()) for sign in "{[(")
         data, end = read_literal(text, start)
@@ -106,6 +79,7 @@ def read_text(text: str) -> Reading:
         if separating.end() == len(text):
             position = len(text)
             break
+        bracket = OPENING.search(text, position)
     _read_plain(text, position, len(text), reading)
     return reading
 
@@ -140,7 +114,7 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
         reading.named.extend(_read_lines(text, start, end))
     if "=" in written:
         reading.named.extend(_read_pairs(text, start, end))
-    if reading.has_inserts and _INSERT.search(written) is not None:
+    if "insert" in written.lower():
         reading.named.extend(_read_inserts(text, start, end))
     if "</" in written or "/>" in written:
         tree = _read_tags(text, start, end)
