@@ -65,7 +65,7 @@ _AROUND = bytes(32 if chr(code) in " \t\n\"'<>" else 97 for code in range(256))
 _STRONG = "%\\&"
 """Signs of escapes that are little else."""
 _CODES = re.compile(r"(?<![0-9])[0-9]{2,7}(?:[\s,;\"']{1,4}[0-9]{2,7}){3,}(?![0-9])")
-_APART = re.compile(r"(?<![^\W_])[^\n](?P<by>[^\w\n]{1,4}|_|\n)[^\n](?:(?P=by)[^\n](?![^\W_])){3,}")
+_SPREAD = re.compile(r"(?<![^\W_])[^\n](?P<by>[^\w\n]{1,4}|_|\n)[^\n](?:(?P=by)[^\n](?![^\W_])){3,}")
 _DIGITS = re.compile(r"[\d\s.-]*")
 _LETTER = re.compile(r"[^\W\d_]")
 _FLAT = str.maketrans(dict.fromkeys("|,;:=\"'{}[]<>\t", " "))
@@ -324,7 +324,7 @@ def _turned(text: str) -> Iterator[_Reading]:
         if min(codes) >= 9 and max(codes) < 0x110000:
             read = decoded_bytes(bytes(codes)) if max(codes) < 256 else "".join(map(chr, codes))
             yield _Reading(*run.span(), read)
-    for run in _APART.finditer(text):
+    for run in _SPREAD.finditer(text):
         letters = run[0][:: 1 + len(run["by"])]
         # Digits set apart are a row of a table far more often than a number in disguise.
         if not _DIGITS.fullmatch(letters):
