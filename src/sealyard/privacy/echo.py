@@ -20,6 +20,7 @@ import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
+from sealyard.privacy.reading.escapes import unescaped
 from sealyard.privacy.reading.letters import (
     SIGNS,
     Letters,
@@ -29,7 +30,6 @@ from sealyard.privacy.reading.letters import (
     letters_of,
     read_letters,
 )
-from sealyard.privacy.reading.view import unescaped
 from sealyard.privacy.span import without_tokens
 
 Piece = tuple[str, str | None]

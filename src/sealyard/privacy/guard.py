@@ -28,7 +28,8 @@ from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes, nearest
 from sealyard.privacy.known import Event, Memory
-from sealyard.privacy.rules import Described, Handling, Privacy, Reveal, is_quick, texts_of_plain
+from sealyard.privacy.plain import is_quick, texts_of_plain
+from sealyard.privacy.rules import Described, Handling, Privacy, Reveal
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, without_tokens
 from sealyard.privacy.stream import ConcealedStream, Search
 from sealyard.privacy.vault.scope import Scope, count_tokens

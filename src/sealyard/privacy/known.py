@@ -26,8 +26,8 @@ import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.detect.numbers import COUNTRY_CODES
+from sealyard.privacy.reading.escapes import folded
 from sealyard.privacy.reading.lexicon import WORDS
-from sealyard.privacy.reading.view import folded
 from sealyard.privacy.span import Span, united, without_tokens
 
 _PIECE = 8  # words: a row of as many is hardly chance

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from sealyard.privacy.detect.runs import WORD, Runs
-from sealyard.privacy.reading.view import View, decoded_bytes, plain, unescaped
+from sealyard.privacy.reading.escapes import View, decoded_bytes, plain, unescaped
 from sealyard.privacy.span import Span, united, without_tokens
 
 _DEPTH = 2  # layers that are decoded: base64 in a URL in JSON, at bounded cost

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sealyard.privacy.detect.values import find_in_prose, find_values
+from sealyard.privacy.detect.forms import find_in_prose, find_values
 from sealyard.privacy.reading import lexicon
 from sealyard.privacy.reading.fields import Cells, Field, Leaf, Value, texts_of
 from sealyard.privacy.reading.lexicon import is_blank, read_name, split_name
