@@ -171,7 +171,7 @@ class Guard:
                     self._public[event.text] = None
                 case "handed":
                     is_new = self._echoes.add(event.pieces)
-                case "own":
+                case _:
                     is_new = self._own.add(event.text)
             if is_new:
                 self._log.append(event)

@@ -6,11 +6,10 @@ and in them is searched by value as it stands.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from itertools import repeat
 from typing import Any, TypeAlias
 
 from sealyard.privacy.reading.fields import Container, Field, Leaf, Value
-from sealyard.privacy.reading.lexicon import may_be_private, may_show, read_name
+from sealyard.privacy.reading.lexicon import may_be_private, read_name
 from sealyard.privacy.reading.literals import (
     OPENING,
     PlacedFloat,
@@ -110,7 +109,7 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
     if not written.strip():
         return
     reading.prose.append(place(written, start, end))
-    if ":" in written or "=" in written or "\t" in written:
+    if ":" in written or "=" in written or "->" in written:
         reading.named.extend(_read_lines(text, start, end))
     if "=" in written:
         reading.named.extend(_read_pairs(text, start, end))
@@ -124,7 +123,7 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
 
 _LINE = re.compile(
     r"""^([ \t>]{0,200}(?:(?:[-*•+]|\d{1,3}[.)])[ \t]+)?)[*_"'`]{0,3}([^\W\d_][\w .\-/()'&]{0,48}?)"""
-    r"""(?:;[A-Za-z][^:\n]{0,100})?["'`*_]{0,3}[ \t]*(?::(?!//)|=>?(?!=)|\t|->)"""
+    r"""(?:;[A-Za-z][^:\n]{0,100})?["'`*_]{0,3}[ \t]*(?::(?!//)|=>?(?!=)|->)"""
     r"""\*{0,3}(?:[ \t]+|(?=[^\s])|$)([^\n]*)$""",
     re.MULTILINE,
 )
@@ -139,21 +138,9 @@ _NAME_GOES_ON = re.compile(r"[\w.\-/]")
 _TAG = re.compile(
     r"""<(/?)([A-Za-z_][\w:.\-]{0,60})((?:\s+[\w:.\-]{1,60}\s*=\s*(?:"[^"]*"|'[^']*'))*)\s*(/?)>([^<]*)"""
 )
-_TAG_NAME = re.compile(r"<([A-Za-z_][\w:.\-]{0,60})")
 _ATTRIBUTE = re.compile(r"""([\w:.\-]{1,60})\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _SPACED = re.compile(r"""="[^"\n ]* |='[^'\n ]* """)
 """A value of more than one word. Only such a value shows its kind where its name does not."""
-_BEFORE_NAME = " \t\r\v\f>-*•+0123456789.)_\"'`"
-_AFTER_NAME = " \t\"'`*_"
-"""The signs that `_LINE` allows around a name."""
-_MANY_LINES = 200
-"""As many are first looked at together."""
-_MOST_HEADS = 5_000
-"""If as many names are different, each line is looked at anyway."""
-_ATTRIBUTE_BACKWARDS = re.compile(r"""["']\s*=\s*([\w:.\-]{1,60})""")
-"""An attribute's name in a text read backwards, whatever quotation marks stand before it."""
-_SPACED_ATTRIBUTE = re.compile(r"""=\s*(?:"[^" ]* |'[^' ]* )""")
-"""An attribute's value of more than one word."""
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[].*|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}|self\.[\w.]+|process\.[\w.]+|os\.[\w.]+.*", re.DOTALL
 )
@@ -180,10 +167,6 @@ _LONGEST = 2_000
 
 def _read_lines(text: str, start: int, end: int) -> Iterator[Field]:
     """The records that consecutive `key: value` lines make. Lines indented under a key are its fields."""
-    if text.count("\n", start, end) >= _MANY_LINES and not (
-        _LINE.search(text, start, end) and _may_be_private(text[start:end])
-    ):
-        return
     records = _Records()
     block: list[tuple[int, str, str, int]] = []
     last = start
@@ -214,33 +197,6 @@ def _read_lines(text: str, start: int, end: int) -> Iterator[Field]:
     if block:
         records.add_block(block)
     yield from records.fields()
-
-
-def _may_be_private(written: str) -> bool:
-    """Returns False if none of many lines names anything private, or holds what needs no name.
-
-    Lines that are equal are looked at once. Whatever stands before the first sign that may end a name counts as one,
-    which finds a few too many.
-    """
-    lines = list(set(written.split("\n")))
-    heads = _heads("\n".join(lines).replace(";", "\t").replace("->", "\t"))
-    named = [line for line, head in zip(lines, heads, strict=True) if head]
-    if not named:
-        return False
-    names = set(heads)
-    text = "\n".join(named)
-    if "," in text or ";" in text or "|" in text:  # `_inner_pairs`
-        names.update(_heads(text.replace(",", "\n").replace(";", "\n").replace("|", "\n")))
-    if len(names) > _MOST_HEADS or "BEGIN" in names:
-        return True
-    return any(may_be_private(name, "") for name in names) or may_show(text)
-
-
-def _heads(written: str) -> list[str]:
-    """The possible name at the beginning of each line, or nothing where there is none."""
-    lines = written.replace(":", "\t").replace("=", "\t").split("\n")
-    parts = map(str.partition, map(str.lstrip, lines, repeat(_BEFORE_NAME)), repeat("\t"))
-    return [head.rstrip(_AFTER_NAME) if sign and head[:1].isalnum() else "" for head, sign, _ in parts]
 
 
 _Pair: TypeAlias = tuple[str, str, int]
@@ -373,15 +329,13 @@ def _read_inserts(text: str, start: int, end: int) -> Iterator[Field]:
 def _read_tags(text: str, start: int, end: int) -> Field | None:
     """The tree of tags in a text, with attributes as fields: what stands in `<email>` is one.
 
-    A cell of an HTML table is a field of the name that its column's `<th>` gives it. Attributes are left out where
-    neither their names or values nor any tag can make one private.
+    A cell of an HTML table is a field of the name that its column's `<th>` gives it.
     """
     root = Field("")
     found = False
     open_fields = [(root, "")]
     headers: list[str] = []
     column = 0
-    indicative = _indicative_attributes(text, start, end)
     for match in _TAG.finditer(text, start, end):
         closing, name, attributes, empty, content = match.groups()
         tag = name.casefold()
@@ -405,30 +359,15 @@ def _read_tags(text: str, start: int, end: int) -> Field | None:
                 column += 1
             else:
                 column = 0
-        if attributes and (indicative is None or indicative):
-            for attribute in _ATTRIBUTE.finditer(attributes):
-                if indicative is None or attribute[1] in indicative:
-                    group = attribute.lastindex or 2
-                    begin = match.start(3) + attribute.start(group)
-                    field.child(attribute[1]).leaves.append((attribute[group], begin, None))
+        for attribute in _ATTRIBUTE.finditer(attributes) if attributes else ():
+            group = attribute.lastindex or 2
+            begin = match.start(3) + attribute.start(group)
+            field.child(attribute[1]).leaves.append((attribute[group], begin, None))
         if content and tag != "th":
             _add_content(field, match)
         if not empty and tag not in _VOID:
             open_fields.append((field, tag))
     return root if found else None
-
-
-def _indicative_attributes(text: str, start: int, end: int) -> set[str] | None:
-    """The attribute names that show a kind; None if others can be private too, by their tag or value."""
-    tags = set(_TAG_NAME.findall(text, start, end)) - _TRANSPARENT
-    if any(tag.casefold() == "th" or may_be_private(tag, "") for tag in tags):
-        return None
-    if _SPACED_ATTRIBUTE.search(text, start, end):
-        return None
-    names = {name[::-1] for name in set(_ATTRIBUTE_BACKWARDS.findall(text[start:end][::-1]))}
-    if any(read_name(name).is_number for name in names):
-        return None
-    return {name for name in names if may_be_private(name, "")}
 
 
 def _close_tag(open_fields: list[tuple[Field, str]], tag: str) -> None:
