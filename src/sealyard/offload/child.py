@@ -30,9 +30,9 @@ Task = Callable[[Any, bytes, Any, Query], tuple[Any, bytes]]
 TASKS = {
     "warm": "sealyard.offload.child:warm",
     "document": "sealyard.offload.documents:judge",
-    "conceal": "sealyard.privacy.mirror:conceal",
-    "find": "sealyard.privacy.mirror:find",
-    "words": "sealyard.privacy.mirror:words",
+    "conceal": "sealyard.privacy.helper_guard:conceal",
+    "find": "sealyard.privacy.helper_guard:find",
+    "words": "sealyard.privacy.helper_guard:words",
     "answer": "sealyard.broker.admission:admit_in_helper",
     "relay": "sealyard.serve.messages:relay",
     "review": "sealyard.sandbox.review.offloaded:review_code",
