@@ -13,15 +13,15 @@ import msgspec
 
 from sealyard.access import Guards, Runner, Tools
 from sealyard.catalog import Recent, Snapshot
-from sealyard.code import ToolRef
+from sealyard.code import SkillRef, ToolRef
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
-from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownSkill
+from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
 from sealyard.privacy import Guard
 from sealyard.skills.declarations import check_json
-from sealyard.skills.loader import Compatibility, LoadedSkill, NeedCheck, SkillLoader, SkillSession
+from sealyard.skills.loader import Compatibility, Known, LoadedSkill, NeedCheck, SkillLoader, SkillSession
 from sealyard.skills.reading import Reading, read_skill, signature_of
 from sealyard.skills.record import (
     SkillAnalysis,
@@ -50,7 +50,7 @@ from sealyard.skills.requests import (
     conceal_texts,
 )
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
-from sealyard.skills.shelf import Shelf, as_tool, closure, namespace_of, namespaces_for, principal_of
+from sealyard.skills.shelf import Shelf, as_tool, namespace_of, namespaces_for, principal_of
 from sealyard.store import MigrationRecord, SkillRecord, Store
 from sealyard.values.access import AuditEntry
 from sealyard.values.naming import is_python
@@ -256,7 +256,7 @@ class Skills:
         for ref in reading.skills:
             if ref.name == request.name:
                 raise InvalidSkill(f"Line {ref.lines[0]}: {request.name} imports itself. Call the function directly.")
-            needed = await self._needed(ref.name, ref.pin, author, view, is_foreign=is_foreign)
+            needed = await self._needed(request.name, ref, author, view, is_foreign=is_foreign)
             needs.append(SkillNeed(name=ref.name, version=needed.version, lines=ref.lines))
         skill = Skill(
             namespace=namespace,
@@ -272,7 +272,6 @@ class Skills:
             author=author,
             level=str(policy.level),
         )
-        await self._check_cycles(skill, author, view, is_foreign=is_foreign)
         warned = [finding.message for finding in verdict.findings if finding.severity == "warn"]
         return skill, [*reading.warnings, *warned[:3]]
 
@@ -293,23 +292,15 @@ class Skills:
             raise InvalidSkill(f"The code could not be read: {error}") from None
         return msgspec.convert(found.result, Reading)
 
-    async def _check_cycles(self, skill: Skill, principal: str, view: Snapshot, *, is_foreign: bool) -> None:
-        """Raise `InvalidSkill` if an import of the skill is missing or leads back to it."""
-
-        async def get(need: SkillNeed) -> Skill:
-            if need.name == skill.name:
-                return skill
-            return await self._needed(need.name, None, principal, view, is_foreign=is_foreign, is_deep=False)
-
-        await closure(skill, get)
-
-    async def _needed(
-        self, name: str, pin: str | None, principal: str, view: Snapshot, *, is_foreign: bool, is_deep: bool = True
-    ) -> Skill:
-        """Find the skill that an import means. A skill from elsewhere may import one that is in quarantine too."""
+    async def _needed(self, user: str, ref: SkillRef, author: str, view: Snapshot, *, is_foreign: bool) -> Skill:
+        """Find the skill that `user` imports. A skill from elsewhere may import one that is in quarantine too."""
         if is_foreign:
-            return await self.shelf.get(name, pin, principal)
-        return (await self.loading.resolve(name, pin, principal, view, is_deep=is_deep)).skill
+            return await self.shelf.get(ref.name, ref.pin, author)
+        known: Known = {user: None, ref.name: None}  # an import that leads back to one of them is a circle
+        try:
+            return (await self.loading.resolve(ref.name, ref.pin, author, view, known=known)).skill
+        except SkillUnusable as error:
+            raise InvalidSkill(str(error)) from error
 
     async def _earlier_examples(self, skill: Skill, principal: str, view: Snapshot, load: Any) -> list[SkillExample]:
         """Return the examples of the newest active version that the new code passes too.
