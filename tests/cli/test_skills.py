@@ -234,7 +234,7 @@ def test_what_cannot_be_a_skill_is_refused_with_its_line_and_nothing_is_kept(she
         "large": (f"result = '{'x' * (64 << 10)}'\n", "The code has 65,548 bytes, and 65,536 are allowed."),
         "monthly_total": (
             TOTAL.replace("    totals = {}", "    from skills import best_month\n\n    totals = {}"),
-            "These skills need each other in a circle: monthly_total → best_month → monthly_total.",
+            "These skills import each other in a circle: monthly_total → best_month → monthly_total.",
         ),
     }
     path = shelf.folder / "refused.py"

@@ -12,7 +12,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.learning.learner import PARTS, Learner, Model, letters
 from sealyard.learning.part import MAX_ITEMS, Insight, PartInsights, Viewer, merged
 from sealyard.learning.precedents import LEVELS
-from sealyard.skills.record import EXEMPLARY, WEAK, KindRecord, by_kind, combined, effectiveness, is_right, judge
+from sealyard.skills.record import EXEMPLARY, WEAK, combined, effectiveness, is_right, judge
 from sealyard.skills.shelf import namespaces_for
 from sealyard.store import Store
 from sealyard.store.skills import MigrationRecord, SkillRecord
@@ -50,8 +50,6 @@ class Migrations(msgspec.Struct, frozen=True, kw_only=True):
     tried: int
     right: int
     accuracy: float | None
-    changes: tuple[KindRecord, ...] = ()
-    """The same by kind of change."""
 
 
 class Insights(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,7 +236,6 @@ def _migrations(past: Sequence[MigrationRecord]) -> Migrations:
         tried=len(past),
         right=right,
         accuracy=right / len(past) if past else None,
-        changes=by_kind(past),
     )
 
 

@@ -126,15 +126,14 @@ async def _migrate(
     if plan is None:
         reason = f"The definition of {need.tool} {need.version} is not kept any more."
         return msgspec.structs.replace(result, reason=reason)
-    change = change_of(plan)
     try:
         migration = await rewrite_beside(
             skill.code, plan, form=skill.form, name=skill.name, offload=skills.guards.offload, who=principal
         )
     except HelperFailed as error:
         return msgspec.structs.replace(result, reason=f"The code could not be read: {error}")
-    predicted = foreseen(migration.difficulty, skill, change, await skills.store.skills.migrations())
-    result = msgspec.structs.replace(result, predicted=predicted, change=change)
+    predicted = foreseen(migration.difficulty, skill)
+    result = msgspec.structs.replace(result, predicted=predicted, change=change_of(plan))
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
         return msgspec.structs.replace(result, reason=" ".join(reasons))

@@ -27,8 +27,6 @@ from sealyard.skills.record import (
     SkillAnalysis,
     SkillCandidate,
     SkillSummary,
-    by_kind,
-    change_of,
     combined,
     effectiveness,
     figures_of,
@@ -51,7 +49,7 @@ from sealyard.skills.requests import (
 )
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, as_tool, namespace_of, namespaces_for, principal_of
-from sealyard.store import MigrationRecord, SkillRecord, Store
+from sealyard.store import SkillRecord, Store
 from sealyard.values.access import AuditEntry
 from sealyard.values.naming import is_python
 from sealyard.values.runs import RecordStatus
@@ -467,7 +465,6 @@ class Skills:
     async def check_all(self, tool: str | None = None) -> list[SkillCheck]:
         """Check the tools that skills need, for the version of each skill in use, or only `tool`."""
         view = await self.tools.view()
-        past = await self.store.skills.migrations()
         return [
             SkillCheck(
                 namespace=skill.namespace,
@@ -478,7 +475,7 @@ class Skills:
                 need=check.need,
                 current=check.current,
                 state=check.state,
-                difficulty=await self.difficulty(skill, check, past),
+                difficulty=await self.difficulty(skill, check),
                 reason=check.reason,
             )
             for skill in await self.shelf.list_used()
@@ -486,8 +483,8 @@ class Skills:
             if tool in (None, check.tool, check.now)
         ]
 
-    async def difficulty(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> Difficulty | None:
-        """The difficulty of migrating this code for a checked tool, after `past` migrations; None if it needs none."""
+    async def difficulty(self, skill: Skill, check: NeedCheck) -> Difficulty | None:
+        """The difficulty of migrating this code for a checked tool; None if it needs none."""
         if check.difficulty is None or check.plan is None or check.plan.after is None:
             return check.difficulty
         whole = await self.store.skills.get(skill.namespace, skill.name, skill.version) or skill
@@ -497,7 +494,7 @@ class Skills:
             )
         except HelperFailed:
             return "impossible"  # no helper reads it in time
-        return foreseen(migration.difficulty, whole, change_of(check.plan), past)
+        return foreseen(migration.difficulty, whole)
 
     async def analyze(self, candidates: Sequence[SkillCandidate] = ()) -> SkillAnalysis:
         """Figures of every skill, the most effective first, and code that could become a skill."""
@@ -508,9 +505,7 @@ class Skills:
         figures = []
         for skill in newest:
             checks = await self.compatibility.check(skill, view)
-            hardest = max(
-                [await self.difficulty(skill, check, past) for check in checks], key=_HARDER.index, default=None
-            )
+            hardest = max([await self.difficulty(skill, check) for check in checks], key=_HARDER.index, default=None)
             figures.append(figures_of(skill, records.get((skill.namespace, skill.name)), checks, hardest))
         figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
         statuses = Counter(skill.status for skill in newest)
@@ -526,7 +521,6 @@ class Skills:
             migrations=len(past),
             migrated=sum(each.outcome == "migrated" for each in past),
             predictions_right=sum(map(is_right, past)),
-            changes=by_kind(past),
         )
         return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(candidates[:_CANDIDATES]))
 

@@ -34,6 +34,7 @@ _NOTE_CHARACTERS = 2_000  # of a note, which may quote an error
 _COMPARED = 20  # names that are compared letter by letter, which is slow
 _USED: tuple[SkillStatus, ...] = ("draft", "active")
 
+
 def namespace_of(principal: str) -> str:
     """The namespace of a principal: its name, escaped if it could be taken for the shared or an escaped one."""
     return _ESCAPE + principal if principal == SHARED or principal.startswith(_ESCAPE) else principal

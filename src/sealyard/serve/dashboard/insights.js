@@ -17,7 +17,6 @@ const TITLES = {
 const PARTS = [...wide("Part"), ...numeric("Insights", "Evidence", "Checked", "Accuracy")];
 const ITEMS = [...short("Subject"), ...wide("Insight"), ...numeric("Evidence", "Correct", "Last seen")];
 const LEVELS = [...wide("Risk level"), ...numeric("Runs", "Failed", "Failure rate", "Predicted")];
-const CHANGES = [...wide("Change"), ...numeric("Attempts", "Migrated", "As predicted")];
 const SHARED = "shared";
 
 /** The whole page. */
@@ -144,15 +143,6 @@ function itemRow(item, place) {
 
 function migrations(past) {
   if (past.tried === 0) return null;
-  const rows = past.changes.map((each) => ({
-    key: each.change,
-    cells: [
-      plain(words(each.change || "not recorded")),
-      count(each.migrations),
-      count(each.migrated),
-      count(each.right),
-    ],
-  }));
   return panel(
     "Skill migrations",
     { id: "migrations" },
@@ -161,7 +151,6 @@ function migrations(past) {
       ["migrated", known("migrations.done", past.done, count)],
       ["as predicted", known("migrations.accuracy", past.accuracy, percent)],
     ]),
-    table("Migrations by change", CHANGES, rows),
   );
 }
 
