@@ -21,7 +21,6 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, compare
-from sealyard.versioning.compare.changes import SURE
 from sealyard.versioning.compare.schemas import resolve
 from sealyard.versioning.compare.texts import are_opposed, are_same_text, is_distinctive, newly_deprecated
 from sealyard.versioning.steps import (
@@ -292,7 +291,7 @@ class _Planning:
     def _heirs(self, changes: Sequence[Change]) -> list[str]:
         """The parameters that a removed one may have become: all that are new, or take more than before."""
         known = {*self._names[0], *self._said.values()}
-        known |= {each.replacement.name for each in changes if each.replacement and each.replacement.confidence >= SURE}
+        known |= {each.replacement.name for each in changes if each.replacement and each.replacement.is_proven}
         wider = (
             each.field
             for each in changes
@@ -326,7 +325,7 @@ class _Planning:
     def _rename(self, key: str, change: Change) -> None:
         to = change.replacement
         assert to is not None
-        if to.confidence >= SURE:
+        if to.is_proven:
             self._add(RenameParameter(before=key, after=to.name))
             return
         self._block(
@@ -384,7 +383,7 @@ class _Planning:
         to = change.replacement
         if change.kind == "output_renamed" and to is not None:
             exact = split_path(path)[-1:] == (change.before,) and not _has_odd_keys(self._before.output_schema)
-            if to.confidence >= SURE and exact:
+            if to.is_proven and exact:
                 self._add(RenameField(path=path, after=to.name))
                 return
             reason = f"`{path}` of the answer may be `{to.name}` now ({to.why}), which a person has to say."

@@ -33,7 +33,7 @@ from sealyard.versioning.compare.changes import (
     highest,
 )
 from sealyard.versioning.compare.proof import STEPS, Prover, Schema
-from sealyard.versioning.compare.renames import Alike, Field, guess_replacements
+from sealyard.versioning.compare.renames import Alike, Field, find_successors
 from sealyard.versioning.compare.schemas import (
     NULLABLE,
     Budget,
@@ -43,7 +43,6 @@ from sealyard.versioning.compare.schemas import (
     Numbers,
     TooLarge,
     cases_of,
-    part,
     unwrapped,
 )
 from sealyard.versioning.compare.texts import folded, have_other_units, is_distinctive, newly_deprecated
@@ -98,7 +97,7 @@ def _renamed_tool(before: ToolSpec, after: ToolSpec) -> Iterable[Change]:
             after=after.full_name,
             severity="major",
             reason=f"It is called {after.full_name!r} now.",
-            replacement=Replacement(name=after.full_name, confidence=1.0, why="It was given as the same tool."),
+            replacement=Replacement(name=after.full_name, is_proven=True, why="It was given as the same tool."),
         )
 
 
@@ -328,7 +327,7 @@ class Walk:
             to = renamed[name].name if name in renamed else name
             if name in renamed:
                 kind: ChangeKind = "parameter_renamed" if self._side == "input" else "output_renamed"
-                reason = f"It seems to be called {to!r} now."
+                reason = f"{'Renamed' if renamed[name].is_proven else 'Probably renamed'} to {to!r}."
                 self._add(kind, place, name, to, "major", reason, replacement=renamed[name])
             elif name in gone:
                 self._add_removed(place, old, name, competing=bool(came))
@@ -371,7 +370,7 @@ class Walk:
             for document, case in ((self._before, old), (self._after, new))
         ]
         texts = Counter(folded(field.description) for side in fields for field in side.values() if field.description)
-        return guess_replacements(
+        return find_successors(
             [fields[0][name] for name in gone],
             [fields[1][name] for name in came],
             alike=alike,
@@ -593,12 +592,6 @@ def _text(document: Document, case: Case, name: str) -> str:
 
 
 def _field(document: Document, case: Case, name: str) -> Field:
-    schemas = case.under(name)
-    distinct = any(
-        len(part(schema, "enum", list)) > 1 or bool(part(schema, "properties", dict))
-        for schema in schemas
-        if isinstance(schema, dict)
-    )
     said = _text(document, case, name)
     announced = newly_deprecated(("", False), (said, False))
     return Field(
@@ -606,7 +599,6 @@ def _field(document: Document, case: Case, name: str) -> Field:
         description=said,
         required=name in case.required,
         successor="" if announced is None else announced.replacement or "",
-        distinct=distinct,
     )
 
 
