@@ -488,7 +488,7 @@ async def test_a_skill_whose_tool_is_gone_says_so(tmp_path: Path) -> None:
         await save(yard)
         del upstream.tools["list_rows"]
         await upstream.refresh()
-        with pytest.raises(SkillUnusable, match="is not there any more"):
+        with pytest.raises(SkillUnusable, match="no longer exists"):
             await yard.skills.load("monthly_total", principal="local")
         assert (await yard.skills.test("local", "monthly_total", principal="local")).passed
 

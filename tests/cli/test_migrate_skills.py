@@ -264,10 +264,10 @@ def test_a_tool_that_is_gone_is_said_so(saved: Project, tmp_path: Path) -> None:
         [
             "local/monthly_total 1.0.0: missing, migration: impossible",
             f"  {TOOL} 1.0.0",
-            f"  {TOOL} is not there any more, and no tool took its place.",
+            f"  {TOOL} no longer exists, and no tool replaced it.",
         ],
     )
     assert (migrated.returncode, migrated.stderr) == (
         2,
-        f"error: {TOOL} is not there any more, and no tool took its place. Its skills cannot be migrated.\n",
+        f"error: {TOOL} no longer exists, and no tool replaced it. Its skills cannot be migrated.\n",
     )

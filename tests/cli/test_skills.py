@@ -509,7 +509,7 @@ def test_examples_are_replayed_though_no_server_can_be_started(shelf: Project, t
         }
     ]
     assert run.returncode == 1
-    assert "is not there any more" in run.stdout
+    assert "no longer exists" in run.stdout
 
 
 def test_where_there_is_nothing_every_command_says_so(tmp_path: Path) -> None:

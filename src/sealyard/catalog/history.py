@@ -157,7 +157,7 @@ def _compare(before: ToolSpec, after: ToolSpec, answers: dict[str, Any] | None, 
 
 def _step(spec: ToolSpec, was: LastRelease | None, source: str, until: float) -> _Step:
     if was is None:
-        return _Step(_FIRST_VERSION, "added", _added(spec, "It was not there before."))
+        return _Step(_FIRST_VERSION, "added", _added(spec, "New tool."))
     comparison = _moved(was, source)
     if was.spec is not None and was.digest != spec.digest:
         comparison = _joined(comparison, _compare(was.spec, spec, was.answers, until))

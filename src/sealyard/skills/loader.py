@@ -87,7 +87,7 @@ class Compatibility:
                 need=need.version,
                 state="missing",
                 difficulty="impossible",
-                reason=f"{need.tool} is not there any more, and no tool took its place.",
+                reason=f"{need.tool} no longer exists, and no tool replaced it.",
             )
         found = NeedCheck(tool=need.tool, need=need.version, current=spec.version, now=spec.full_name, state="fits")
         if spec.full_name == need.tool:
@@ -101,7 +101,7 @@ class Compatibility:
                 return msgspec.structs.replace(found, state="newer", reason=reason, plan=plan)
         plan = await self.plan(need, spec)
         if plan is None:
-            reason = f"The definition of {need.tool} {need.version} is not kept any more, so nothing can be compared."
+            reason = f"The definition of {need.tool} {need.version} is no longer stored, so nothing can be compared."
             return msgspec.structs.replace(found, state="broken", difficulty="needs a look", reason=reason)
         if not plan.steps and not plan.obstacles:  # it changed and changed back
             return found
@@ -408,7 +408,7 @@ class SkillLoader:
                 continue
             release = await self._store.releases.get(need.tool, need.version)
             if release is None:
-                raise SkillUnusable(f"The definition of {need.tool} {need.version} is not kept any more.")
+                raise SkillUnusable(f"The definition of {need.tool} {need.version} is no longer stored.")
             plan = Plan(before=release.spec, after=None)
             checks.append(NeedCheck(tool=need.tool, need=need.version, state="translated", plan=plan))
         return tuple(checks)

@@ -81,7 +81,7 @@ async def _find_target(skills: Skills, view: Snapshot, tool: str) -> tuple[str, 
     if follower is not None:
         return tool, follower
     if await skills.store.releases.find_tool(tool) is not None:
-        raise UnknownTool(f"{tool} is not there any more, and no tool took its place. Its skills cannot be migrated.")
+        raise UnknownTool(f"{tool} no longer exists, and no tool replaced it. Its skills cannot be migrated.")
     nearest = ", ".join(view.nearest(tool)) or "none is like it"
     raise UnknownTool(f"No tool named {tool!r}. Nearest: {nearest}.")
 
@@ -124,7 +124,7 @@ async def _migrate(
     )
     plan = await skills.compatibility.make_plan(need, spec, renames)
     if plan is None:
-        reason = f"The definition of {need.tool} {need.version} is not kept any more."
+        reason = f"The definition of {need.tool} {need.version} is no longer stored."
         return msgspec.structs.replace(result, reason=reason)
     try:
         migration = await rewrite_beside(

@@ -95,7 +95,7 @@ class Skills:
         self.loading = SkillLoader(store, tools.catalog, self.shelf, self.compatibility)
         self.rehearsals = Rehearsals(store=store, tools=tools, runner=runner, guards=guards, recorder=recorder)
         self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
-        self._indexes: dict[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = {}
+        self._indexes: Recent[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = Recent(_INDEXES)
 
     # Saving
 
@@ -435,16 +435,14 @@ class Skills:
     async def _index(self, principal: str, view: Snapshot) -> tuple[Index, dict[str, Skill]]:
         whole = self.tools.catalog.snapshot.version  # skills hidden from the principal depend on it
         key = (principal, view.version, f"{whole} {await self.store.skills.stamp()}")
-        found = self._indexes.pop(key, None)
+        found = self._indexes.find(key)
         if found is None:
             visible = await self.loading.visible(principal, view)
             # Without the code, which no search reads: a thousand texts take much memory.
             skills = {f"mcp__skills__{each.name}": msgspec.structs.replace(each, code="") for each in visible}
             specs = [_indexed(name, skill) for name, skill in skills.items()]
             found = await asyncio.to_thread(Index, specs), skills
-        self._indexes[key] = found
-        for old in list(self._indexes)[:-_INDEXES]:
-            del self._indexes[old]
+            self._indexes.put(key, found)
         return found
 
     async def _found(self, skill: Skill, records: dict[tuple[str, str], SkillRecord], view: Snapshot) -> FoundSkill:
@@ -559,7 +557,7 @@ class Skills:
 
         Raises:
             UnknownSkill: There is no such version.
-            SkillUnusable: The definition of a tool that it needs is not kept any more.
+            SkillUnusable: The definition of a tool that it needs is no longer stored.
         """
         skill = await self.get(namespace, name, version or "")
         view = await self.tools.view()

@@ -190,7 +190,7 @@ class _Planning:
             if key not in self._names[0] or (to and to not in self._names[1]):
                 known = ", ".join(self._names[1])
                 raise InvalidRequest(
-                    f"{before.full_name!r} cannot rename {key!r} to {to!r}: one of them is no parameter. "
+                    f"{before.full_name!r} cannot rename {key!r} to {to!r}: one of them is not a parameter. "
                     f"The new definition has {known or 'none'}."
                 )
 

@@ -272,8 +272,8 @@ def test_a_key_that_others_can_read_is_not_used(tmp_path: Path) -> None:
         SigningKey.load_or_make(path)
 
     assert str(caught.value) == (
-        f"The signing key {str(path)!r} can be used by others: its mode is 0640. Run `chmod 600` on it, and remove it if"
-        " somebody may have read it."
+        f"The signing key {str(path)!r} can be used by others: its mode is 0640. Run `chmod 600` on it, and remove it"
+        " if somebody may have read it."
     )
 
 

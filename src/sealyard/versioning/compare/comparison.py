@@ -126,7 +126,7 @@ def _annotations(before: ToolSpec, after: ToolSpec) -> Iterable[Change]:
             before=words[0],
             after=words[1],
             severity="minor" if worse else "patch",
-            reason="It admits to more effect than before." if worse else "It says something else about its effects.",
+            reason="It declares more effects than before." if worse else "It declares other effects.",
         )
 
 
@@ -481,9 +481,17 @@ class Walk:
         elif is_retyped:
             self._add("output_retyped", path, *words, "major", "It is of another type.")
         elif onward or before < after:
-            self._add("output_widened", path, *words, self._unpromised, "It can be what it never was.")
+            self._add(
+                "output_widened", path, *words, self._unpromised, "It can hold values that it did not hold before."
+            )
         else:
-            self._add("output_unknown", path, *words, self._unpromised, "It changed, and may be what it never was.")
+            self._add(
+                "output_unknown",
+                path,
+                *words,
+                self._unpromised,
+                "It changed, and may hold values that it did not hold before.",
+            )
 
     def _proven(self, prover: Prover, facts: Schemas, goals: Schemas, *, top: bool = False) -> bool:
         return all(prover.proves(facts, goal, top=top) for goal in goals or (True,))
@@ -497,7 +505,7 @@ class Walk:
             was, is_now = text_under(self._before, old, "default"), text_under(self._after, new, "default")
             if not self._texts.same(was, is_now, "value"):
                 words = ("none" if was is None else shown(was)), ("none" if is_now is None else shown(is_now))
-                self._add("default_changed", path, *words, "minor", "Left out, it means something else.")
+                self._add("default_changed", path, *words, "minor", "Omitting it has another meaning now.")
         found = newly_deprecated(self._announcements(self._before, old), self._announcements(self._after, new))
         if found is not None:
             self.deprecations.append(msgspec.structs.replace(found, field=full_path(self._side, path)))
