@@ -15,7 +15,7 @@ from sealyard.store.tools import LastRelease, ReleaseKind, SeenDefinition
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version, compare, highest
 from sealyard.versioning.compare.changes import BreakingChange, Replacement
-from sealyard.versioning.compare.renames import find_renamed
+from sealyard.versioning.compare.successors import find_renamed
 
 _FIRST_VERSION = "1.0.0"
 _MOST_CHANGES = 200

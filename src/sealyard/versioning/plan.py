@@ -3,7 +3,7 @@
 The same steps rewrite code (`migrate`), translate a call as it is made, and adapt recorded answers. So a change becomes
 a step only if its meaning for a call is proven by the two definitions alone:
 
-- A parameter or field has another name: `renames` says when that is proven.
+- A parameter or field has another name: `compare.successors` says when that is proven.
 - A parameter is gone: nothing that is new, takes more than before or is spoken of as its heir may stand for it.
 - A parameter has to be given: if it is new, its schema gives one value; if not, its old default is what leaving it out
   meant. Either fits the schema.
@@ -22,7 +22,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, compare
 from sealyard.versioning.compare.schemas import resolve
-from sealyard.versioning.compare.texts import are_opposed, are_same_text, is_distinctive, newly_deprecated
+from sealyard.versioning.compare.wording import are_opposed, are_same_text, is_distinctive, newly_deprecated
 from sealyard.versioning.steps import (
     AddParameter,
     Obstacle,

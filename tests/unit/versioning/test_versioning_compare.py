@@ -14,7 +14,7 @@ from tests.unit.versioning.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_o
 from sealyard.values.tools import ToolAnnotations, ToolSpec
 from sealyard.versioning.compare.changes import BreakingChange, Change, ChangeKind, Deprecation, Severity
 from sealyard.versioning.compare.comparison import compare
-from sealyard.versioning.compare.renames import find_renamed
+from sealyard.versioning.compare.successors import find_renamed
 
 NUMBERS = itertools.count()
 

@@ -33,7 +33,6 @@ from sealyard.versioning.compare.changes import (
     highest,
 )
 from sealyard.versioning.compare.proof import STEPS, Prover, Schema
-from sealyard.versioning.compare.renames import Alike, Field, find_successors
 from sealyard.versioning.compare.schemas import (
     NULLABLE,
     Budget,
@@ -45,7 +44,8 @@ from sealyard.versioning.compare.schemas import (
     cases_of,
     unwrapped,
 )
-from sealyard.versioning.compare.texts import folded, have_other_units, is_distinctive, newly_deprecated
+from sealyard.versioning.compare.successors import Alike, Field, find_successors
+from sealyard.versioning.compare.wording import folded, have_other_units, is_distinctive, newly_deprecated
 
 _TEXT = 300  # characters of a text in a change
 _CHARACTERS = 160  # characters of a type or value in words

@@ -7,9 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from sealyard.code.names import children
-from sealyard.versioning.migrate.state import State, Style, Touch
-from sealyard.versioning.migrate.text import Sources
-from sealyard.versioning.migrate.values import (
+from sealyard.versioning.migrate.abstract import (
     NONE,
     NOTHING,
     PLAIN,
@@ -21,6 +19,8 @@ from sealyard.versioning.migrate.values import (
     Text,
     Value,
 )
+from sealyard.versioning.migrate.facts import State, Style, Touch
+from sealyard.versioning.migrate.splices import Sources
 from sealyard.versioning.steps import Untranslatable, convert
 
 _NEVER_NONE = frozenset("str int float bool len round abs repr format sum".split())

@@ -9,9 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sealyard.code.names import Variable
-from sealyard.versioning.migrate.calls import Calls
-from sealyard.versioning.migrate.state import State
-from sealyard.versioning.migrate.values import (
+from sealyard.versioning.migrate.abstract import (
     JUST_NONE,
     JUST_OTHER,
     JUST_SCALAR,
@@ -28,6 +26,8 @@ from sealyard.versioning.migrate.values import (
     Tool,
     Value,
 )
+from sealyard.versioning.migrate.effects import Calls
+from sealyard.versioning.migrate.facts import State
 
 _ROUNDS = 1_000  # a bound; honest code needs fewer than ten
 _MANY = 32  # the items of a longer list are not kept apart

@@ -23,7 +23,7 @@ from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.changes import Replacement
 from sealyard.versioning.compare.proof import Prover
 from sealyard.versioning.compare.schemas import Budget, Document, Exhausted, Numbers, TooLarge, part
-from sealyard.versioning.compare.texts import (
+from sealyard.versioning.compare.wording import (
     WORDS,
     are_contrasted,
     are_opposed,

@@ -12,7 +12,7 @@ import msgspec
 
 from sealyard.code import Names
 from sealyard.code.names import Variable
-from sealyard.versioning.migrate.values import (
+from sealyard.versioning.migrate.abstract import (
     ANY_KEY,
     ITEM,
     JUST_NONE,

@@ -6,8 +6,7 @@ Functions and arguments are values here; the interpreter evaluates the expressio
 import ast
 from collections.abc import Callable, Sequence
 
-from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Style
-from sealyard.versioning.migrate.values import (
+from sealyard.versioning.migrate.abstract import (
     JUST_NONE,
     JUST_OTHER,
     JUST_SCALAR,
@@ -25,6 +24,7 @@ from sealyard.versioning.migrate.values import (
     Tool,
     Value,
 )
+from sealyard.versioning.migrate.facts import REFLECTING, UNKNOWN, State, Style
 
 _CALLERS = ("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool")
 _LOOKING = frozenset(
