@@ -49,9 +49,7 @@ def test_what_changed_and_whom_it_hits_is_said(saved: Project, upgraded: Project
         "  Its calls are translated from 1.0.0 to 2.0.0 until the skill is migrated.",
         f"See what a migration does: sealyard migrate-skills --tool {TOOL} --dry-run",
     ]
-    assert "  major  input since: Renamed to 'start_date'. [since -> start_date]" in (
-        changes.stdout.splitlines()
-    )
+    assert "  major  input since: Renamed to 'start_date'. [since -> start_date]" in (changes.stdout.splitlines())
     assert "  migrate since: start_date=since" in changes.stdout.splitlines()
     assert [line.split()[:2] for line in listed.stdout.splitlines() if line.startswith("mcp__")][-1] == [TOOL, "2.0.0"]
     assert max(map(len, listed.stdout.splitlines())) <= 80
