@@ -278,6 +278,8 @@ class Chains(Part, msgspec.Struct, kw_only=True):
 
     def tips(self, spec: ToolSpec, viewer: Viewer, *, view: Snapshot) -> tuple[Tip, ...]:
         """At most two tips on a tool."""
+        if spec.full_name not in self.tools:  # as for most hits of a search
+            return ()
         found = self.next_tools(spec.full_name, viewer, view=view.tools)[:_HINTS]
         tips = (_tip(spec, view.tools[each.tool], each.support) for each in found)
         return tuple(tip for tip in tips if tip is not None)
