@@ -28,7 +28,7 @@ from sealyard.learning.failures import Fix, advice
 from sealyard.learning.learner import Model
 from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.part import Viewer, put_last
-from sealyard.learning.precedents import Curve, WrongCall, wrong_calls
+from sealyard.learning.precedents import WrongCall, wrong_calls
 from sealyard.learning.resources import Fitted, Prediction, fit, wanted
 from sealyard.learning.risk import Assessment
 from sealyard.learning.shapes import SteadyShapes
@@ -53,7 +53,6 @@ from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 _LONG_CODE = 1_000  # characters from which code is read in a thread: hostile code takes a millisecond for each hundred
 _SHORT_CODE = 300  # the same for why code failed, which takes longer
 _CODES_KEPT = 128  # codes whose reading is kept, since agents run the same again and again: a bound
-_CURVES_KEPT = 64  # principals whose corrections are kept: as many as learn apart
 _REST = 4.0  # rest after learning, so that it takes at most a fifth of a processor from requests
 _LINE_CHARACTERS = 400  # of a source line in a refusal: a bound
 _ONCE_PER_VISIT = 200  # hints that are given once in a visit: a bound
@@ -243,8 +242,6 @@ class Guidance:
         self._steady = SteadyShapes()
         self._readings: Recent[tuple[str, str], _Reading] = Recent(_CODES_KEPT)
         """By the catalog and the code: agents often run the same code again."""
-        self._curves: Recent[str, tuple[tuple[int, int], Curve]] = Recent(_CURVES_KEPT)
-        """By principal, with the time and revision at which it was computed."""
         self._principals: set[str] = set()
         """The first two principals with a request: enough to know if there is more than one."""
 
@@ -355,7 +352,6 @@ class Guidance:
                 wall_seconds=given.wall_seconds,
                 memory_mib=given.memory_mib,
                 wrong=reading.wrong,
-                curve=self._curve(model, viewer),
             )
 
         nothing: tuple[Prediction | None, Fitted] = (None, usual)
@@ -413,15 +409,6 @@ class Guidance:
             return self.barrier.ask(part, work, otherwise, who=who)
         finally:
             spend(started)
-
-    def _curve(self, model: Model, viewer: Viewer) -> Curve:
-        """The correction of estimates for a principal, computed at most once a second and after each lesson."""
-        moment = (self.learner.revision, int(viewer.now))
-        known = self._curves.find(viewer.principal)
-        if known is None or known[0] != moment:
-            known = moment, model.risk.calibration.curve(viewer)
-            self._curves.put(viewer.principal, known)
-        return known[1]
 
     # After a run
 

@@ -601,20 +601,6 @@ def test_a_new_major_version_resets_what_is_known_of_a_tool_and_its_code() -> No
     assert assess(dangers, CODE, specs=new).risk == "low"
 
 
-def test_code_that_is_like_code_that_failed_is_told_so() -> None:
-    """Whoever wrote it before."""
-    dangers = Dangers()
-    like = USE + "rows = list_expenses(user='a')\nfor row in rows:\n    total = row['sum'] + 1\n    print(total, row)\n"
-    for number in range(8):
-        who = ("bob", "eve")[number % 2]
-        code = like + f"extra_{number} = rows[{number}]" + ".x" * number
-        learn(dangers, code, a_run(NOW - 9_000 + number, principal=who, calls=(a_call(),)))
-    told = assess(dangers, like + "print(len(rows))")
-
-    assert (told.risk, told.line) == ("high", None)
-    assert "similar_failures" in told.reasons
-
-
 def test_code_that_needs_more_than_it_may_have_is_told_so() -> None:
     """What similar runs needed, and what it has."""
     slow = Prediction(seconds=80.0, memory_mib=10, runs=5, is_same_code=True, is_binding=True)
@@ -685,8 +671,7 @@ def test_what_is_remembered_is_bounded() -> None:
         dangers.learn(Lesson(number=0, event=run, code=form), HALF_LIFE)
 
     assert len(dangers.tools) == 2_000
-    assert len(dangers.patterns.by_digest) == 2_048
-    assert len(dangers.patterns.by_place) == 2_048
+    assert len(dangers.forms.by_digest) == 2_048
     assert len(dangers.repeats.sessions) <= 512
     assert len(dangers.all.by) == 16
     assert len(msgspec.msgpack.encode(dangers)) < 4 << 20
