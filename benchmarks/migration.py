@@ -23,7 +23,7 @@ from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.values.skills import Trace, TraceCall
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.migrate import migrate, predict
+from sealyard.versioning.migrate import migrate
 from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
 from sealyard.versioning.steps import Plan
 
@@ -88,7 +88,7 @@ def plan_for(case: Case) -> Plan:
 
 def attempt_migration(case: Case, plan: Plan, recorded: Ran) -> Attempt:
     """Migrate as the product does: rewrite the code, and expect of it the recording as the plan carries it over."""
-    migration = migrate(case.code, [plan], form=case.form, name=SKILL)
+    migration = migrate(case.code, plan, form=case.form, name=SKILL)
     if migration.refusals:
         return Attempt(code=None, reason=" ".join(map(str, migration.refusals)))
     try:
@@ -143,7 +143,7 @@ class _Score:
         self._seconds.append((seconds, time.perf_counter() - started))
         judged = stage.judge(case, recorded, attempt)
         self._judged.append((case, judged))
-        predicted = predict(case.code, [plan], form=case.form, name=SKILL)
+        predicted = migrate(case.code, plan, form=case.form, name=SKILL).difficulty
         self._predictions[predicted, judged.outcome.startswith("migrated")] += 1
         self._add_layer(case, plan, recorded)
         if attempt.code is not None:

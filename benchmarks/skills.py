@@ -95,7 +95,7 @@ async def read_specs(file: Path | None) -> list[ToolSpec]:
         boxes: dict[str, Toolbox] = {
             "customers": customers.toolbox,
             "expenses": expenses.toolbox,
-            "files": files.build_toolbox(Path()),
+            "files": files.toolbox,
             "mail": mail.toolbox,
             "trips": trips.toolbox,
         }

@@ -71,7 +71,7 @@ def _measure_set(name: str, view: Snapshot, tasks: Sequence[Sequence[str]]) -> d
         for task in test:
             for place, tool in enumerate(task[:-1]):
                 asked += 1
-                found = chains.followers(tool, viewer, view=view.tools)
+                found = chains.next_tools(tool, viewer, view=view.tools)
                 if not found:
                     continue
                 rest = task[place + 1 :]

@@ -1,4 +1,4 @@
-"""Measures limits and a pool that follow experience, against fixed ones: the same real runs in a real sandbox.
+"""Measures limits that follow experience, against fixed ones: the same real runs in a real sandbox.
 
 Jobs are run for a while, then once more under the level's own limits and under fitted ones, side by side. Among them
 are jobs that need longer than the level gives, jobs that suddenly hang, jobs that need much memory, and traps: runs
@@ -6,17 +6,16 @@ that need more than they ever did, which must not be killed for it.
 """
 
 import asyncio
-import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.learning.resources import Demand, Fitted, Resources, fit, wanted
+from sealyard.learning.resources import Fitted, Resources, fit
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.values.facts import Assessed, Executed, RunEvidence
@@ -28,9 +27,6 @@ _HALF_LIFE = 30 * 86_400.0
 _PRINCIPAL = "bench"
 _TIMES = 6  # that each job ran before, except those that are longer than the level allows
 _TOGETHER = 2
-_POOL = 2
-_ROUNDS = 10  # of bursts, of which the first two teach
-_APART_SECONDS = 0.7  # between two bursts, so that they are two
 
 _HASH = "import hashlib\nfor _ in range(n): digest = hashlib.sha256(b'x' * 10_000).hexdigest()\ndigest"
 _SORT = "rows = sorted((i * 7919 % 10_007, str(i)) for i in range(n))\nlen(rows)"
@@ -77,7 +73,6 @@ async def _measure() -> dict[str, Any]:
         is_exact = sandbox.resource_control != "rlimits"
         long = [asyncio.create_task(_teach(sandbox, resources, job)) for job in jobs if job.kind == "long"]
         await asyncio.gather(*(_teach(sandbox, resources, job) for job in jobs if job.kind != "long"))
-        pool = await _measure_pool()
         await asyncio.gather(*long)
         usual = Fitted(wall_seconds=_POLICY.wall_seconds, memory_mib=_POLICY.memory_mib)
         limits = [_fitted(resources, job.code_now or job.code, is_exact=is_exact) for job in jobs]
@@ -88,7 +83,6 @@ async def _measure() -> dict[str, Any]:
         tier, control = sandbox.tier, sandbox.resource_control
     return {
         **_figures(fixed, fitted),
-        "pool": pool,
         "runs": resources.runs + len(fixed) + len(fitted),
         "seconds": round(time.perf_counter() - started, 1),
         "tier": tier,
@@ -210,49 +204,3 @@ def _over_allocation(passed: Sequence[_Passed]) -> float:
     """The factor between what a run could have used and what it used, over those that ended well."""
     used = [(each.limits.memory_mib << 20, each.outcome.usage.memory_peak_bytes) for each in passed if each.outcome.ok]
     return statistics.geometric_mean([limit / peak for limit, peak in used if peak])
-
-
-async def _measure_pool() -> dict[str, Any]:
-    """Bursts on a pool that stays as it is and on one that follows, in turn."""
-    burst = min(8, 2 * len(os.sched_getaffinity(0)))
-    waits: dict[str, list[float]] = {"fixed": [], "following": []}
-    whole: dict[str, list[float]] = {"fixed": [], "following": []}
-    demand = Demand()
-    options = PoolOptions(size=_POOL)
-    async with (
-        open_sandbox(_POLICY, allow_weaker=True, pool=options) as fixed,
-        open_sandbox(_POLICY, allow_weaker=True, pool=options) as following,
-    ):
-        for number in range(_ROUNDS):
-            for name, sandbox in (("fixed", fixed), ("following", following)):
-                await asyncio.sleep(_APART_SECONDS / 2)
-                if sandbox is following:
-                    for _ in range(burst):
-                        demand.ran(time.time(), _PRINCIPAL, ())
-                seconds = await asyncio.gather(*(_run_in_burst(sandbox) for _ in range(burst)))
-                if number >= 2:
-                    waits[name].append(statistics.fmean(wait for wait, _ in seconds))
-                    whole[name].append(statistics.fmean(all_of_it for _, all_of_it in seconds))
-                found = wanted([demand], now=time.time(), offered=())
-                following.follow(found.size, found.packages)
-                await asyncio.gather(fixed.settle(), following.settle())
-        size = following.pool.size
-    return {
-        "burst": burst,
-        "size": {"fixed": _POOL, "following": size},
-        "wait_ratio": _ratio(waits),
-        "run_ratio": _ratio(whole),
-    }
-
-
-async def _run_in_burst(sandbox: Sandbox) -> tuple[float, float]:
-    """Seconds that a run waits for its worker, and seconds that it takes in all."""
-    started = time.perf_counter()
-    outcome = await sandbox.run("1 + 1")
-    seconds = time.perf_counter() - started
-    assert outcome.ok, outcome.failure
-    return seconds - outcome.usage.wall_seconds, seconds
-
-
-def _ratio(seconds: Mapping[str, Sequence[float]]) -> float:
-    return round(statistics.median(seconds["following"]) / statistics.median(seconds["fixed"]), 3)

@@ -6,6 +6,8 @@ Every type is switched on. A finding is right if its offsets and its group of ty
 """
 
 import gzip
+import ipaddress
+import re
 import statistics
 import time
 import zlib
@@ -20,7 +22,7 @@ from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.privacy import TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
-from sealyard.privacy.detect.checks import is_card, is_iban, is_plausible, is_ssn
+from sealyard.privacy.detect.checks import is_card, is_iban, is_ssn
 from sealyard.privacy.reading.literals import PlacedText, read_literal
 from sealyard.privacy.span import Span
 
@@ -68,14 +70,30 @@ _LISTED = frozenset(
     USERNAME SECRET NATIONAL_ID US_SSN CRYPTO PASSPORT DRIVER_LICENSE TAX_ID BANK_ACCOUNT MEDICAL_ID""".split()
 )
 """Labels whose recall on rows is promised. Formats that do not exist, firms and plain links are not among them."""
+_MAC = re.compile(r"(?:[0-9A-F]{2}[:\-.]?){5,7}[0-9A-F]{2}|(?:[0-9A-F]{4}\.){2}[0-9A-F]{4}", re.IGNORECASE)
+_WALLET = re.compile(r"[A-Z0-9:]{20,120}", re.IGNORECASE)
+
+
+def _is_address(value: str) -> bool:
+    """True if the value is an IP address, with or without port, zone or prefix length."""
+    host = value.strip().partition("/")[0].partition("%")[0]
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        ipaddress.ip_address(host.removeprefix("[").partition("]")[0])
+    except ValueError:
+        return False
+    return True
+
+
 _CHECKS: dict[str, Callable[[str], bool]] = {
     "EMAIL": lambda value: "." in value.rpartition("@")[2],
     "CREDIT_CARD": is_card,
     "IBAN": is_iban,
-    "IP_ADDRESS": lambda value: is_plausible("ip", value),
+    "IP_ADDRESS": _is_address,
     "US_SSN": is_ssn,
-    "MAC_ADDRESS": lambda value: is_plausible("mac", value),
-    "CRYPTO": lambda value: is_plausible("wallet", value),
+    "MAC_ADDRESS": lambda value: _MAC.fullmatch(value.strip()) is not None,
+    "CRYPTO": lambda value: _WALLET.fullmatch(value.strip()) is not None,
 }
 """Labels whose values are known by their form in any sentence. One that fails the check is masked or made up."""
 _MARKS = ("strict", "overlap", "covered")

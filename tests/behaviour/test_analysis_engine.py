@@ -12,6 +12,7 @@ from sealyard.analysis import GUEST
 from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import LEVELS
+from sealyard.sandbox.spawn import Setup
 from sealyard.values.runs import Limits
 
 PACKAGES = ("duckdb", "scipy")
@@ -40,7 +41,7 @@ async def unprivileged() -> AsyncIterator[Sandbox]:
     packages = add_own(find_packages(PACKAGES), OWN)
     policy = msgspec.structs.replace(LEVELS[IsolationLevel.PRODUCTION], packages=PACKAGES)
     options = PoolOptions(size=1)
-    sandbox = Sandbox(policy, tier="namespace", privileged=False, packages=packages, options=options)
+    sandbox = Sandbox(Setup(policy=policy, packages=packages), options=options)
     try:
         await sandbox.start()
         yield sandbox

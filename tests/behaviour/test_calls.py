@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from sealyard.errors import CallRefused
-from sealyard.sandbox import open_sandbox
+from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.values.runs import Failure, Limits, Reply
 
@@ -584,3 +584,27 @@ def test_large_answers_and_files_arrive_whole_and_in_their_places(driver: Any) -
         [hashlib.sha256(content).hexdigest()],
         [0, 0, 0, 0],
     ]
+
+
+POSTED = """
+import json, os
+bodies = [json.dumps({'t': 'call', 'id': 10_000 + n, 'tool': 'post', 'args': {}}).encode() for n in range(500)]
+os.write(3, b''.join(len(body).to_bytes(4, 'little') + body for body in bodies))
+os._exit(0)
+"""
+
+
+async def test_calls_that_wait_when_the_worker_ends_are_not_made() -> None:
+    """Nobody would hear their answers. Before, a run ended only when its whole backlog was answered."""
+    calls: list[str] = []
+
+    async def answer(tool: str, args: dict[str, Any]) -> Any:
+        calls.append(tool)
+        await asyncio.Event().wait()
+
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1)) as sandbox:
+        outcome = await sandbox.run(POSTED, on_call=answer, limits=Limits(wall_seconds=20))
+
+    assert outcome.failure is not None
+    assert (outcome.status, outcome.failure.kind) == ("broken", "exit")
+    assert len(calls) <= PLAIN.concurrent_calls

@@ -77,7 +77,7 @@ def test_the_deadline_goes_on_where_it_stood_after_the_last_pause(driver: Any) -
     async def on_call(tool: str, arguments: dict[str, Any]) -> str:
         with clock.paused():
             await asyncio.sleep(arguments["seconds"])
-        paused.append(clock.is_still)
+        paused.append(clock._holds > 0)
         return "yes"
 
     code = """
@@ -135,7 +135,7 @@ async def test_other_runs_take_the_turn_of_one_that_waits_for_a_person() -> None
 
 async def test_no_more_turns_are_lent_than_there_are() -> None:
     """Runs that wait for people hold memory, so they do not make room without end."""
-    slots = Slots(1)
+    slots = Slots(PoolOptions(running=1))
     first, second, third = RunClock(), RunClock(), RunClock()
 
     async with slots.one(first):
@@ -148,12 +148,12 @@ async def test_no_more_turns_are_lent_than_there_are() -> None:
                     waiting.cancel()
                     await asyncio.wait({waiting})
     async with asyncio.timeout(60), slots.one(third):
-        assert not third.is_still
+        assert not third._holds
 
 
 async def test_a_turn_that_comes_to_one_who_left_goes_to_the_next() -> None:
     """Nothing is lost when a run is cancelled while it waits for its turn."""
-    slots = Slots(1)
+    slots = Slots(PoolOptions(running=1))
     async with slots.one(RunClock()):
         left = asyncio.create_task(_take(slots, RunClock()))
         stays = asyncio.create_task(_take(slots, RunClock()))
@@ -170,7 +170,7 @@ async def _take(slots: Slots, clock: RunClock) -> None:
 
 async def test_a_run_of_an_owner_with_many_begins_when_the_one_before_is_over_or_old() -> None:
     """Where somebody with fewer runs was there a moment ago: the event loop is not full of others when that returns."""
-    slots, order = Slots(8, weights={"light": 1.0, "heavy": 1.0}), list[str]()
+    slots, order = Slots(PoolOptions(running=8, weights={"light": 1.0, "heavy": 1.0})), list[str]()
     first_is_in, end = asyncio.Event(), asyncio.Event()
 
     async def first() -> None:
@@ -197,7 +197,7 @@ async def test_a_run_of_an_owner_with_many_begins_when_the_one_before_is_over_or
 
 async def test_an_owner_with_one_run_never_waits_for_others_to_come_back() -> None:
     """Only who has more than others gives way: else each of many would wait for all."""
-    slots, steps = Slots(8), list[int]()
+    slots, steps = Slots(PoolOptions(running=8)), list[int]()
     with slots.enter("gone"):
         pass
     async with slots.one(RunClock(), "single"):

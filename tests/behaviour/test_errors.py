@@ -232,6 +232,13 @@ def test_leaving_with_a_status_is_a_failure_of_the_code(driver: Any, code: str, 
     assert outcome.failure.line == len(code.splitlines())
 
 
+def test_descriptor_that_would_wait_is_not_taken_for_the_limit_of_processes(driver: Any) -> None:
+    """Reading an empty pipe without waiting fails with the same number as a fork past the limit."""
+    failure = driver.run("import os\nends = os.pipe()\nos.set_blocking(ends[0], False)\nos.read(ends[0], 1)").failure
+
+    assert (failure.kind, failure.type, failure.line) == ("exception", "BlockingIOError", 4)
+
+
 def test_ending_the_interpreter_is_told_apart_from_leaving(driver: Any) -> None:
     """`os._exit` ends the worker before it can report, which is said with its status."""
     outcome = driver.run("import os\nprint('before')\nos._exit(3)")
@@ -363,16 +370,15 @@ CO = "async def load():\n    return [1]\n"
         (CO + "load()[0]", AWAIT),
         (CO + "for each in load(): pass", AWAIT),
         (CO + "load().append(1)", AWAIT),
-        ("[].push(1)", "Did you mean .append?"),
-        ("[1].length", "Write `len(…)`."),
         ("import datetime\ndatetime.now()", "It belongs to a class of the module: write datetime.datetime.now."),
-        ("import datetime\ndatetime(2024, 1, 1)", "It is a module: write datetime.datetime(…)."),
-        ("import json\njson.parse('{}')", "Did you mean json.loads?"),
         (
-            "list = [1]\nlist((1, 2))",
-            "The code gave the name 'list' another value, which hides the built-in: use another name.",
+            "a = '3'\na + 4",
+            "Convert one of them: `float(…)` or `int(…)` to get a number, `str(…)` or an f-string to get text.",
         ),
-        ("a = '3'\na + 4", "Convert one of them: `float(…)` or `int(…)` makes a number of the text."),
+        (
+            "from datetime import date\n'2024-05-01' < date(2024, 5, 2)",
+            "Parse the text first: `datetime.fromisoformat(…)`, or `date.fromisoformat(…)`.",
+        ),
         ("a = None\na * 2", "One of them is None: leave such rows out, or use a default such as `(x or 0)`."),
         ("def f(user_id, limit=3): pass\nf(userid=3)", "Did you mean user_id=? It takes user_id, limit."),
         ("def f(limit=3, tag=''): pass\nf(limt=3)", "Did you mean limit=? It takes limit, tag."),
@@ -380,16 +386,11 @@ CO = "async def load():\n    return [1]\n"
         ("def f(a): pass\nf(1, 2)", "Name the arguments: it takes a."),
         ("import json\njson.loads([1])", "It is data already: leave out `json.loads`."),
         ("import json\njson.dumps({1})", "Make a list of it: `sorted(…)` or `list(…)`."),
-        (
-            "import json\njson.loads('{}\\n{}')",
-            "It holds several JSON values: `[json.loads(line) for line in text.splitlines()]` reads one a line.",
-        ),
         ("{[1]: 2}", "Make it a tuple first: `tuple(…)`."),
         ("int('1,200')", "Take out the commas first: `.replace(',', '')`."),
         ("x = true", "Python writes True."),
         ("Counter([1])", "Import it first: `from collections import Counter`."),
         ("json.dumps(1)", "Import it first: `import json`."),
-        ("from collections import Countr", "Did you mean `from collections import Counter`?"),
         ("x = []\nx[0]", "It is empty: check that before taking one."),
         ("x = [1]\nx[3]", "It has 1 items; the last is [-1]."),
         ("d = {1: 2}\nfor k in d: d[k + 1] = 1", "Loop over a copy: `list(…)`."),

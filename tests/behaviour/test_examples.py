@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -23,8 +22,7 @@ from mcp.types import BlobResourceContents, CallToolResult, EmbeddedResource, Im
 from tests import warm
 
 from sealyard.examples import demo_upstreams, expenses
-from sealyard.examples.files import write_samples
-from sealyard.examples.folder import Folder
+from sealyard.examples.files import _files as sample_files
 
 NAMES = ("expenses", "trips", "files")
 MODES = ("auto", "legacy")
@@ -274,15 +272,6 @@ async def test_files_are_listed_read_searched_and_written(tmp_path: Path) -> Non
     assert [each["path"] for each in top] == ["a", "handbook", "images", "notes"]
 
 
-def test_samples_are_put_only_into_an_empty_directory(tmp_path: Path) -> None:
-    """A directory with something in it is left as it is."""
-    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
-
-    write_samples(tmp_path)
-
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
 async def test_media_come_as_images_or_blobs(tmp_path: Path) -> None:
     """An image is an image block and any other file a blob, with the bytes of the file."""
     async with connect("files", tmp_path) as client:
@@ -292,7 +281,7 @@ async def test_media_come_as_images_or_blobs(tmp_path: Path) -> None:
 
     assert isinstance(image, ImageContent)
     assert image.mime_type == "image/png"
-    content = (tmp_path / "images" / "sunrise.png").read_bytes()
+    content = sample_files["images/sunrise.png"]
     assert image.data == base64.b64encode(content).decode()
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     assert isinstance(blob, EmbeddedResource)
@@ -300,81 +289,19 @@ async def test_media_come_as_images_or_blobs(tmp_path: Path) -> None:
     assert (blob.resource.mime_type, blob.resource.blob) == ("application/octet-stream", "AAE=")
 
 
-@pytest.fixture
-def trapped(tmp_path: Path) -> Path:
-    """A directory beside a secret, with every kind of way that might lead there."""
-    (tmp_path / "secret.txt").write_text("secret\n", encoding="utf-8")
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "secret.txt").write_text("secret\n", encoding="utf-8")
-    inside = tmp_path / "inside"
-    (inside / "real").mkdir(parents=True)
-    (inside / "link.txt").symlink_to(tmp_path / "secret.txt")
-    (inside / "relative.txt").symlink_to("../secret.txt")
-    (inside / "away").symlink_to(tmp_path / "outside")
-    (inside / "real" / "up").symlink_to("../..")
-    (inside / "root").symlink_to("/")
-    os.mkfifo(inside / "pipe")
-    Path(os.fsdecode(os.fsencode(inside) + b"/not\xfftext")).write_text("x", encoding="utf-8")
-    return inside
-
-
-ESCAPES = [
-    "../secret.txt",
-    "real/../../secret.txt",
-    "/etc/passwd",
-    "//etc/passwd",
-    "link.txt",
-    "relative.txt",
-    "away/secret.txt",
-    "real/up/secret.txt",
-    "root/etc/passwd",
-    "pipe",
-    "real",
-    "",
-    ".",
-    "..",
-    "secret.txt\x00.md",
-    "x" * 300,
-    "/".join("d" * 20),
-]
-
-
-async def test_no_path_leads_out_of_the_directory(trapped: Path) -> None:
-    """Dots, absolute paths, links, pipes and odd names are refused, without a word about where the directory is."""
-    async with connect("files", trapped) as client:
-        refusals = []
-        for path in ESCAPES:
-            refusals.append(refusal_of(await client.call_tool("read_file", {"path": path})))
+async def test_no_path_of_files_leads_to_the_disk(tmp_path: Path) -> None:
+    """The files are in memory: any path that is not one of theirs is refused, whatever the machine has there."""
+    async with connect("files", tmp_path) as client:
+        for path in ("../secret.txt", "/etc/passwd", "handbook", "", ".", "..", "todo.md\x00"):
+            refusal_of(await client.call_tool("read_file", {"path": path}))
             refusal_of(await client.call_tool("read_media", {"path": path}))
-            refusals.append(refusal_of(await client.call_tool("write_file", {"path": path, "text": "harm"})))
-        for path in ("..", "/", "away", "root", "real/up", "link.txt", "real/.."):
+        for path in ("/etc/passwd", "handbook", "", "handbook/"):
+            refusal_of(await client.call_tool("write_file", {"path": path, "text": "harm"}))
+        too_much = refusal_of(await client.call_tool("write_file", {"path": "a", "text": "x" * (4 << 20)}))
+        for path in ("..", "/etc", "notes/.."):
             refusal_of(await client.call_tool("list_files", {"path": path}))
-            refusal_of(await client.call_tool("search_files", {"words": "secret", "path": path}))
-        everything = rows_of(await client.call_tool("list_files", {"recursive": True}))
-        found = rows_of(await client.call_tool("search_files", {"words": "secret"}))
 
-    assert everything == [{"path": "real", "is_directory": True, "size": 0}]
-    assert found == []
-    assert [refusal for refusal in refusals if str(trapped) in refusal] == []
-    outside = trapped.parent
-    assert sorted(path.name for path in outside.iterdir()) == ["inside", "outside", "secret.txt"]
-    assert (outside / "secret.txt").read_text(encoding="utf-8") == "secret\n"
-    assert (outside / "outside" / "secret.txt").read_text(encoding="utf-8") == "secret\n"
-    assert [path.name for path in (outside / "outside").iterdir()] == ["secret.txt"]
-
-
-def test_writing_over_a_hard_link_leaves_the_other_name_alone(tmp_path: Path) -> None:
-    """A file that has a second name outside is replaced inside and unchanged outside."""
-    outside = tmp_path / "outside.txt"
-    outside.write_text("kept", encoding="utf-8")
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    (inside / "linked.txt").hardlink_to(outside)
-
-    Folder(inside).write("linked.txt", b"new")
-
-    assert outside.read_text(encoding="utf-8") == "kept"
-    assert (inside / "linked.txt").read_text(encoding="utf-8") == "new"
+    assert too_much == "The files would be larger than 4,194,304 bytes together. Write less."
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -431,21 +358,3 @@ async def test_garbage_on_the_input_costs_only_itself(tmp_path: Path) -> None:
 
     assert answers[2]["result"]["structuredContent"]["id"] == "p01"
     assert code == 0
-
-
-def test_files_server_without_a_directory_says_so(tmp_path: Path) -> None:
-    """A directory that does not exist is named, with exit code 2."""
-    missing = tmp_path / "missing"
-
-    done = subprocess.run(
-        [sys.executable, "-m", "sealyard.examples.files", str(missing)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1] == (
-        f"python -m sealyard.examples.files: error: {str(missing)!r} is not a directory. Make it, or name another."
-    )

@@ -7,8 +7,10 @@ gives up.
 import asyncio
 import contextlib
 import os
+import resource
+import signal
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -340,3 +342,48 @@ async def test_death_of_a_new_zygote_while_it_takes_over_costs_at_most_one_works
     assert single.result == 1
     assert tuple(texts) in possible
     assert await held() == before
+
+
+@contextlib.contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let this process open no further file."""
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+
+@pytest.mark.parametrize("tier", ["namespace", "landlock"])
+async def test_a_worker_whose_descriptor_does_not_come_is_killed(held: Held, tier: Tier) -> None:
+    """At the limit of open files the kernel drops it, and nothing else would end the worker."""
+    async with open_sandbox(PLAIN, tier=tier, allow_weaker=True, pool=PoolOptions(size=0)) as sandbox:
+        before = await held(sandbox)
+        fork = await sandbox.zygote.fork(4_242, user=None, cores=None, waits=False, entrances=[], library=None)
+        with no_more_files():
+            async with asyncio.timeout(20):
+                ended = await fork.exited
+        os.close(fork.output_fd)
+        fork.connection.close()
+
+        assert ended is not None
+        assert (ended.signal, fork.pidfd) == (signal.SIGKILL, None)
+        assert fork.trouble == "the gateway has too many open files. Raise its limit of open files"
+        assert (await sandbox.run("1 + 1")).result == 2
+        await sandbox.settle()
+        assert await held(sandbox) == before
+
+
+async def test_a_workspace_whose_descriptor_does_not_come_can_be_made_again() -> None:
+    """The zygote does not keep the one that nobody can reach."""
+    async with open_sandbox(PLAIN, tier="namespace", allow_weaker=True, pool=PoolOptions(size=0)) as sandbox:
+        making = asyncio.create_task(sandbox.zygote.create_workspace(4_242, size_bytes=1 << 20, files=10))
+        await asyncio.sleep(0)
+        with no_more_files(), pytest.raises(SandboxBroken, match="too many open files"):
+            await making
+        again = await sandbox.zygote.create_workspace(4_242, size_bytes=1 << 20, files=10)
+        os.close(again)
+        await sandbox.zygote.remove_workspace(4_242)

@@ -16,6 +16,7 @@ from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, SandboxConfig, StoreConfig
 from sealyard.errors import InvalidConfig, PolicyRefused, UnknownTool, VaultError
+from sealyard.offload import Offload
 from sealyard.privacy import TOKEN
 from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.sandbox.policy.levels import DEFAULT
@@ -159,6 +160,27 @@ async def test_sessions_have_tokens_of_their_own_unless_the_gateway_shares_them(
 
     assert own[0] != own[1]
     assert shared[0] == shared[1]
+
+
+async def test_a_shared_scope_leaves_each_principal_its_own_turn_of_the_helpers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: helpers counted the work for everybody as that of the principal who came first."""
+    principals = []
+    carry_out = Offload.run
+
+    async def noted(self: Offload, task: str, *args: Any, who: str, **options: Any) -> Any:
+        principals.append(who)
+        return await carry_out(self, task, *args, who=who, **options)
+
+    async with opened(tmp_path, office(), privacy=PrivacyConfig(scope="gateway")) as yard:
+        guards = [await yard.guards.of(session) for session in ("anna:main", "otto:main")]
+        monkeypatch.setattr(Offload, "run", noted)
+        shown = [await guard.door.conceal([f"{MAIL} " * 5_000]) for guard in guards]
+
+    assert principals == ["anna", "otto"]
+    assert shown[0] == shown[1]
+    assert MAIL not in str(shown)
 
 
 async def test_tokens_outlive_the_gateway(tmp_path: Path) -> None:

@@ -262,7 +262,6 @@ SCRIPT_INPUTS = {
     "properties": {
         "factor": {"type": "integer", "default": 3},
         "numbers": {"type": "array"},
-        "user-id": {"type": "string"},
     },
     "required": ["numbers"],
 }
@@ -274,7 +273,7 @@ def test_a_script_is_a_function_of_its_inputs(driver: Any, code: str, call: str)
     """By name, by position in the order of the schema, with the schema's defaults, and afresh each time."""
     gateway = Gateway()
     gateway.put("scale", code, form="script", inputs=SCRIPT_INPUTS)
-    calls = ["scale(numbers=[1])", "scale(2, [1])", 'scale(numbers=[1], **{"user-id": "u"})', "scale(numbers=[])"]
+    calls = ["scale(numbers=[1])", "scale(2, [1])", "scale(numbers=[])"]
 
     outcome = driver.run(
         f"from skills import scale\n[{', '.join(call.format(each) for each in calls)}]", on_call=gateway.on_call
@@ -283,7 +282,6 @@ def test_a_script_is_a_function_of_its_inputs(driver: Any, code: str, call: str)
     assert value(outcome) == [
         {"rows": [3], "context": {"numbers": [1], "factor": 3}, "main": "__main__"},
         {"rows": [2], "context": {"factor": 2, "numbers": [1]}, "main": "__main__"},
-        {"rows": [3], "context": {"numbers": [1], "user-id": "u", "factor": 3}, "main": "__main__"},
         None,
     ]
 
@@ -307,8 +305,6 @@ SCHEMA = {
         "extra": {"type": "object"},
         "kind": {"enum": ["day", "month", 1]},
         "maybe": {"type": ["integer", "null"]},
-        "either": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-        "unset": {"type": "integer", "default": None},
         "free": {},
         "odd": {"type": "tuple"},
     },
@@ -332,9 +328,6 @@ CHECKED = "def checked(**given):\n    return sorted(given)"
         "kind=1",
         "maybe=None",
         "maybe=1",
-        "either=None",
-        "either='x'",
-        "unset=None",
         "free=object()",
         "odd=1",
         "unknown=object()",
@@ -369,9 +362,7 @@ def test_inputs_that_fit_are_accepted(driver: Any, given: str) -> None:
         ("rows={'a': 1}", "input 'rows' is a value of type dict, where a list is expected"),
         ("extra=[1]", "input 'extra' is a value of type list, where a dict is expected"),
         ("kind='year'", "input 'kind' is 'year', where one of 'day', 'month', 1 is expected"),
-        ("kind=True", "input 'kind' is True, where one of 'day', 'month', 1 is expected"),
         ("maybe='x'", "input 'maybe' is 'x', where a whole number or None is expected"),
-        ("either=1", "input 'either' is 1, where text or None is expected"),
         ("count='__PII_email_x__ and more'", "input 'count' is '__PII_email_x__ and more', where a whole number is "),
     ],
 )
@@ -430,7 +421,7 @@ def test_wrong_inputs_of_a_script_show_the_signature(driver: Any, call: str, pro
     outcome = driver.run(f"from skills import scale\n{call}", on_call=gateway.on_call)
 
     assert outcome.failure is not None
-    signature = "scale(factor: int = 3, numbers: list, **others)"
+    signature = "scale(factor: int = 3, numbers: list)"
     assert outcome.failure.message == f"scale(): {problem}. Its signature: {signature}"
 
 
@@ -724,7 +715,7 @@ ADD, BOOK = ["mcp__expenses__add", {"amount": 3}], ["mcp__travel__book", {"to": 
         ("from servers import gone\nx = gone.find(q=2)", FIND),
         ("from servers.gone import *\nx = find(2)", FIND),
         ("import servers\nx = [dir(servers), dir(servers.gone)]", [["expenses", "gone", "travel"], ["find"]]),
-        ("import servers.expenses as e\nx = [dir(e), e.__path__]", [["add", "list"], ["/servers/expenses"]]),
+        ("import servers.expenses as e\nx = dir(e)", ["add", "list"]),
         ("x = call_tool('mcp__expenses__list', {'start': 1})", LIST),
         ("x = call_tool('mcp__expenses__add', {'amount': 3})", ADD),
         ("x = call_tool('mcp__travel__book', {'to': 4})", BOOK),

@@ -1,4 +1,4 @@
-"""Chains through the whole path: real code in a real yard, its journal, what is learned, and fragments that run."""
+"""Chains through the whole path: real code in a real yard, its journal, and what is learned."""
 
 import contextlib
 import time
@@ -12,11 +12,10 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.examples import demo_upstreams
 from sealyard.learning.chains import Chains, Tip
-from sealyard.learning.flows import prepare_flows
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
-from sealyard.values.facts import Hinted, RunEvidence
+from sealyard.values.facts import Hinted
 from sealyard.values.tools import Definition, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
@@ -56,15 +55,14 @@ async def taught(yard: Yard, chains: Chains | None = None, after: int = 0) -> Ch
     page = await yard.store.learning.events(after, 1_000)
     assert page.is_end
     for _, event in page.events:
-        flows = prepare_flows(event) if isinstance(event, RunEvidence) else ()
-        chains.learn(Lesson(number=0, event=event, flows=flows), MONTH)
+        chains.learn(Lesson(number=0, event=event), MONTH)
     return chains
 
 
 def tips(yard: Yard, chains: Chains, tool: str, *, principal: str = "ann") -> tuple[Tip, ...]:
-    """What a principal is told of a tool, with code."""
+    """What a principal is told of a tool."""
     view = yard.tools.catalog.snapshot
-    return chains.tips(view.tools[tool], Viewer(principal, time.time(), MONTH), view=view, with_code=True)
+    return chains.tips(view.tools[tool], Viewer(principal, time.time(), MONTH), view=view)
 
 
 PARKS = """
@@ -76,121 +74,15 @@ beds
 """
 
 
-async def test_a_chain_of_real_tools_is_told_with_code_that_runs(tmp_path: Path) -> None:
-    """Which field becomes which parameter is told from the values that went from one tool to the other."""
+async def test_a_chain_of_real_tools_is_told(tmp_path: Path) -> None:
+    """From the calls of runs that went well."""
     async with opened(tmp_path, examples=("trips",)) as yard:
         beds = [await run(yard, PARKS, context={"state": state}) for state in ("UT", "CO")]
         chains = await taught(yard)
-        (chain, *_) = tips(yard, chains, "mcp__trips__find_parks")
-        (need,) = tips(yard, chains, "mcp__trips__list_campgrounds")
-        assert chain.code is not None
-        counts = await run(yard, f"{chain.code}\n[len(answers), sum(map(len, answers)), answers[0][0]['park_id']]")
+        (chain,) = tips(yard, chains, "mcp__trips__find_parks")
 
-    assert chain.text == "Often used with trips.list_campgrounds after it (100 % of runs): its id becomes park_id."
-    assert need.text == "Usually needs park_id from the id of trips.find_parks (100 % of runs)."
-    assert chain.code == need.code
-    assert chain.code == (
-        "from servers.trips import find_parks, list_campgrounds\n"
-        "found = find_parks()\n"
-        'answers = [list_campgrounds(park_id=row["id"]) for row in found]\n'
-        "answers"
-    )
+    assert chain.text == "Often used with trips.list_campgrounds after it (100 % of runs)."
     assert [*map(len, beds)] == [6, 6]
-    assert counts == [66, 173, "p01"]
-
-
-async def test_an_answer_too_large_for_the_journal_still_tells_its_field(tmp_path: Path) -> None:
-    """A year of expenses is not kept; the code says what it read of it, and the declared schema where that lies."""
-    code = """
-from servers.expenses import list_expenses, flag_expense
-large = [row for row in list_expenses() if row["amount"] > 1800]
-for row in large[:2]:
-    flag_expense(expense_id=row["expense_id"], reason="large")
-len(large)
-"""
-    async with opened(tmp_path, examples=("expenses",)) as yard:
-        for _ in range(2):
-            await run(yard, code)
-        chains = await taught(yard)
-        (chain, *_) = tips(yard, chains, "mcp__expenses__list_expenses")
-        assert chain.code is not None
-        answers = await run(yard, f'reason = "odd"\n{chain.code}')
-
-    assert chain.text == (
-        "Often used with expenses.flag_expense after it (100 % of runs): its expense_id becomes expense_id."
-    )
-    assert chain.code == (
-        "# Set reason first.\n"
-        "from servers.expenses import list_expenses, flag_expense\n"
-        "found = list_expenses()\n"
-        'answers = [flag_expense(expense_id=row["expense_id"], reason=reason) for row in found[:1]]'
-        "  # the first only: it may change things\n"
-        "answers"
-    )
-    assert [answer["flag"] for answer in answers] == ["odd"]
-
-
-JOBS = (
-    """
-from servers.trips import find_parks, list_campgrounds, weather_forecast, book_campsite, cancel_booking
-dry = None
-for park in find_parks(state="UT", activity="hiking"):
-    forecast = weather_forecast(park_id=park["id"], days=3)
-    rain = sum(day["rain_mm"] for day in forecast["days"])
-    if dry is None or rain < dry[0]:
-        dry = (rain, park["id"])
-cheapest = min(list_campgrounds(dry[1]), key=lambda each: each["price_per_night"])
-booking = book_campsite(campground_id=cheapest["id"], arrival="2025-06-01", nights=2)
-cancel_booking(booking["booking_id"])
-""",
-    """
-from servers.customers import list_customers, add_note
-from servers.mail import send_mail
-for customer in list_customers(limit=4):
-    send_mail(to=customer["email"], subject="Hello", body="Thank you, " + customer["first_name"])
-    add_note(customer["customer_id"], "was thanked")
-""",
-    """
-from servers.trips import start_route_search, get_route_search
-search = start_route_search("Denver", "Moab")
-get_route_search(search["search_id"])["status"]
-""",
-)
-
-
-async def test_every_fragment_runs_against_the_tools_it_is_about(tmp_path: Path) -> None:
-    """As it stands, once what its first line asks for is set."""
-    asked = {
-        "arrival": "2025-06-03",
-        "body": "x",
-        "campground_id": "p01-a",
-        "destination": "Moab",
-        "nights": 1,
-        "origin": "Reno",
-        "park_id": "p01",
-        "subject": "x",
-        "text": "x",
-    }
-    async with opened(tmp_path, examples=("trips", "customers", "mail")) as yard:
-        for job in (*JOBS, *JOBS):
-            await run(yard, job)
-        chains = await taught(yard)
-        told = [tip for name in yard.tools.catalog.snapshot.tools for tip in tips(yard, chains, name)]
-        codes = sorted({tip.code for tip in told if tip.code is not None})
-        for code in codes:
-            first, *_ = code.splitlines()
-            names = first.removeprefix("# Set ").removesuffix(" first.").split(", ") if first[0] == "#" else []
-            await run(yard, code, context={name: asked[name] for name in names})
-
-    assert sorted(code.splitlines()[-2].partition("  #")[0].removeprefix("answers = ") for code in codes) == [
-        '[add_note(customer_id=row["customer_id"], text=text) for row in found[:1]]',
-        '[book_campsite(campground_id=row["id"], arrival=arrival, nights=nights) for row in found[:1]]',
-        '[list_campgrounds(park_id=row["id"]) for row in found]',
-        '[send_mail(to=row["email"], subject=subject, body=body) for row in found[:1]]',
-        '[weather_forecast(park_id=row["id"]) for row in found]',
-        'cancel_booking(booking_id=found["booking_id"])',
-        'get_route_search(search_id=found["search_id"])',
-    ]
 
 
 async def test_what_was_told_is_scored_by_the_runs_that_follow(tmp_path: Path) -> None:
@@ -211,7 +103,7 @@ async def test_what_was_told_is_scored_by_the_runs_that_follow(tmp_path: Path) -
                     at=time.time(),
                     principal=principal,
                     session=visit.id,
-                    hint=chain.kind,
+                    hint="chain",
                     subject=chain.subject,
                     mark=chain.mark,
                 )
@@ -224,8 +116,8 @@ async def test_what_was_told_is_scored_by_the_runs_that_follow(tmp_path: Path) -
     assert (insights.checked, insights.right, insights.accuracy) == (2, 1, 0.5)
 
 
-async def test_private_values_teach_flow_and_are_nowhere_in_what_is_learned(tmp_path: Path) -> None:
-    """The journal has tokens in their place, which are equal where the values are; the model has neither."""
+async def test_private_values_are_nowhere_in_what_is_learned(tmp_path: Path) -> None:
+    """The journal has tokens in their place; the model has neither."""
     rows = [{"name": f"Ada Berg {number}", "email": f"ada.berg{number}@example.com"} for number in range(3)]
 
     def list_people() -> list[dict[str, str]]:
@@ -252,7 +144,7 @@ for person in list_people():
             (chain, *_) = tips(yard, chains, "mcp__office__list_people")
         learned = msgspec.msgpack.encode(chains)
 
-        assert chain.text == "Often used with office.send_mail after it (100 % of runs): its email becomes to."
+        assert chain.text == "Often used with office.send_mail after it (100 % of runs)."
         assert [word for word in (b"ada", b"berg", b"example.com", b"PII", b"Hello", b"sent") if word in learned] == []
 
 
@@ -296,6 +188,4 @@ for row in rows:
         chains = await taught(yard)
         told = tips(yard, chains, first.full_name) + tips(yard, chains, second.full_name)
 
-    assert [(tip.text, tip.code) for tip in told] == [
-        ("Often used with evil.take_it after it (100 % of runs): its ref becomes from_.", None)
-    ]
+    assert [tip.text for tip in told] == ["Often used with evil.take_it after it (100 % of runs)."]

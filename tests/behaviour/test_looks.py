@@ -15,7 +15,6 @@ from sealyard.learning.guidance import Look
 from sealyard.learning.part import Viewer
 from sealyard.learning.risk import Dangers
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
-from sealyard.sandbox.review import ToolNames
 from sealyard.sandbox.review.beside import review_beside
 from sealyard.testing import FakeUpstream
 from sealyard.values.runs import ExecutionRecord, Limits
@@ -54,7 +53,7 @@ async def opened(folder: Path) -> AsyncIterator[Yard]:
 async def look(yard: Yard, *, principal: str = "ann", session: str = "s", context: Any = None, **changed: Any) -> Look:
     """A look at the code before it runs."""
     snapshot = await yard.snapshot()
-    review = await yard.runner.review(CODE, PLAIN, yard.tools.names(snapshot), (), principal)
+    review = await yard.runner.review(CODE, PLAIN, snapshot, (), principal)
     record = ExecutionRecord(
         execution_id="e", principal=principal, session=session, code=CODE, context=context, started_at=0.0
     )
@@ -73,13 +72,13 @@ async def test_a_look_is_taken_anew_whenever_what_it_depends_on_changes(
 ) -> None:
     """The same again is the same look; another second, principal, session, context, limit or lesson is another one."""
     clock, asked = Clock(), list[str]()
-    assess = Dangers.tell
+    assess = Dangers.assess
 
     def counting(self: Dangers, form: Any, viewer: Viewer, **kwargs: Any) -> Any:
         asked.append(viewer.principal)
         return assess(self, form, viewer, **kwargs)
 
-    monkeypatch.setattr(Dangers, "tell", counting)
+    monkeypatch.setattr(Dangers, "assess", counting)
     async with opened(tmp_path) as yard:
         monkeypatch.setattr("sealyard.learning.guidance.time", clock)
         first = await look(yard)
@@ -111,11 +110,11 @@ async def test_a_look_without_a_part_that_failed_is_not_remembered(
         raise KeyError("gone")
 
     async with opened(tmp_path) as yard:
-        assess = Dangers.tell
+        assess = Dangers.assess
         monkeypatch.setattr("sealyard.learning.guidance.time", Clock())
-        monkeypatch.setattr(Dangers, "tell", failing)
+        monkeypatch.setattr(Dangers, "assess", failing)
         without = await look(yard)
-        monkeypatch.setattr(Dangers, "tell", assess)
+        monkeypatch.setattr(Dangers, "assess", assess)
         yard.guidance.barrier._off_until.clear()
         heard = await look(yard)
 
@@ -123,29 +122,20 @@ async def test_a_look_without_a_part_that_failed_is_not_remembered(
     assert (without.assessment.chance, heard.assessment.chance > 0) == (0.0, True)
 
 
-async def test_a_verdict_is_remembered_for_its_policy_its_names_and_its_packages() -> None:
-    """Code that one policy or catalog allows may be refused by another."""
-    allowed = ToolNames(["mcp__bank__pay"], {"mcp__bank__pay": ("bank", "pay")})
-    other = ToolNames(["mcp__shop__buy"], {"mcp__shop__buy": ("shop", "buy")})
+async def test_a_verdict_is_remembered_for_its_policy_and_its_packages() -> None:
+    """Code that one policy allows may be refused by another."""
     code = "import numpy\nfrom servers.bank import pay\npay(amount=1)"
     production, hardened = LEVELS[IsolationLevel.PRODUCTION], LEVELS[IsolationLevel.HARDENED]
 
-    async def verdict(policy: Any, names: ToolNames, packages: frozenset[str]) -> Any:
-        return await review_beside(code, policy, names, packages, offload=None, who="ann")
+    async def verdict(policy: Any, packages: frozenset[str]) -> Any:
+        return await review_beside(code, policy, packages, offload=None, who="ann")
 
     packages = frozenset(("numpy",))
-    first = await verdict(production, allowed, packages)
-    again = await verdict(msgspec.structs.replace(production), allowed, frozenset(("numpy",)))
-    refused = [
-        (await verdict(*case)).verdict
-        for case in (
-            (hardened, allowed, packages),
-            (production, other, packages),
-            (production, allowed, frozenset(("pandas",))),
-        )
-    ]
+    first = await verdict(production, packages)
+    again = await verdict(msgspec.structs.replace(production), frozenset(("numpy",)))
+    refused = [(await verdict(*case)).verdict for case in ((hardened, packages), (production, frozenset(("pandas",))))]
 
     assert first.verdict == "allow"
     assert again is first
-    assert refused == ["refuse"] * 3
-    assert (await verdict(production, allowed, packages)).verdict == "allow"
+    assert refused == ["refuse"] * 2
+    assert (await verdict(production, packages)).verdict == "allow"

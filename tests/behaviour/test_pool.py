@@ -211,28 +211,6 @@ async def test_a_thread_that_is_left_does_not_outlive_the_run() -> None:
     assert outcome.status == "ok"
 
 
-async def test_pool_waits_until_fewer_than_its_mark_are_left() -> None:
-    """With `refill_below`, workers are made in batches."""
-    async with open_sandbox(PLAIN, pool=PoolOptions(size=3, refill_below=2)) as sandbox:
-        waiting = []
-        for _ in range(3):
-            await sandbox.run("1")
-            await sandbox.settle()
-            waiting.append(len(sandbox.pool._waiting))
-
-    assert waiting == [2, 3, 2]
-
-
-async def test_pool_with_a_mark_of_zero_is_not_filled_again() -> None:
-    """Fewer than none never wait: once the first workers are used, each run forks its own."""
-    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, refill_below=0)) as sandbox:
-        outcomes = [await sandbox.run("1") for _ in range(3)]
-        await sandbox.settle()
-        left = len(sandbox.pool._waiting)
-
-    assert ([outcome.result for outcome in outcomes], left) == ([1, 1, 1], 0)
-
-
 async def test_zygote_is_replaced_after_its_count_of_forks() -> None:
     """Runs go on over the change and nothing of the old zygote remains."""
     async with open_sandbox(PLAIN, pool=PoolOptions(size=0, recycle_after=3)) as sandbox:

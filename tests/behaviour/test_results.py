@@ -127,24 +127,20 @@ def test_context_that_is_not_json_is_refused(driver: Any, context: dict[str, Any
     ("code", "result", "notes"),
     [
         ("(1, 2)", [1, 2], ()),
-        ("{3, 1, 2}", [1, 2, 3], ("set became a sorted list",)),
+        ("{3, 1, 2}", [1, 2, 3], ()),
         ("[float('nan'), 1.5]", [None, 1.5], ("NaN became null",)),
         ("b'ab'", {"$bytes": "YWI="}, ("bytes became base64 in an object with the key $bytes",)),
-        ("import decimal\ndecimal.Decimal('1.10')", "1.10", ("Decimal became text",)),
-        ("import datetime\ndatetime.date(2024, 2, 29)", "2024-02-29", ("date became ISO 8601 text",)),
+        ("import decimal\ndecimal.Decimal('1.10')", "1.10", ()),
+        ("import datetime\ndatetime.date(2024, 2, 29)", "2024-02-29", ()),
         ("{1: 'a'}", {"1": "a"}, ("keys that are not text became text",)),
-        (
-            "ValueError('no')",
-            {"type": "ValueError", "message": "no"},
-            ("exception became an object with type and message",),
-        ),
+        ("ValueError('no')", {"type": "ValueError", "message": "no"}, ()),
         ("[1e308 * 10, -1e308 * 10]", [None, None], ("Infinity became null (2 times)",)),
     ],
 )
-def test_what_json_cannot_hold_is_changed_and_said_so(
+def test_value_takes_its_form_in_json_and_a_loss_is_a_note(
     driver: Any, code: str, result: object, notes: tuple[str, ...]
 ) -> None:
-    """Values with an honest form in JSON take it; what was lost on the way is a note."""
+    """Other forms of the same value carry no note."""
     outcome = driver.run(code)
 
     assert (outcome.status, outcome.result, outcome.notes) == ("ok", result, notes)

@@ -548,9 +548,40 @@ async def test_files_that_cannot_be_brought_back_are_said_to_be_lost(tmp_path: P
         again = await sandbox.run("import os\nos.listdir('.')", session="eve:a")
 
     assert str(caught.value) == (
-        "The files of session 'a' could not be brought back from disk and are lost: the packed file ends too early. "
-        "Run again: it begins with an empty workspace."
+        "The files of session 'a' on disk are damaged and lost: the packed file ends too early. Run again: it begins "
+        "with an empty workspace."
     )
+    assert again.result == []
+
+
+async def test_files_of_a_session_that_cannot_be_opened_now_are_kept(tmp_path: Path) -> None:
+    """Such as where the gateway has too many open files: the next run that can open them finds them."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, sessions=0, idle_folder=tmp_path)) as sandbox:
+        await sandbox.run("open('f', 'w').write('mine')", session="eve:a")
+        await sandbox.settle()
+        [parcel] = tmp_path.glob("*/*")
+        parcel.rename(tmp_path / "moved")
+        parcel.mkdir()
+        with pytest.raises(SandboxBroken, match=r"They are kept\. Run again, or delete the session\."):
+            await sandbox.run("1", session="eve:a")
+        parcel.rmdir()
+        (tmp_path / "moved").rename(parcel)
+        again = await sandbox.run("open('f').read()", session="eve:a")
+
+    assert again.result == "mine"
+
+
+async def test_files_of_a_session_that_were_deleted_from_disk_are_lost(tmp_path: Path) -> None:
+    """A clean-up from outside must not make the name useless."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, sessions=0, idle_folder=tmp_path)) as sandbox:
+        await sandbox.run("open('f', 'w').write('mine')", session="a")
+        await sandbox.settle()
+        [parcel] = tmp_path.glob("*/*")
+        parcel.unlink()
+        with pytest.raises(SandboxBroken, match="damaged and lost: the packed file was deleted"):
+            await sandbox.run("1", session="a")
+        again = await sandbox.run("import os\nos.listdir('.')", session="a")
+
     assert again.result == []
 
 

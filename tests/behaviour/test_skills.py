@@ -1,6 +1,8 @@
 """Skills through the whole gateway: saved by checking, used by the next agent, kept in step with changing tools."""
 
+import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -119,6 +121,22 @@ async def test_a_skill_that_works_is_saved_found_and_imported(tmp_path: Path) ->
         assert (record.uses, record.calls, record.failures, record.version) == (1, 1, 0, "1.0.0")
         (found,) = await yard.skills.find("month", principal="local")
         assert found.effectiveness == 0.7
+
+
+async def test_share_of_runs_with_skills_outlives_the_single_uses(tmp_path: Path) -> None:
+    """Retention removes single uses earlier than executions; the share of runs is that of all time."""
+    async with opened(tmp_path, books()) as yard:
+        await save(yard)
+        await run(yard, "1")
+        await run(yard, "from skills import monthly_total\nmonthly_total('2024-10-01')")
+        await asyncio.sleep(0)  # the facts of a run are recorded in the turn after its answer
+        await yard.store.flush()
+        before = (await yard.skills.analyze()).summary
+        assert await yard.store.skills.prune(time.time() + 1) == 1
+        after = (await yard.skills.analyze()).summary
+
+    assert before.executions_share == 0.5
+    assert after == before
 
 
 async def test_skills_outlive_the_gateway(tmp_path: Path) -> None:

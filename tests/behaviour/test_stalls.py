@@ -19,10 +19,13 @@ from sealyard.broker.upstreams.mcp.upstream import Upstream
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import InvalidRequest, SealyardError, ToolFailed, UpstreamError
+from sealyard.offload import Offload
 from sealyard.offload.documents import MOST_NODES
 from sealyard.privacy.rules import Mode
+from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
+from sealyard.values.runs import Limits
 from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
@@ -331,3 +334,20 @@ def _parent(process: Path) -> int:
         return int((process / "stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+async def test_a_large_result_of_many_values_is_refused_and_not_decoded() -> None:
+    """A megabyte of empty lists would take 60 ms of the event loop; a text of that size takes next to nothing."""
+    offload = Offload()
+    limits = Limits(inline_bytes=1 << 20)
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1)) as sandbox:
+        dense = await sandbox.run("[[]] * 300_000", limits=limits, session="a", offload=offload)
+        plain = await sandbox.run("'x' * 1_000_000", limits=limits, session="a", offload=offload)
+    await offload.close()
+
+    assert dense.failure is not None
+    assert (dense.status, dense.failure.kind, dense.result) == ("failed", "result", None)
+    assert dense.failure.message == (
+        "The result holds more than 100,000 values. Send fewer, or one text that holds them."
+    )
+    assert (plain.status, plain.result) == ("ok", "x" * 1_000_000)

@@ -1,12 +1,16 @@
 """What a gateway does beside answering: sums, what became of upstreams, figures of this moment, and letting go."""
 
+import asyncio
 import contextlib
+import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from sealyard.broker.policy import PolicySettings, ToolLimits
 from sealyard.config import Config
@@ -16,9 +20,12 @@ from sealyard.learning.learner import PARTS
 from sealyard.metrics.exposition import render
 from sealyard.metrics.sums.names import GAUGES, Gauge
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Executed, UpstreamEvent
+from sealyard.values.runs import CallRecord, ExecutionRecord
 from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard.assembly import open_border
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -56,6 +63,70 @@ async def test_an_upstream_that_dies_and_comes_back_is_told_once_each(tmp_path: 
     assert told == ["started", "failed", "started"]
 
 
+LOST = """
+import asyncio, os, signal, sys, time
+from pathlib import Path
+from sealyard.store import open_store
+from sealyard.values.runs import ExecutionRecord
+
+async def main():
+    async with open_store(Path(sys.argv[1])) as store:
+        store.record_start(
+            ExecutionRecord(
+                execution_id="e1", principal="local", session="main", code="1", started_at=time.time(), form="code"
+            )
+        )
+        await store.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_an_execution_lost_in_a_crash_counts_after_the_restart(tmp_path: Path) -> None:
+    """At once, though its gateway was killed a moment before, and only once."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", LOST, str(tmp_path / "sealyard.db"))
+    assert await process.wait() == -signal.SIGKILL
+
+    async with opened(tmp_path, FakeUpstream("echo", ping=ping)) as yard:
+        for _ in range(2):
+            await yard.operations.upkeep.once()
+        facts = [fact for fact in await yard.store.metrics.facts("execution") if isinstance(fact, Executed)]
+        whole = await yard.store.metrics.sums()
+
+    assert [(fact.execution_id, fact.status) for fact in facts] == [("e1", "lost")]
+    assert whole.by("sealyard_execution_total", "status") == {"lost": 1}
+
+
+async def test_a_proxy_folds_and_removes_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relayed call counts as a call and never as an execution, whatever gateway opens the store next."""
+    monkeypatch.setattr("sealyard.observe.upkeep._EVERY_SECONDS", 0.01)
+    settings = MetricsConfig(keep_days=1)
+    config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"), metrics=settings)
+    now = time.time()
+    async with open_border(config) as border:
+        for number, at in enumerate((now - 9 * 86_400.0, now - 700.0)):
+            known: dict[str, Any] = {"execution_id": f"e{number}", "started_at": at}
+            run = ExecutionRecord(
+                **known, principal="local", session="", code="", ended_at=at, status="ok", form="proxy"
+            )
+            border.store.record_end(run)
+            border.store.record_call(
+                CallRecord(
+                    **known, number=1, tool="mcp__echo__ping", digest="d", upstream="echo", arguments={}, seconds=0.1
+                )
+            )
+        async with asyncio.timeout(10):
+            while len(await border.store.executions()) > 1:  # noqa: ASYNC110 - another process may remove them too
+                await asyncio.sleep(0.01)
+    async with open_store(config.store.path) as store:
+        assert await store.metrics.derive() == 0
+        whole = await store.metrics.sums()
+
+    assert whole.value("sealyard_upstream_calls_total") == 2
+    assert whole.value("sealyard_execution_total") == 0
+
+
 async def test_a_circuit_that_opens_is_told_and_shown(tmp_path: Path) -> None:
     """By the name of its server, in facts and in figures."""
     server = FakeUpstream("echo", ping=ping)
@@ -89,6 +160,24 @@ async def test_every_gauge_is_of_the_list_and_prometheus_gets_them_all(tmp_path:
     assert {"sealyard_info", "sealyard_sandbox_ready", "sealyard_store_bytes", "sealyard_alerts_firing"} <= names
     assert all(f"# TYPE {name} gauge" in text.decode() for name in names)
     assert b'sealyard_upstream_calls_total{outcome="ok",upstream="echo"} 1.0' in text
+
+
+async def test_a_store_that_fails_is_exposed(tmp_path: Path) -> None:
+    """The rule for it can fire: what needs no store is exposed, and no counter, which would look like a new one."""
+    async with opened(tmp_path, FakeUpstream("echo", ping=ping)) as yard:
+        whole = {each.name for each in (await yard.operations.exposed())[1]}
+        (tmp_path / "sealyard.db").rename(tmp_path / "gone.db")
+        yard.store.metrics.record(Executed(at=1.0, form="code", status="ok", seconds=1.0, use_case="compute"))
+        sums, gauges = await yard.operations.exposed()
+        text, _ = render(sums, gauges)
+        (tmp_path / "gone.db").rename(tmp_path / "sealyard.db")
+        await yard.store.flush()
+
+    assert "sealyard_store_bytes" in whole
+    assert sums is None
+    assert b"sealyard_store_failing 1.0" in text
+    assert b'sealyard_upstream_up{upstream="echo"} 1.0' in text
+    assert b"_total" not in text
 
 
 async def test_what_was_learned_is_among_the_figures(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ async def test_search_works_from_code(tmp_path: Path) -> None:
         wrong = await run(yard, "from tool_discovery import search_tools\nsearch_tools('pay', limit='many')")
 
     assert text == '[{"name":"mcp__bank__pay","use":"from servers.bank import pay"}]'
-    assert wrong.startswith("InvalidRequest: search_tools cannot be asked so: ")
+    assert wrong.startswith("InvalidRequest: Invalid arguments for search_tools: ")
 
 
 @contextlib.asynccontextmanager

@@ -25,7 +25,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\n99  fake \u202egnp.exe \x9b31m"
 CODE = f"pay(5)\nprint('{EVIL}')"
 CODE_SHA256 = hashlib.sha256(CODE.encode()).hexdigest()
-DONE = "10 entries are as they were written, up to number 10.\n"
+DONE = "10 entries verified, up to number 10.\n"
 NO_HEAD = "No --head was given: this may be an older state.\n"
 
 
@@ -220,7 +220,7 @@ def test_verify_names_the_first_wrong_number(log: Command, path: Path) -> None:
 
     done, as_json = log("verify"), log("verify", "--json")
 
-    problem = "Entry 5 is wrong: its hash does not follow from what it says and from entry 4."
+    problem = "Entry 5 was changed: its hash does not match its content and entry 4."
     assert (done.stdout, done.returncode) == (f"{problem}\n", 1)
     shown = json.loads(as_json.stdout)
     assert (shown["ok"], shown["first_wrong"], shown["problem"], as_json.returncode) == (False, 5, problem, 1)
@@ -250,7 +250,7 @@ def test_store_without_entries_is_right_and_has_no_head(sealyard: Command, tmp_p
     verified = sealyard("audit", "verify", "--store", str(path))
     head = sealyard("audit", "head", "--store", str(path))
 
-    assert verified.stdout.splitlines()[0] == "0 entries are as they were written, up to number 0."
+    assert verified.stdout.splitlines()[0] == "0 entries verified, up to number 0."
     assert (verified.returncode, head.returncode) == (0, 2)
     assert head.stderr == "error: The audit log has no head: it is empty, or `sealyard audit verify` says why.\n"
 
@@ -326,7 +326,7 @@ def test_log_that_is_wrong_is_exported_but_not_marked_nor_pruned(log: Command, p
     exported = log("export", "-o", str(file))
     pruned = log("prune", "--segment", "1", "--force")
 
-    problem = "Entry 2 is wrong: its hash does not follow from what it says and from entry 1."
+    problem = "Entry 2 was changed: its hash does not match its content and entry 1."
     assert exported.stderr == f"What was exported is wrong, and not marked as exported. {problem}\n"
     assert pruned.stderr == f"Nothing was pruned, since the log is wrong. {problem}\n"
     assert (exported.returncode, pruned.returncode) == (1, 1)
@@ -363,10 +363,10 @@ def test_lost_key_is_replaced_by_a_new_one_on_request(log: Command, path: Path) 
         unverified.stderr == "error: The audit key is gone. Name a head document by --head: it holds the public key.\n"
     )
     assert done.stdout == "The log is signed by a new key. Keep a new `sealyard audit head`.\n"
-    assert after.stdout.startswith("11 entries are as they were written, up to number 11.\n")
+    assert after.stdout.startswith("11 entries verified, up to number 11.\n")
     assert key_path(path).read_bytes() != before
     assert refused.stderr == (
-        "The key was not changed, since the log is wrong. Entry 2 is wrong: its hash does not follow from what it says"
-        " and from entry 1.\n"
+        "The key was not changed, since the log is wrong. Entry 2 was changed: its hash does not match its content"
+        " and entry 1.\n"
     )
     assert [each.returncode for each in (unverified, done, after, refused, forced)] == [2, 0, 0, 1, 0]

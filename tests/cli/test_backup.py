@@ -75,7 +75,7 @@ def test_store_comes_back_as_it_was(installed: Command, config: Path, tmp_path: 
 
     assert (made.returncode, made.stderr) == (0, "")
     assert made.stdout == (
-        f"{file}: 1 executions, 0 calls, 0 skills, 1 audit, 0 facts.\n"
+        f"{file}: 1 executions, 0 calls, 0 skills, 1 audit entries, 0 facts.\n"
         f"Its SHA-256 is {sha256}. Keep that elsewhere, for `sealyard restore --sha256`.\n"
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -118,7 +118,7 @@ def test_check_changes_nothing(sealyard: Command, config: Path, tmp_path: Path) 
     done = sealyard("restore", "--check", str(file))
 
     assert done.returncode == 0
-    assert done.stdout.startswith(f"{file} is whole: made at ")
+    assert done.stdout.startswith(f"Backup {file} is intact, made at ")
     assert executions(store) == ["new", "old"]
 
 

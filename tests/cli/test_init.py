@@ -145,8 +145,8 @@ def test_what_clients_have_becomes_one_file(installed: Command, home: Path) -> N
     assert after == before
     notes = [line for line in done.stderr.splitlines() if line]
     assert notes == [
-        f"note: {str(home / '.codeium/windsurf/mcp_config.json')!r} is not JSON: line 3, column 1: expected a key in "
-        "double quotes. Correct it there.",
+        f"note: {str(home / '.codeium/windsurf/mcp_config.json')!r} is not JSON: line 3, column 1: expecting property "
+        "name enclosed in double quotes. Correct it there.",
         "note: github: env.GITHUB_TOKEN holds a secret that is written out: move it to an environment variable: "
         "${GITHUB_TOKEN}",
         "note: pg: args holds a secret that is written out: move it to an environment variable: ${PG_TOKEN}",
@@ -255,24 +255,41 @@ def test_undo_can_name_one_client(sealyard: Command, home: Path) -> None:
     assert after[".gemini/settings.json"] == during[".gemini/settings.json"]
 
 
-def test_undo_spares_a_file_that_has_changed(sealyard: Command, home: Path) -> None:
-    """With --force the servers come back, what else changed stays, and the file as it was is kept beside it."""
+def test_undo_in_a_file_that_its_client_rewrote_changes_only_servers(sealyard: Command, home: Path) -> None:
+    """Claude Code rewrites its file at each start. What else is in it stays, and so does a server added since."""
     sealyard("init", "--apply", "claude-code", "--yes")
     file = home / ".claude.json"
-    changed = file.read_text(encoding="utf-8").replace('"numStartups": 12', '"numStartups": 13')
-    file.write_text(changed, encoding="utf-8")
+    document = json.loads(file.read_text(encoding="utf-8"))
+    document["mcpServers"]["added"] = {"command": "later"}
+    file.write_text(json.dumps(document | {"numStartups": 13}), encoding="utf-8")
+    done = sealyard("init", "--undo", "--yes")
+
+    added = {"added": {"command": "later"}}
+    assert done.returncode == 0
+    assert json.loads(file.read_text(encoding="utf-8")) == CLAUDE | {
+        "numStartups": 13,
+        "mcpServers": CLAUDE["mcpServers"] | added,
+    }
+    assert list(home.glob(".claude.json.sealyard-*")) == []
+
+
+def test_undo_in_a_toml_file_that_changed_keeps_its_text(sealyard: Command, home: Path) -> None:
+    """Comments and other tables stay; one that cannot be changed safely is left alone, for its user to change."""
+    file = home / ".codex" / "config.toml"
+    before = tomllib.loads(file.read_text(encoding="utf-8"))
+    sealyard("init", "--apply", "codex", "--yes")
+    text = file.read_text(encoding="utf-8") + "\n# mine\n[added]\nx = 0x10 # why\n"
+    file.write_text(text + "broken = \n", encoding="utf-8")
     refused = sealyard("init", "--undo", "--yes")
     kept = file.read_text(encoding="utf-8")
-    forced = sealyard("init", "--undo", "--yes", "--force")
+    file.write_text(text, encoding="utf-8")
+    done = sealyard("init", "--undo", "--yes")
 
-    assert (refused.returncode, kept, forced.returncode) == (2, changed, 0)
-    assert refused.stderr == (
-        f"error: {str(file)!r} has changed since sealyard wrote it. Give --force to put back its servers all the same; "
-        "the file as it is now is kept beside it.\n"
-    )
-    assert json.loads(file.read_text(encoding="utf-8")) == CLAUDE | {"numStartups": 13}
-    copies = list(home.glob(".claude.json.sealyard-*"))
-    assert [copy.read_text(encoding="utf-8") for copy in copies] == [changed]
+    assert (refused.returncode, kept, done.returncode) == (2, text + "broken = \n", 0)
+    assert "is not TOML" in refused.stderr
+    after = file.read_text(encoding="utf-8")
+    assert tomllib.loads(after) == before | {"added": {"x": 16}}
+    assert after.endswith("# mine\n[added]\nx = 0x10 # why\n")
 
 
 def test_undo_of_nothing_says_so(sealyard: Command, home: Path) -> None:

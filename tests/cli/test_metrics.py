@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import sqlite3
 import subprocess
 import time
@@ -18,9 +19,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests import warm
 
-from sealyard.cli.metrics_live import WINDOWS, draw, read_frame
-from sealyard.metrics.report import Prices
 from sealyard.store import open_store
+from sealyard.store.alerts import Alert
 from sealyard.values.access import ApprovalRequest
 from sealyard.values.facts import Executed, Hidden, Saw, Searched, Tokens, Used
 from sealyard.values.runs import CallRecord, ExecutionRecord
@@ -28,7 +28,6 @@ from sealyard.values.runs import CallRecord, ExecutionRecord
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m"
-PRICES = Prices(input=3.0, output=15.0)
 
 
 async def fill(path: Path, *, at: float | None = None, runs: int = 3) -> None:
@@ -92,7 +91,7 @@ def test_table_says_what_was_done_and_saved(installed: Command, store: Path) -> 
 
     found = rows(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
-    assert found["how they ended"] == "ok 2, failed 1"
+    assert found["status"] == "ok 2, failed 1"
     assert found["errors"] == "ValueError 1"
     assert found["sessions"] == "1, 100.0 % with code"
     assert found["hits"] == "1, which is 100.0 %; 0 searched again"
@@ -111,7 +110,7 @@ def test_empty_store_is_no_mistake(sealyard: Command, tmp_path: Path) -> None:
     done = sealyard("metrics", str(tmp_path / "sealyard.toml"))
 
     assert done.returncode == 0
-    assert rows(done.stdout)["how they ended"] == "none"
+    assert rows(done.stdout)["status"] == "none"
 
 
 def test_json_is_the_report_and_the_usage(sealyard: Command, store: Path) -> None:
@@ -191,62 +190,37 @@ def test_store_that_a_gateway_uses_can_be_read(store: Path, sealyard: Command) -
 # Live
 
 
-def test_dashboard_without_a_terminal_is_one_frame(sealyard: Command, store: Path) -> None:
+def test_dashboard_without_a_terminal_is_printed_once(sealyard: Command, store: Path) -> None:
     """And says so. What agents wrote commands no terminal."""
     done = sealyard("metrics", "--store", str(store), "--format", "dashboard", "--window", "1h")
 
     assert done.returncode == 0
     assert done.stderr == "note: This is no terminal: the dashboard is printed once.\n"
-    assert done.stdout.startswith("sealyard, the last hour, ")
+    assert "Activity in the last hour" in done.stdout.splitlines()
     assert "\x1b" not in done.stdout
     assert "\\x1b]0;owned" in done.stdout
 
 
-def test_once_says_nothing_of_terminals(sealyard: Command, store: Path) -> None:
-    """It was asked for."""
-    done = sealyard("metrics", "--store", str(store), "--format", "dashboard", "--once")
-
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(("width", "height"), [(20, 5), (40, 12), (80, 24), (100, 30), (200, 60)])
-async def test_frame_fits_the_terminal(store: Path, width: int, height: int) -> None:
-    """However small it is, and however much there is to show."""
+async def test_dashboard_shows_what_needs_a_person_first(sealyard: Command, store: Path) -> None:
+    """Alerts and approvals come before runs and figures. With `--once` nothing is said of terminals."""
     async with open_store(store) as opened:
-        for number in range(30):
-            await opened.approvals.add(
-                ApprovalRequest(
-                    id=f"a{number}", execution_id="e", number=1, principal="ada", session="s", tool="mcp__pay" * 9,
-                    arguments={}, arguments_sha256="", rule="r", reason=EVIL * 9, asked_at=time.time(),
-                    expires_at=time.time() + 600,
-                )
-            )  # fmt: skip
-        lines = draw(await read_frame(opened, PRICES, WINDOWS["24h"]), width, height)
-
-    assert len(lines) <= height
-    assert max(line.cell_len for line in lines) <= width
-    assert "\x1b" not in "".join(line.plain for line in lines)
-
-
-async def test_frame_shows_what_needs_a_person_first(store: Path) -> None:
-    """Approvals come before errors and runs."""
-    async with open_store(store) as opened:
+        await opened.alerts.replace(
+            [Alert(rule="upstream_down", subject="mail", state="firing", message="It is down.", since=1, changed_at=1)]
+        )
         await opened.approvals.add(
             ApprovalRequest(
                 id="a1", execution_id="e", number=1, principal="ada", session="s", tool="mcp__bank__pay", arguments={},
-                arguments_sha256="", rule="r", reason="It pays.", asked_at=1.0, expires_at=time.time() + 600,
+                arguments_sha256="", rule="r", reason=EVIL, asked_at=1.0, expires_at=time.time() + 600,
             )
         )  # fmt: skip
-        lines = [line.plain.rstrip() for line in draw(await read_frame(opened, PRICES, WINDOWS["24h"]), 80, None)]
+        done = await asyncio.to_thread(sealyard, "metrics", "--store", str(store), "--format", "dashboard", "--once")
 
-    titles = [
-        "waiting for approval (answer with `sealyard approvals`)", "how long runs take", "errors", "what runs are for",
-        "upstreams", "last runs",
-    ]  # fmt: skip
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    titles = ["alerts", "waiting for approval (answer with `sealyard approvals`)", "last runs", "runs"]
     assert [line for line in lines if line in titles] == titles
-    assert "a1  mcp__bank__pay  by ada: It pays." in lines
-    figures = lines[1].split()
-    assert (figures[:3], figures[-2:]) == (["3", "66.7", "%"], ["1", "0"])  # runs, of which ended well; asks, alerts
+    assert "upstream_down mail  It is down." in lines
+    assert "a1  mcp__bank__pay  ada" in done.stdout
+    assert (done.returncode, done.stderr, "\x1b" in done.stdout) == (0, "", False)
 
 
 def _until(descriptor: int, text: str, seen: str = "") -> str:
@@ -258,7 +232,7 @@ def _until(descriptor: int, text: str, seen: str = "") -> str:
     return seen
 
 
-def test_live_dashboard_follows_and_ends_with_q(store: Path) -> None:
+def test_live_dashboard_follows_and_ends_with_an_interrupt(store: Path) -> None:
     """New runs appear while it is open, and the terminal is as it was afterwards."""
     ours, theirs = pty.openpty()
     command = [*warm.python("-m", "sealyard"), "metrics", "--store", str(store), "--format", "dashboard"]
@@ -266,12 +240,12 @@ def test_live_dashboard_follows_and_ends_with_q(store: Path) -> None:
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | size)
     os.close(theirs)
     try:
-        first = _until(ours, "ValueError")
+        first = _until(ours, "3, 66.7 % ended well")
         asyncio.run(fill(store, runs=5))
-        _until(ours, "\x1b[1m8 ")  # runs, in bold
-        os.write(ours, b"q")
+        _until(ours, "8, 75.0 % ended well")
+        process.send_signal(signal.SIGINT)
         last = _until(ours, "\x1b[?1049l")
-        assert process.wait(timeout=60) == 0
+        process.wait(timeout=60)
     finally:
         process.kill()
         process.wait()
@@ -295,10 +269,10 @@ def test_rebuild_counts_the_same_again(sealyard: Command, store: Path) -> None:
     after = json.loads(sealyard("metrics", "--store", str(store), "--format", "json").stdout)
 
     assert wrong.returncode == 1
-    assert wrong.stdout.splitlines()[-1].endswith(" sums are others than the journal gives.")
+    assert wrong.stdout.splitlines()[-1].endswith(" sums differ from the journal.")
     assert (json.loads(done.stdout)["differences"] > 0, done.returncode) == (True, 0)
     right = sealyard("rebuild-metrics", "--store", str(store), "--check")
-    assert (right.returncode, right.stdout.splitlines()[-1]) == (0, "Every sum is what the journal gives.")
+    assert (right.returncode, right.stdout.splitlines()[-1]) == (0, "All sums match the journal.")
     assert {key: after[key] for key in after if key not in ("since", "until", "usage")} == {
         key: before[key] for key in before if key not in ("since", "until", "usage")
     }

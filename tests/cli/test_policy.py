@@ -172,8 +172,8 @@ def test_a_rule_that_cannot_work_is_named(sealyard: Command, write_config: Calla
 
     assert done.returncode == 2
     assert done.stderr == (
-        "error: policy.rules[0].when.'amount'.over is no condition. There are above, at_least, at_most, below, exists, "
-        "longer_than, matches, not. For a value inside an object quote the whole name, such as 'object.name'.\n"
+        "error: policy.rules[0].when.'amount'.over is not a condition. There are above, at_least, at_most, below, "
+        "exists, longer_than, matches, not. For a value inside an object quote the whole name, such as 'object.name'.\n"
     )
 
 

@@ -55,6 +55,6 @@ def test_a_name_that_no_principal_can_have_is_refused(sealyard: Command, name: s
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: http.tokens or http.principals names the principal {name!r}. Use 1 to 40 letters, digits and . _ @ - "
-        "beginning with a letter or digit, and not 'local' or 'operator': those are who needs no token, and who has "
-        "the key that the gateway prints.\n"
+        "beginning with a letter or digit, and not 'local' or 'operator', which are reserved for callers without a "
+        "token and for the holder of the gateway's own key.\n"
     )

@@ -17,7 +17,7 @@ from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox,
 from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
 from sealyard.sandbox.report import shortfall
-from sealyard.sandbox.spawn import Tier, is_privileged
+from sealyard.sandbox.spawn import Setup, Tier, is_privileged
 from sealyard.values.runs import Limits
 
 SMALL = msgspec.structs.replace(
@@ -39,7 +39,9 @@ async def open_tier(name: str, *, size: int = 1, own: dict[str, Path] | None = N
     """A sandbox of exactly this tier, built in exactly this way."""
     tier, privileged = TIERS[name]
     packages = add_own(find_packages(()), own or {})
-    sandbox = Sandbox(SMALL, tier=tier, privileged=privileged, packages=packages, options=PoolOptions(size=size))
+    sandbox = Sandbox(
+        Setup(policy=SMALL, tier=tier, privileged=privileged, packages=packages), options=PoolOptions(size=size)
+    )
     try:
         await sandbox.start()
         await sandbox.fill()

@@ -31,15 +31,15 @@ from sealyard.analysis.guest import (
     duck,
     evaluation,
     expressions,
+    groups,
     hypotheses,
     parameters,
-    pipeline,
     plan,
     steps,
     summaries,
+    time_series,
     validation,
 )
-from sealyard.analysis.guest import series as analysis_series
 from sealyard.analysis.guest import sources as analysis_sources
 from sealyard.broker import conditions
 from sealyard.config import Config, HttpConfig, SandboxConfig, StoreConfig, load_config
@@ -504,7 +504,7 @@ def test_analysis_page_has_every_function_of_a_group_with_its_other_names() -> N
     rows = _table(REFERENCE / "analysis.md", "Functions of a group")
 
     documented = {row[0].strip("`"): _codes(row[1]) for row in rows}
-    assert documented == {name: words.split() for name, words in pipeline._ALIASES.items()}
+    assert documented == {name: words.split() for name, words in groups._ALIASES.items()}
 
 
 def test_analysis_page_has_every_function_with_its_arguments() -> None:
@@ -521,13 +521,13 @@ def test_analysis_page_has_every_step_in_its_order() -> None:
     """Steps beside each other are carried out in the order of the table."""
     rows = _table(REFERENCE / "analysis.md", "Steps")
 
-    assert [row[0] for row in rows] == [f"`{name}`" for name in pipeline.STEPS]
+    assert [row[0] for row in rows] == [f"`{name}`" for name in steps.STEPS]
 
 
 def test_analysis_page_has_every_type_of_a_cast_and_of_a_rule() -> None:
     """Each with its other names."""
     casts: dict[str, list[str]] = {}
-    for word, name in pipeline._CASTS.items():
+    for word, name in steps._CASTS.items():
         casts.setdefault(name, []).append(word)
     checked: dict[str, list[str]] = {name: [name] for name in validation.TYPES}
     for word, name in validation._OTHER_NAMES.items():
@@ -576,14 +576,14 @@ def test_analysis_page_has_the_limits() -> None:
         "characters of a regular expression": expressions.MAX_PATTERN,
         "characters of a text that an expression creates": plan.MAX_TEXT,
         "a whole number that an expression creates": f"{plan.MAX_INTEGER.bit_length()} bits",
-        "columns of a pivot": steps.MAX_COLUMNS,
+        "columns of a pivot": groups.MAX_COLUMNS,
         "rules of a validation": validation.MAX_RULES,
         "values of an `enum`": validation.MAX_OPTIONS,
         "fields of `describe` or `percentiles`": summaries.MAX_FIELDS,
         "fields of a matrix": summaries.MAX_MATRIX,
         "cells of a table of counts": hypotheses.MAX_CELLS,
-        "rows of a resampled series with filled gaps": f"{analysis_series.MAX_BUCKETS:,}, or as many as there were",
-        "values in a window for a median or percentile": analysis_series.SORTED_WINDOW,
+        "rows of a resampled series with filled gaps": f"{time_series.MAX_BUCKETS:,}, or as many as there were",
+        "values in all windows of a median, percentile, min, max or distinct": time_series.MAX_REDUCED,
     }
     spelled = {name: each if isinstance(each, str) else f"{each:,}" for name, each in expected.items()}
 

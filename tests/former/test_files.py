@@ -396,16 +396,13 @@ def test_undo_undoes_both(
     assert [each.name for each in file.parent.iterdir()] == ["mcp.json"]
 
 
-def test_undo_of_a_file_that_was_changed_since_asks_for_force(sealyard: Command, applied: tuple[Path, bytes]) -> None:
-    """As after any other change; with force the servers of long ago are put back into the present file."""
+def test_undo_of_a_file_that_was_changed_since_keeps_the_rest(sealyard: Command, applied: tuple[Path, bytes]) -> None:
+    """The servers of long ago are put back into the present file."""
     file, _ = applied
     sealyard("policy", "show")
     file.write_bytes(file.read_bytes().replace(b"{", b'{"mine": 1, ', 1))
 
-    refused, forced = sealyard("init", "--undo", "--yes"), sealyard("init", "--undo", "--yes", "--force")
-
-    assert (refused.returncode, "has changed since sealyard wrote it" in refused.stderr) == (2, True)
-    assert forced.returncode == 0
+    assert sealyard("init", "--undo", "--yes").returncode == 0
     servers = {"time": {"command": "uvx", "args": ["mcp-server-time"]}}
     assert json.loads(file.read_bytes()) == {"mine": 1, "mcpServers": servers}
 
@@ -433,6 +430,6 @@ def test_user_who_upgrades_goes_on_where_they_were(
     code = 'from servers.mail import send_mail\nsend_mail(to="ada@example.com", subject="hello", body="text")["number"]'
     assert output("run", "-c", code) == "1\n"
     assert CARD in output("privacy", "reveal", TOKEN)
-    assert "entries are as they were written" in output("audit", "verify")
-    assert "Every sum is what the journal gives." in output("rebuild-metrics")
+    assert "entries verified" in output("audit", "verify")
+    assert "All sums match the journal." in output("rebuild-metrics")
     assert (home / ".local/share/toolyard/toolyard.db").exists()

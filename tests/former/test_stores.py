@@ -142,7 +142,7 @@ async def test_changed_entry_of_the_former_name_is_found(share: Path) -> None:
         connection.execute("UPDATE audit SET principal = 'eve' WHERE number = 3")
         connection.commit()
 
-    assert verify_store(new).problem == "Entry 3 is wrong: its hash does not follow from what it says and from entry 2."
+    assert verify_store(new).problem == "Entry 3 was changed: its hash does not match its content and entry 2."
 
 
 def test_exported_log_of_the_former_name_is_verified(made: Path) -> None:

@@ -114,7 +114,7 @@ def forge(connection: sqlite3.Connection) -> None:
     make_anew(connection, key=AuditKey(Ed25519PrivateKey.generate()))
 
 
-WRONG_5 = "Entry 5 is wrong: its hash does not follow from what it says and from entry 4."
+WRONG_5 = "Entry 5 was changed: its hash does not match its content and entry 4."
 NEVER_5 = "Entry 5 is wrong: it holds values that sealyard never writes."
 ROW_1, ROW_2 = "The row of segment 1 was changed.", "The row of segment 2 was changed."
 NOT_SIGNED = "The signed head, of entry {}, is not signed by the key of this log."
@@ -146,12 +146,12 @@ ATTACKS: dict[str, tuple[Attack, int | None, str]] = {
     "first entry changed": (
         sql("UPDATE audit SET body = '{}' WHERE number = 1"),
         1,
-        "Entry 1 is wrong: its hash does not follow from what it says.",
+        "Entry 1 was changed: its hash does not match its content.",
     ),
     "entry and its hash changed": (
         change_and_hash,
         6,
-        "Entry 6 is wrong: its hash does not follow from what it says and from entry 5.",
+        "Entry 6 was changed: its hash does not match its content and entry 5.",
     ),
     "removed in the middle": (
         sql("DELETE FROM audit WHERE number = 5"),
@@ -195,7 +195,7 @@ ATTACKS: dict[str, tuple[Attack, int | None, str]] = {
     "put before the first": (
         sql("INSERT INTO audit VALUES (0, 1, 5, 'call', 'eve', '', '', '{}', '')"),
         0,
-        "Entry 0 is where no entry can be: its segment was pruned, or it is there twice.",
+        "Entry 0 is out of place: its segment was pruned, or the entry is there twice.",
     ),
     "inserted in the middle": (insert_in_the_middle, 4, ROW_2),
     "all made anew": (
@@ -373,7 +373,7 @@ async def test_row_of_a_segment_that_an_attacker_made_is_not_signed_again(
         async with open_store(path) as store:
             await act(store)
 
-    assert str(caught.value) == f"Not all was recorded. {CHANGED.format(str(path))}"
+    assert str(caught.value) == CHANGED.format(str(path))
     assert verify_store(path).problem == ROW_2
 
 
@@ -546,7 +546,7 @@ FILES: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
     ),
     "repeated": (
         lambda lines: [*lines, lines[-1]],
-        "Entry 6 is where no entry can be: its segment was pruned, or it is there twice.",
+        "Entry 6 is out of place: its segment was pruned, or the entry is there twice.",
     ),
     "appended": (
         lambda lines: [

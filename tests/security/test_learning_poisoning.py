@@ -34,7 +34,6 @@ from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import advice
-from sealyard.learning.flows import prepare_flows
 from sealyard.learning.guidance import Barrier
 from sealyard.learning.learner import Model, prepare
 from sealyard.learning.part import Lesson, Viewer
@@ -158,8 +157,7 @@ async def told_to(yard: Yard, principal: str) -> list[str]:
         answer = await yard.search(query, detail_level="full", principal=principal)
         found += [hint for hit in answer.hits for hint in hit.hints] + list(answer.skills)
     for spec in view.tools.values():
-        tips = model.chains.tips(spec, viewer, view=view, with_code=True)
-        found += [text for tip in tips for text in (tip.text, tip.code or "")]
+        found += [tip.text for tip in model.chains.tips(spec, viewer, view=view)]
     return found
 
 
@@ -339,12 +337,12 @@ def _chain(chains: Chains, principal: str, runs: int, second: str = "mcp__helper
             make_call(second, number=2, arguments={"since": f"b-{number:05d}"}),
         )
         run = make_run("", at=60.0 * number, principal=principal, calls=calls)
-        chains.learn(Lesson(number=number, event=run, flows=prepare_flows(run)), HALF_LIFE)
+        chains.learn(Lesson(number=number, event=run), HALF_LIFE)
 
 
 @pytest.mark.parametrize("upstream", ["helper", "bank"])
 def test_one_other_principal_brings_no_two_servers_together(upstream: str) -> None:
-    """Else it could have others send what one server says to another, with code that is ready to be run."""
+    """Else it could have others send what one server says to another."""
     declared = {"type": "array", "items": {"type": "object", "properties": {"booking_id": {"type": "string"}}}}
     view = make_view(make_spec(output_schema=declared), make_spec("keep", upstream))
     first, second = view.tools["mcp__bank__list_bookings"], view.tools[f"mcp__{upstream}__keep"]
@@ -353,7 +351,7 @@ def test_one_other_principal_brings_no_two_servers_together(upstream: str) -> No
 
     def told(principal: str) -> list[str]:
         viewer = Viewer(principal, 18_000.0, HALF_LIFE)
-        texts = [t.text for spec in (first, second) for t in chains.tips(spec, viewer, view=view, with_code=True)]
+        texts = [t.text for spec in (first, second) for t in chains.tips(spec, viewer, view=view)]
         return [text for text in texts if "list_bookings" in text or "keep" in text]
 
     assert bool(told("ann")) == (upstream == "bank")
@@ -414,7 +412,7 @@ def made_up(number: int) -> Iterator[LearningEvent]:
         **facts, search_id=visit, place="agent", detail_level="full", seconds=0.1, query=query, found=tools, domain=name
     )
     yield Used(**facts, search_id=visit, tool=tools[1], rank=2, seconds=1.0)
-    for hint in ("chain", "needs", "shape", "fix", "skill", "save_skill"):
+    for hint in ("chain", "shape", "fix", "skill", "save_skill"):
         yield Hinted(**facts, execution_id=visit, hint=hint, subject=tools[0], mark=f"{number:x}")
     for wrong in ("x", ""):
         yield _made_up_run(facts | {"execution_id": f"{visit}{wrong}"}, number, tools, wrong)
@@ -485,7 +483,6 @@ MOST = {
     ".risk.patterns.by_digest": 2_048,
     ".risk.patterns.by_place": 8 * 2_048,
     ".resources.codes": 2_000,
-    ".resources.demand.starts": 1_024,
 }
 """Tables that may be longer than a thousand entries."""
 

@@ -186,7 +186,7 @@ async def opened(
     config = Config(
         store=StoreConfig(path=folder / "sealyard.db"),
         privacy=msgspec.convert({"mode": mode}, PrivacyConfig),
-        learning=LearningConfig(critical="warn", scope=scope, pool=False),
+        learning=LearningConfig(critical="warn", scope=scope),
         http=HttpConfig(
             principals={
                 "ann": PrincipalEntry(token="t" * 20),
@@ -247,7 +247,7 @@ async def told_to(yard: Yard, principal: str) -> list[str]:
         repr(await yard.search(query, detail_level=level, principal=principal)) for query in queries for level in LEVELS
     ]
     for spec in view.tools.values():
-        tips = model.chains.tips(spec, viewer, view=view, with_code=True)
+        tips = model.chains.tips(spec, viewer, view=view)
         shape = yard.guidance.shape_of(model, spec, viewer)
         found += [repr(tips), repr(shape), signature(spec, shape), returns_text(spec, shape)]
     return found
@@ -330,7 +330,7 @@ def test_another_principal_is_told_how_to_go_on(seen: Seen) -> None:
 
 
 def test_tools_that_a_principal_may_not_see_are_in_nothing_it_gets(seen: Seen) -> None:
-    """Not in hints, fragments, stubs, or searches, although she used them in every run."""
+    """Not in hints, stubs, or searches, although she used them in every run."""
     assert {text: words for text in seen.bobs if (words := found_in(HIDDEN, text))} == {}
 
 

@@ -1,6 +1,7 @@
 """Attacks on the short way for plain values: whatever it lets pass, a search of the whole would let pass too."""
 
 import base64
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from sealyard.broker.admission import admit_answer
 from sealyard.broker.responses import Response
 from sealyard.errors import UpstreamError
-from sealyard.privacy import TOKEN, Guard, Handling, Privacy, Sent
+from sealyard.privacy import TOKEN, Guard, Handling, Mirror, Privacy, Sent
 from sealyard.privacy.detect import Scanner
 from sealyard.privacy.rules import Mode
+from sealyard.privacy.span import Span
 from sealyard.privacy.vault import Keys, Scope, Vault
 from sealyard.store import open_store
 from sealyard.values.tools import ToolSpec
@@ -233,6 +235,36 @@ async def test_the_call_that_was_handed_a_pin_does_not_show_it_as_a_number(tmp_p
             assert "4711" not in str(admitted)
 
 
+@pytest.mark.parametrize("code", ["123", "012", "-45", "12.5"])
+async def test_a_short_number_that_a_call_was_handed_does_not_come_back_as_another_kind(
+    tmp_path: Path, code: str
+) -> None:
+    """Regression: a card's code of three digits was shown when the tool answered with a float or without its zero."""
+    async with open_scope(tmp_path) as scope:
+        for is_short in (True, False):
+            guard, sent = guard_of(scope, is_short=is_short), Sent()
+            sent.add([(code, "credit_card")])
+
+            admitted = guard.admit(GET, {"n": float(code), "m": int(float(code)), "other": 77}, sent=sent)
+
+            assert TOKEN.fullmatch(admitted["n"])
+            assert code == "12.5" or TOKEN.fullmatch(admitted["m"])
+            assert admitted["other"] == 77
+
+
+def test_a_detector_beside_ours_sees_the_plainest_values() -> None:
+    """Regression: single words went the short way, which knows nothing of what another detector finds."""
+
+    class Names:
+        def find(self, text: str) -> list[Span]:
+            return [Span(match.start(), match.end(), "person") for match in re.finditer("Anna", text)]
+
+    guard = Mirror(Privacy(Scanner(detectors=[Names()]))).guard
+
+    assert guard.admit(GET, {"said": "Anna"}) != {"said": "Anna"}
+    assert guard.admit(GET, {"said": "Otto"}) == {"said": "Otto"}
+
+
 async def test_a_string_noted_for_one_tool_is_noted_again_for_one_that_shows_values(tmp_path: Path) -> None:
     """The tool in `output` repeats it to the code, so from then on it must not leave, though `strict` saw it first."""
     async with open_scope(tmp_path) as scope:
@@ -357,3 +389,16 @@ async def test_the_short_way_changes_nothing_whatever_was_seen_before(tmp_path: 
                 assert without_tokens(short.conceal(value)) == without_tokens(searching.conceal(value))
 
         agree()
+
+
+@pytest.mark.parametrize("before", [[], ["Hello"], ["Hello", 1, {"a": 2}], [True] * 9])
+def test_a_list_of_characters_is_read_wherever_they_begin_in_it(before: list[Any]) -> None:
+    """Regression: only the first six items of a list were looked at, so that one word before them hid the rest."""
+    guard = Mirror(Privacy(Scanner(), mode="output")).guard
+    guard.admit(GET, {"name": NAME, "email": EMAIL})
+
+    for pieces in (list(EMAIL), [ord(letter) for letter in EMAIL]):
+        shown = guard.conceal([*before, *pieces, "and so on"])
+
+        assert TOKEN.search(str(shown))
+        assert "n.b" not in "".join(str(each) for each in shown)

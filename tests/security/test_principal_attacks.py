@@ -218,7 +218,7 @@ async def test_who_asks_for_every_turn_leaves_some_to_whoever_comes() -> None:
 
 async def test_turns_are_shared_by_weight_when_all_want_more() -> None:
     """The next turn goes to whoever has the fewest for its weight, not to who came first."""
-    slots = Slots(9, weights={"eve": 1.0, "bob": 1.0, "ann": 2.0})
+    slots = Slots(PoolOptions(running=9, weights={"eve": 1.0, "bob": 1.0, "ann": 2.0}))
     begun, held = asyncio.Semaphore(0), Counter[str]()
 
     async def hold(owner: str) -> None:
@@ -251,7 +251,7 @@ async def test_turns_are_shared_by_weight_when_all_want_more() -> None:
 async def test_a_thousand_calls_of_one_owner_stand_in_nobody_elses_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take their steps on the event loop one by one, while another owner's is taken at once."""
     monkeypatch.setattr("sealyard.sandbox.slots._LATELY_SECONDS", 3_600.0)  # however slowly the test itself runs
-    slots = Slots(8, weights={"eve": 1.0, "bob": 1.0})
+    slots = Slots(PoolOptions(running=8, weights={"eve": 1.0, "bob": 1.0}))
     async with slots.one(RunClock(), "eve"), slots.one(RunClock(), "eve"), slots.one(RunClock(), "bob"):
         steps = [asyncio.create_task(slots.step("eve")) for _ in range(1_000)]
         await asyncio.sleep(0)

@@ -269,7 +269,7 @@ async def test_rotation_leaves_nothing_that_the_old_key_opens(path: Path) -> Non
 
 
 async def test_running_gateway_goes_on_after_a_rotation(path: Path) -> None:
-    """With what it has in memory at once; with other scopes and new ones when it can fetch the new key."""
+    """With what it uses at once; with other scopes and new ones when it can fetch the new key."""
     tokens = await put(path, loaded=EMAIL, stored=EMAIL)
     new = Keys.of([OTHER_KEY])
     async with (
@@ -277,12 +277,12 @@ async def test_running_gateway_goes_on_after_a_rotation(path: Path) -> None:
         open_vault(path, reload_keys=lambda: new) as running,
         open_vault(path) as operator,
     ):
-        for vault in (stuck, running):
-            await vault.scope("loaded")
+        in_use = [await vault.scope("loaded") for vault in (stuck, running)]
         await operator.rotate(Keys.of([OTHER_KEY, KEY]))
 
-        for vault in (stuck, running):
-            assert (await vault.scope("loaded")).reveal(tokens["loaded"]) == EMAIL
+        for vault, scope in zip((stuck, running), in_use, strict=True):
+            assert await vault.scope("loaded") is scope
+            assert scope.reveal(tokens["loaded"]) == EMAIL
         assert (await running.scope("stored")).reveal(tokens["stored"]) == EMAIL
         await running.scope("new")
         for name in ("stored", "other"):

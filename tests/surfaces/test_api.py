@@ -487,34 +487,14 @@ async def test_figures_are_what_was_done(tmp_path: Path) -> None:
     assert whole.text.endswith("# EOF\n")
 
 
-async def test_alerts_are_seen_by_observers_and_silenced_by_operators(tmp_path: Path) -> None:
-    """A silence says who made it and why; a rule that is none is named."""
+async def test_alerts_are_seen_by_observers(tmp_path: Path) -> None:
+    """Other clients are refused."""
     async with gateway(tmp_path, http=TEAM, with_sandbox=False) as gate:
-        ann, obs, ops = [await gate.client(name) for name in ("ann", "obs", "ops")]
-        silence = {"seconds": 60, "reason": "moving"}
-        forbidden = [
-            (await ann.get("alerts")).status_code,
-            (await ann.post("alerts/error_rate/silence", json=silence)).status_code,
-            (await obs.post("alerts/error_rate/silence", json=silence)).status_code,
-            (await obs.request("DELETE", "alerts/error_rate/silence")).status_code,
-            (await obs.post("alerts/error_rate/resolve", json={})).status_code,
-        ]
-        made = await ops.post("alerts/error_rate/silence", json=silence)
-        listed = (await obs.get("alerts")).json()
-        ended = await ops.request("DELETE", "alerts/error_rate/silence", json={})
-        wrong = [
-            (await ops.post("alerts/nothing/silence", json=silence)).status_code,
-            (await ops.request("DELETE", "alerts/error_rate/silence")).status_code,
-            (await ops.post("alerts/error_rate/resolve", json={"subject": "x"})).status_code,
-        ]
-        left = (await obs.get("alerts")).json()
+        ann, obs = [await gate.client(name) for name in ("ann", "obs")]
+        found = [await client.get("alerts") for client in (ann, obs)]
 
-    assert forbidden == [403, 403, 403, 403, 403]
-    assert (made.json()["rule"], made.json()["principal"], made.json()["reason"]) == ("error_rate", "ops", "moving")
-    assert listed == {"alerts": [], "silences": [made.json()]}
-    assert (ended.status_code, ended.json()) == (200, {"rule": "error_rate"})
-    assert wrong == [404, 400, 400]
-    assert left == {"alerts": [], "silences": []}
+    assert [each.status_code for each in found] == [403, 200]
+    assert found[1].json() == {"alerts": []}
 
 
 async def test_who_asks_too_often_waits_and_nobody_else_does(tmp_path: Path) -> None:

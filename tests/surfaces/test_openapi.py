@@ -225,11 +225,6 @@ async def _look_around(gate: Gateway, ask: Checked) -> None:
         await ask("GET", path)
     await ask("POST", "privacy/reveal", json={"token": token})
     await ask("POST", "privacy/reveal", json={"token": "__PII_email_cccccccccccc__"})
-    await ask("POST", "alerts/error_rate/silence", json={"seconds": 5})
-    await ask("GET", "alerts")
-    await ask("DELETE", "alerts/error_rate/silence")
-    await ask("POST", "alerts/error_rate/resolve", json={})
-    await ask("POST", "alerts/upstream_down/resolve", json={"subject": "expenses"})
     await gate.yard.guidance.learner.once()
     await ask("GET", "learning/insights")
     for code in ("from servers.expenses import *\nlist_expenses(nothing=1)", " "):

@@ -205,7 +205,7 @@ async def test_server_that_puts_us_off_is_asked_again_with_its_state(connect: Co
     """But not for ever, and what needs a person is refused at once."""
     async with connect(transport="stdio", server=Later().server) as upstream, asyncio.timeout(60):
         answer = await upstream.call("later", {})
-        with pytest.raises(UpstreamError, match="put us off 10 times"):
+        with pytest.raises(UpstreamError, match="asked to be called again 10 times"):
             await upstream.call("never", {})
         with pytest.raises(UpstreamError, match="asks a person or a model for input"):
             await upstream.call("ask", {})

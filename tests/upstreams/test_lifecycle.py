@@ -307,7 +307,7 @@ async def test_dead_server_shows_no_sign_of_life(connect: Connect, child: Child)
         with pytest.raises(UpstreamError) as refusal:
             await upstream.ping()
 
-    assert str(refusal.value) == "'test' shows no sign of life."
+    assert str(refusal.value) == "'test' does not respond."
 
 
 async def test_ping_needs_an_answer(connect: Connect, child: Child) -> None:
@@ -329,7 +329,7 @@ async def test_server_that_hangs_for_good_is_replaced(connect: Connect, child: C
             await upstream.call("echo", {})
 
     assert str(refusal.value) == (
-        "'test' is not available: It left calls without an answer and shows no sign of life. "
+        "'test' is not available: It left calls without an answer and does not respond. "
         "It can be started again in 0.5 s."
     )
 

@@ -122,8 +122,8 @@ async def test_an_answer_is_found_however_it_arrives(connect: Connect, child: Co
 FAILURES: dict[str, list[str]] = {
     '{"id": @, "error": {"code": -32050, "message": "mine"}}\n': ["mine"],
     '{"id": @, "result": 5}\n': ["neither a result nor an error"],
-    '{"id": @, "result": {"content": ' + "[" * 30_000 + "\n": ["is nested too deeply", "is no JSON"],
-    '{"id": @, "result": {"content": nothing}}\n': ["is no JSON"],
+    '{"id": @, "result": {"content": ' + "[" * 30_000 + "\n": ["is nested too deeply", "is not JSON"],
+    '{"id": @, "result": {"content": nothing}}\n': ["is not JSON"],
 }
 
 

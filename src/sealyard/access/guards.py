@@ -11,7 +11,6 @@ from typing import Literal
 from sealyard.errors import StoreError
 from sealyard.offload import Offload
 from sealyard.privacy import Guard, Privacy
-from sealyard.privacy.detect import Scanner
 from sealyard.privacy.vault import RevealedValue, Scope, Vault
 
 _log = logging.getLogger(__name__)
@@ -41,11 +40,6 @@ class Guards:
         self.offload = offload
         self._known: OrderedDict[str, tuple[tuple[str, int], Guard]] = OrderedDict()
 
-    @property
-    def scanner(self) -> Scanner | None:
-        """The detector of private values; None where nothing is concealed."""
-        return None if self._vault is None else self._privacy.scanner
-
     async def of(self, session: str) -> Guard:
         """The guard of the session `principal:name`.
 
@@ -69,7 +63,8 @@ class Guards:
         if len(self._known) > _KEPT:  # drop guards without seen values first: a client can create any number of them
             idle = (each for each, (_, other) in self._known.items() if other is not guard and not other.is_remembering)
             del self._known[next(idle, next(iter(self._known)))]
-        return guard
+        # The one guard of the gateway works for each principal in turn.
+        return guard if self._scope == "session" else guard.for_principal(session.partition(":")[0])
 
     def _make(self, name: str, session: str, scope: Scope) -> Guard:
         assert self._vault is not None

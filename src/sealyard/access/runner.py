@@ -1,16 +1,23 @@
 """The sandboxes in which each principal's code runs, and the isolation policy of each."""
 
 import asyncio
+import difflib
+import time
 from collections.abc import Collection, Mapping
 
+from sealyard.catalog import Snapshot
 from sealyard.errors import SandboxClosed
-from sealyard.offload import Offload
+from sealyard.offload import Offload, turn
+from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.review import Review, ToolNames
+from sealyard.sandbox.review import Finding, Review, ToolReference
 from sealyard.sandbox.review.beside import review_beside
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.slots import Slots
 from sealyard.values.access import PrincipalScope
+
+_HINTS = 3  # unknown names whose nearest are looked for: with ten thousand tools each search takes some 20 ms
+_SHOWN_CHARACTERS = 80  # of a name that the code chose, in a message
 
 OPERATOR = "operator"
 """The principal that holds the key which `sealyard serve --http` prints at start."""
@@ -59,7 +66,54 @@ class Runner:
         return self.policy if scope is None or scope.level is None else self._levels[scope.level]
 
     async def review(
-        self, code: str, policy: IsolationPolicy, names: ToolNames, packages: Collection[str], principal: str
+        self, code: str, policy: IsolationPolicy, view: Snapshot, packages: Collection[str], principal: str
     ) -> Review:
-        """Review code against the names that it may call; long code in a helper process."""
-        return await review_beside(code, policy, names, packages, offload=self._offload, who=principal)
+        """Review code that may call the tools of `view`; long code in a helper process."""
+        verdict = await review_beside(code, policy, packages, offload=self._offload, who=principal)
+        unknown = [each for each in verdict.references if not _is_known(each, view)]
+        findings = []
+        for number, reference in enumerate(unknown):
+            await turn()  # others have a turn between two searches
+            started = time.perf_counter()
+            findings.append(_unknown_tool(reference, _nearest(reference, view) if number < _HINTS else []))
+            spend(started)
+        return verdict.with_findings(findings)
+
+
+def _is_known(reference: ToolReference, view: Snapshot) -> bool:
+    """True if `view` has the tool or the server. A server that it lacks has a reference of its own."""
+    if reference.server is None:
+        return view.find(reference.name or "") is not None
+    if reference.name is None or reference.server not in view.modules:
+        return reference.name is not None or reference.server in view.modules
+    return view.find(f"servers.{reference.server}.{reference.name}") is not None
+
+
+def _nearest(reference: ToolReference, view: Snapshot) -> list[str]:
+    """Existing names like the unknown one, in the form in which the code uses it."""
+    if reference.server is None:
+        return view.nearest(reference.name or "")
+    if reference.name is None:
+        return difflib.get_close_matches(reference.server, view.modules)
+    tools = (view.tools[name] for name in view.nearest(reference.name))
+    return [f"servers.{spec.module}.{spec.function}" for spec in tools]
+
+
+def _unknown_tool(reference: ToolReference, nearest: list[str]) -> Finding:
+    server, name = (each and repr(each[:_SHOWN_CHARACTERS]) for each in (reference.server, reference.name))
+    if name is None:
+        message = f"No server named {server}."
+    else:
+        message = f"No tool named {name}." if server is None else f"No tool named {name} on server {server}."
+    hint = "Call search_tools to find one that exists."
+    if nearest:
+        hint = f"Nearest: {', '.join(map(repr, nearest))}. search_tools finds others."
+    return Finding(
+        severity="refuse",
+        rule="unknown-tool",
+        line=reference.line,
+        column=reference.column,
+        source_line=reference.source_line,
+        message=message,
+        hint=hint,
+    )

@@ -10,7 +10,6 @@ from sealyard.access.unmatched import NameCheck, Unmatched
 from sealyard.broker import Policy
 from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, DriftWatch, Snapshot
-from sealyard.sandbox.review import ToolNames
 from sealyard.values.access import PrincipalScope
 from sealyard.values.naming import glob
 from sealyard.values.tools import UpstreamStatus
@@ -41,7 +40,6 @@ class Tools:
         """Learned result shapes of tools that declare none."""
         self._name_check = names
         self._on_published = on_published
-        self._names: dict[str, ToolNames] = {}
         self._functions: dict[str, dict[str, str]] = {}
 
     def seen_by(self, principal: str) -> Snapshot:
@@ -79,15 +77,6 @@ class Tools:
         """The upstream of a tool, by the tool's full name."""
         spec = self.catalog.snapshot.tools.get(tool)
         return None if spec is None else spec.upstream
-
-    def names(self, view: Snapshot) -> ToolNames:
-        """The names that code may call, for its review."""
-        names = self._names.get(view.version)
-        if names is None:
-            functions = {name: (spec.module, spec.function) for name, spec in view.tools.items()}
-            names = ToolNames(frozenset(functions), functions, lambda name: view.find(name) is not None)
-            self._names = {**dict(list(self._names.items())[-_VIEWS_KEPT:]), view.version: names}
-        return names
 
     def functions(self, view: Snapshot) -> Mapping[str, str]:
         """The full names of tools by `module.function`."""

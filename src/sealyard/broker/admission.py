@@ -144,7 +144,7 @@ def _encoded(spec: ToolSpec, value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UpstreamError(f"{spec.full_name!r} answered with something that is no JSON: {error}.") from error
+        raise UpstreamError(f"{spec.full_name!r} answered with something that is not JSON: {error}.") from error
 
 
 def plain_names(guard: Guard, spec: ToolSpec, answer: Response, sent: Sent) -> dict[str, str]:

@@ -24,13 +24,17 @@ AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | None]]
 """Asks one person. None: no answer through this channel, such as after its client disconnected."""
 
 _RUN_RULE = "learning.critical"
-_POLL_SECONDS = 0.25  # between two looks for answers that other processes wrote to the store
+_POLL_SECONDS = 0.25
+"""Between two looks for answers that other processes wrote: unnoticed by a person, and a look is one read."""
 _WAITING_PER_RUN = 20  # open asks: a person cannot survey more
 _WAITING_PER_PRINCIPAL = 100  # open asks: one principal must not fill the list of all
 _ASKED_PER_RUN = 100
 """Questions that the code of one run may put to a person."""
 RUN = "execute_code"
 """Replaces the tool in an ask about the code of a run. No full name of a tool equals it."""
+
+_SESSIONS_KEPT = 10_000
+"""Approvals for a session: some 10 MB. Sessions have no certain end; an approval that is dropped is asked for again."""
 
 _OPTIONS = {
     "refuse": "Refuse this call",
@@ -272,6 +276,8 @@ class Approvals:
             run.approved[ask.tool, ask.rule] = approval
         elif approval.decision == "session":
             self._sessions[ask.principal, ask.session, ask.tool, ask.rule] = approval
+            if len(self._sessions) > _SESSIONS_KEPT:
+                del self._sessions[next(iter(self._sessions))]
         for waiting in self._open.values():  # what is answered with it
             if (found := self._find_standing(waiting.ask)) is not None:
                 waiting.offer(found)

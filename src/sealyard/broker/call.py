@@ -71,35 +71,40 @@ class ToolServer(Protocol):
         ...
 
 
-class FinishedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one call that is over, the same for every observer of its execution."""
+class _Call(msgspec.Struct, kw_only=True):
+    """What is known of a call, whether it is over or not."""
 
-    grant: Grant
     spec: ToolSpec
     number: int
     """1 for the execution's first call."""
     written: dict[str, Any]
     """The arguments as code wrote them."""
-    arguments: Any
+    arguments: Any = None
     """The same, concealed; None if it ended before that."""
-    admitted: Admitted | None
+    decision: Decision | None = None
+    approval: Approval | None = None
+    admitted: Admitted | None = None
     """The answer that code gets; None if the call failed."""
+    error: SealyardError | None = None
+    """The exception that the call raised, with nothing private in it."""
+    failure: str | None = "The call was cancelled."
+    """The same as a text; also says that a call was cancelled. None if it was answered."""
+    answer_bytes: int = 0
+    """Of the answer as code gets it, or as it was relayed."""
+    waited_seconds: float = 0.0
+    """For a person."""
+    seconds: float = 0.0
+    """Without those that a person took to decide."""
+    started_at: float = msgspec.field(default_factory=time.time)
+    """Seconds since the epoch."""
+
+
+class FinishedCall(_Call, frozen=True, kw_only=True):  # type: ignore[misc] - `msgspec` allows what a dataclass does not
+    """The record of one call that is over, the same for every observer of its execution."""
+
+    grant: Grant
     is_traceable: bool
     """True if the answer holds nothing private, so that it may be kept for replays."""
-    error: SealyardError | None
-    """The exception that the call raised, with nothing private in it."""
-    failure: str | None
-    """The same as a text; also says that a call was cancelled. None if it was answered."""
-    decision: Decision | None
-    approval: Approval | None
-    started_at: float
-    """Seconds since the epoch."""
-    seconds: float
-    """Without those that a person took to decide."""
-    waited_seconds: float
-    """For a person."""
-    answer_bytes: int
-    """Of the answer as code gets it, or as it was relayed."""
 
 
 OnStart = Callable[["OpenCall"], None]
@@ -126,6 +131,8 @@ class Passage(msgspec.Struct, eq=False):
     on_finish: Sequence[OnFinish] = ()
     notes: list[str] = []
     """Remarks on its calls for the caller of the execution."""
+    counted: dict[str, int] = {}
+    """Its calls of each tool with a limit on the calls of one run."""
     _count: int = 0
     _unseen: list[tuple["OpenCall", bool]] = []
     """Calls that no observer has seen, and whether they have ended."""
@@ -214,7 +221,7 @@ class Broker:
         if not self._store.has_room():
             await self._store.room()  # no call starts that cannot be recorded
         guard, sent = passage.guard, Sent()
-        call, found = OpenCall(passage, spec, number, arguments), _UNANSWERED
+        call, found = OpenCall(passage=passage, spec=spec, number=number, written=arguments), _UNANSWERED
         try:
             upstream = self._upstream(spec)
             check_values(f"What {spec.full_name!r} is called with", arguments)
@@ -294,7 +301,7 @@ class Broker:
         """The attempts of a call within the limits of its tool; see `Throttle.turn`."""
         spec, policy = call.spec, self.policy
         return self._throttle.turn(
-            spec, policy.limits(spec), call.grant.execution_id, is_idempotent=policy.is_idempotent(spec)
+            spec, policy.limits(spec), call.passage.counted, is_idempotent=policy.is_idempotent(spec)
         )
 
     def circuits(self) -> list[Circuit]:
@@ -302,8 +309,7 @@ class Broker:
         return self._throttle.circuits()
 
     def end_run(self, execution_id: str) -> None:
-        """Forget what was counted and approved for one execution."""
-        self._throttle.forget(execution_id)
+        """Forget what was approved for one execution."""
         self.approvals.end_run(execution_id)
 
     async def note_unknown(self, passage: Passage, name: str, error: str, *, number: int = 1) -> None:
@@ -348,34 +354,11 @@ class Broker:
         return Reply(value=renamed(value, paths), files=files)
 
 
-class OpenCall(msgspec.Struct, eq=False):
+class OpenCall(_Call, eq=False, kw_only=True):
     """One call while it happens."""
 
     passage: Passage
-    spec: ToolSpec
-    number: int
-    """1 for the execution's first call."""
-    written: dict[str, Any]
-    """The arguments as code wrote them."""
-    arguments: Any = None
-    """The same, concealed; None if it ended before that."""
-    decision: Decision | None = None
-    approval: Approval | None = None
-    admitted: Admitted | None = None
-    """The answer that code gets; None if the call failed."""
-    error: SealyardError | None = None
-    """The exception that the call raised, with nothing private in it."""
-    failure: str | None = "The call was cancelled."
-    """The same as a text. None once it is answered."""
-    answer_bytes: int = 0
-    """Of the answer as code gets it, or as it was relayed."""
-    waited_seconds: float = 0.0
-    """For a person."""
-    seconds: float = 0.0
-    """Without those that a person took to decide."""
     is_over: bool = False
-    started_at: float = msgspec.field(default_factory=time.time)
-    """Seconds since the epoch."""
     _started: float = msgspec.field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -398,20 +381,8 @@ class OpenCall(msgspec.Struct, eq=False):
         is_whole = admitted is not None and not admitted.answer.files
         return FinishedCall(
             grant=self.grant,
-            spec=self.spec,
-            number=self.number,
-            written=self.written,
-            arguments=self.arguments,
-            admitted=admitted,
             is_traceable=is_whole and self.passage.guard.is_admitted_concealed(self.spec),
-            error=self.error,
-            failure=self.failure,
-            decision=self.decision,
-            approval=self.approval,
-            started_at=self.started_at,
-            seconds=self.seconds,
-            waited_seconds=self.waited_seconds,
-            answer_bytes=self.answer_bytes,
+            **{name: getattr(self, name) for name in _Call.__struct_fields__},
         )
 
 

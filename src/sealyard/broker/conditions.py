@@ -64,7 +64,7 @@ class Condition:
         at = f"{at}.when.{argument!r}"
         self._parts = tuple(argument.split("."))
         if not all(self._parts) or len(self._parts) > _MOST_PARTS:
-            raise InvalidConfig(f"{at} is no name of an argument. Write it as 'name', 'object.name' or 'list.*'.")
+            raise InvalidConfig(f"{at} is not the name of an argument. Write it as 'name', 'object.name' or 'list.*'.")
         self._exists: bool | None = None
         self._test: _Test | None = None
         if isinstance(wanted, dict) and "exists" in wanted:
@@ -72,7 +72,7 @@ class Condition:
             rest = {key: value for key, value in wanted.items() if key != "exists"}
             if rest and not self._exists:
                 raise InvalidConfig(
-                    f"{at} says exists = false and more. What is not there has no value: say only that."
+                    f"{at} sets exists = false and more. A missing argument has no value: write only exists = false."
                 )
             self._test = _table(rest, at) if rest else None
         else:
@@ -135,8 +135,8 @@ def _compile(wanted: Any, at: str) -> _Test:
         case dict():
             return _table(wanted, at)
     raise InvalidConfig(
-        f"{at} is {_kind(wanted)} that is no condition. Give a text, a number, true or false, a list of these, or a "
-        f"table with {', '.join(_KEYS)}."
+        f"{at} is {_kind(wanted)}, which is not a condition. Give a text, a number, true or false, a list of these, "
+        f"or a table with {', '.join(_KEYS)}."
     )
 
 
@@ -162,8 +162,8 @@ def _compare(key: str, wanted: Any, at: str) -> _Test:
             test = _compile(wanted, at)
             return lambda value: (not holds) if isinstance(holds := test(value), bool) else holds
     raise InvalidConfig(
-        f"{at} is no condition. There are {', '.join(_KEYS)}. For a value inside an object quote the whole name, such "
-        "as 'object.name'."
+        f"{at} is not a condition. There are {', '.join(_KEYS)}. For a value inside an object quote the whole name, "
+        "such as 'object.name'."
     )
 
 
@@ -203,7 +203,7 @@ def _text(wanted: str) -> _Test:
             return Doubt("its path has '..' in it")
         if is_like(value):
             return True
-        return Doubt("it is so but for case, spacing or spelling") if is_nearly_like(_folded(value)) else False
+        return Doubt("it differs only in case, spacing or spelling") if is_nearly_like(_folded(value)) else False
 
     return test
 
@@ -223,7 +223,7 @@ def _matches(at: str, pattern: Any) -> _Test:
                 return True
             partly = part.is_valid(value) or part.is_valid(_folded(value))
         except ValueError:  # half a character, which is not JSON either
-            return Doubt("it is no valid text")
+            return Doubt("it is not valid text")
         return Doubt("it matches in part, or but for case or spelling") if partly else False
 
     return test
@@ -334,7 +334,7 @@ def _kind(value: Any) -> str:
         case int():
             return "a number"
         case float():
-            return "a number" if math.isfinite(value) else "infinite or no number"
+            return "a number" if math.isfinite(value) else "not a finite number"
         case str():
             return "a text"
         case list() | tuple():

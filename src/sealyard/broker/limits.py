@@ -1,6 +1,6 @@
 """Limits on calls of a tool: rate, concurrency, time and retries.
 
-Each tool is counted by itself over the whole gateway; calls of a run are counted for that run. A tool without limits
+Each tool is counted by itself over the whole gateway; each run counts its own calls. A tool without limits
 costs nothing here.
 """
 
@@ -21,9 +21,8 @@ from sealyard.errors import LimitReached, ToolFailed, UpstreamError
 from sealyard.values.tools import ToolSpec
 
 _WINDOW_SECONDS = 60.0  # the minute of `calls_per_minute`
-_FIRST_PAUSE_SECONDS = 0.25  # before the first retry; it doubles with each
+_FIRST_PAUSE_SECONDS = 0.25  # before the first retry, above a usual round trip; it doubles with each
 _LONGEST_PAUSE_SECONDS = 8.0  # five doublings of the first; chosen, not measured
-_MOST_RUNS = 10_000  # those that began first are forgotten beyond it
 _MOST_TOOLS = 1_000  # tools without a record are forgotten beyond it
 
 
@@ -54,17 +53,16 @@ class Throttle:
         self._jitter = jitter
         self._tools: dict[str, _Tool] = {}
         self._room = _MOST_TOOLS
-        self._runs: dict[str, dict[str, int]] = {}
 
     def turn(
         self,
         spec: ToolSpec,
         limits: ToolLimits,
-        execution_id: str,
+        counted: dict[str, int],
         *,
         is_idempotent: bool,
     ) -> "Attempts":
-        """The attempts of one call, within the limits of its tool.
+        """The attempts of one call, within the limits of its tool. `counted` holds the calls of its run so far.
 
         They are made so::
 
@@ -81,11 +79,7 @@ class Throttle:
         if limits is UNLIMITED:
             return Attempts(self)
         retries = limits.retries if is_idempotent else 0
-        return Attempts(self, self._tool(spec.full_name, limits), execution_id, retries)
-
-    def forget(self, execution_id: str) -> None:
-        """Free what was counted for a run that is over."""
-        self._runs.pop(execution_id, None)
+        return Attempts(self, self._tool(spec.full_name, limits), counted, retries)
 
     def circuits(self) -> list[Circuit]:
         """Every circuit breaker that has seen a failure and no success since, by the tool's name."""
@@ -106,27 +100,20 @@ class Throttle:
             tool = self._tools[name] = _Tool(name, limits)
         return tool
 
-    def count(self, execution_id: str, name: str, most: int) -> None:
-        """Count a call of a run. Raises `LimitReached` after the most that one run may make."""
-        calls = self._runs.get(execution_id)
-        if calls is None:
-            if len(self._runs) >= _MOST_RUNS:
-                del self._runs[next(iter(self._runs))]
-            calls = self._runs[execution_id] = {}
-        if calls.get(name, 0) >= most:
-            raise LimitReached(f"{name!r} may be called {_times(most)} in one run. Do the rest in another run.")
-        calls[name] = calls.get(name, 0) + 1
-
 
 class Attempts:
     """One call's turn, and its attempts one after the other. Made by `Throttle.turn`; a tool without limits has one."""
 
     def __init__(
-        self, throttle: Throttle, tool: "_Tool | None" = None, execution_id: str = "", retries: int = 0
+        self,
+        throttle: Throttle,
+        tool: "_Tool | None" = None,
+        counted: dict[str, int] | None = None,
+        retries: int = 0,
     ) -> None:
         self._throttle = throttle
         self._tool = tool
-        self._execution_id = execution_id
+        self._counted = {} if counted is None else counted
         self._retries = retries
         self._number = 0
         self._failure: UpstreamError | None = None
@@ -141,8 +128,7 @@ class Attempts:
         if tool is None:
             return self
         tool.check(throttle.clock())
-        if tool.limits.calls_per_run is not None:
-            throttle.count(self._execution_id, tool.name, tool.limits.calls_per_run)
+        tool.count(self._counted)
         tool.calls += 1
         try:
             await tool.turns.__aenter__()
@@ -235,6 +221,15 @@ class _Tool:
         if most is not None and self._recent(now) >= most:
             wait = _spell(self._started[0] + _WINDOW_SECONDS - now)
             raise LimitReached(f"{self.name!r} may be called {_times(most)} a minute. Try again in {wait}.")
+
+    def count(self, counted: dict[str, int]) -> None:
+        """Count a call of a run. Raises `LimitReached` after the most that one run may make."""
+        most, calls = self.limits.calls_per_run, counted.get(self.name, 0)
+        if most is None:
+            return
+        if calls >= most:
+            raise LimitReached(f"{self.name!r} may be called {_times(most)} in one run. Do the rest in another run.")
+        counted[self.name] = calls + 1
 
     def begin(self, now: float) -> bool:
         """Count a call that begins now; returns True if it tests the server. Raises as `check` does."""

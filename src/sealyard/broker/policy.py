@@ -254,7 +254,7 @@ class Policy:
     def _preset_decision(self, spec: ToolSpec, effect: Effect) -> Decision:
         name = f"preset {self.preset}"
         if self.preset == "open":
-            return Decision(verdict="allow", rule=name, reason="It allows every call that no rule speaks of.")
+            return Decision(verdict="allow", rule=name, reason="It allows every call that no rule covers.")
         is_right = effect == "read_only" or (self.preset == "guarded" and effect == "write")
         if is_right:
             said = "reads only" if effect == "read_only" else "destroys nothing"
@@ -286,7 +286,7 @@ def _look(entry: _Entry, facts: _Facts, principal: str, arguments: Mapping[str, 
         return "no", f"it is for other principals: {', '.join(entry.rule.principals)}"
     if arguments is None and entry.conditions:
         texts = (f"{each.text}{_undeclared(each, spec)}" for each in entry.conditions)
-        return "depends", f"it fits if {' and '.join(texts)}"
+        return "depends", f"it applies if {' and '.join(texts)}"
     doubts = []
     for condition in entry.conditions:
         holds = condition.check(arguments or {}, spec.input_schema)

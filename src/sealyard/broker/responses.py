@@ -149,7 +149,7 @@ def read_message(message: bytes | bytearray) -> dict[str, Any]:
     except RecursionError:
         raise UpstreamError("The answer is nested too deeply to be read. Ask for less.") from None
     except ValueError as error:
-        raise UpstreamError(f"The answer is no JSON: {short(str(error), 300)}.") from None
+        raise UpstreamError(f"The answer is not JSON: {short(str(error), 300)}.") from None
     result = data.get("result") if isinstance(data, dict) else None
     if isinstance(result, dict):
         return result

@@ -2,8 +2,8 @@
 
 import difflib
 import hashlib
+import heapq
 import re
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
@@ -16,7 +16,8 @@ from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
 
 _NEAREST_CHARACTERS = 100  # of each name: the comparison takes time in the square of them
-_NEAREST_COMPARED = 40  # tools, those that share most letters: a bound on the work
+_NEAREST_GRAMS = 24  # threes of letters looked for in every tool's name: a bound on the work
+_NEAREST_COMPARED = 40  # tools, those that share most of them: the same
 _NEAREST_RATIO = 0.55  # less alike than this, two names share letters by chance; chosen, not measured
 _SEPARATORS = re.compile(r"[\W_]+")
 
@@ -71,27 +72,35 @@ class Snapshot:
     def nearest(self, name: str, n: int = 3) -> list[str]:
         """The full names of the tools with names similar to `name`, best first."""
         wanted = _squeezed(name[:_NEAREST_CHARACTERS])
-        shared = Counter(chain.from_iterable(self._grams.get(gram, ()) for gram in _grams(wanted)))
+        grams = _grams(wanted)
+        similarity = difflib.SequenceMatcher(b=wanted)
+
+        def shared(tool: tuple[ToolSpec, str]) -> int:
+            return sum(gram in tool[1] for gram in grams)
+
         scored = []
-        for spec, _ in ((self._specs[number], count) for number, count in shared.most_common(_NEAREST_COMPARED)):
-            texts = (_squeezed(spec.name), _squeezed(spec.upstream + spec.name))
-            ratio = max(difflib.SequenceMatcher(None, wanted, text[:_NEAREST_CHARACTERS]).ratio() for text in texts)
+        for spec, text in heapq.nlargest(_NEAREST_COMPARED, zip(self._specs, self._texts, strict=True), key=shared):
+            ratio = 0.0
+            for spelling in (_squeezed(spec.name), text):
+                similarity.set_seq1(spelling[:_NEAREST_CHARACTERS])
+                ratio = max(ratio, similarity.ratio())
             if ratio >= _NEAREST_RATIO:
                 scored.append((-ratio, spec.full_name))
         return [full_name for _, full_name in sorted(scored)[:n]]
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The servers as code names them: the modules of `servers`."""
+        return frozenset(spec.module for spec in self._specs)
 
     @cached_property
     def _specs(self) -> tuple[ToolSpec, ...]:
         return tuple(self.tools.values())
 
     @cached_property
-    def _grams(self) -> dict[str, list[int]]:
-        """Three letters in a row -> the tools that have them in their names."""
-        found: defaultdict[str, list[int]] = defaultdict(list)
-        for number, spec in enumerate(self._specs):
-            for gram in _grams(_squeezed(spec.upstream + spec.name)):
-                found[gram].append(number)
-        return dict(found)
+    def _texts(self) -> tuple[str, ...]:
+        """The names that `nearest` compares, of the same tools as `_specs`."""
+        return tuple(_squeezed(spec.upstream + spec.name) for spec in self._specs)
 
     @cached_property
     def _aliases(self) -> dict[str, ToolSpec | None]:
@@ -117,6 +126,7 @@ def _squeezed(name: str) -> str:
     return _SEPARATORS.sub("", name.removeprefix("mcp__").removeprefix("servers.")).lower()
 
 
-def _grams(text: str) -> set[str]:
-    text = f"^{text}"
-    return {text[start : start + 3] for start in range(len(text) - 2)} or {text}
+def _grams(text: str) -> list[str]:
+    """Three letters in a row, from all parts of `text`."""
+    grams = list(dict.fromkeys(text[start : start + 3] for start in range(len(text) - 2))) or [text]
+    return grams[:: len(grams) // _NEAREST_GRAMS + 1]

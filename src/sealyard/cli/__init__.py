@@ -19,7 +19,7 @@ from sealyard import SealyardError, __version__
 __all__ = ("exit_after", "find_command", "main", "own_command")
 
 _COMMANDS = {
-    "alerts": "List, silence and resolve alerts.",
+    "alerts": "List alerts and test the webhook.",
     "analyze": "Filter, aggregate, transform, validate or describe rows without writing code.",
     "approvals": "List and answer the calls that wait for approval.",
     "audit": "Show who ran what and what was decided, and prove that nobody changed it.",

@@ -1,30 +1,19 @@
-"""`sealyard alerts`: list, silence and resolve alerts. It needs the store alone, not a gateway."""
+"""`sealyard alerts`: list alerts and test the webhook. It needs the store alone, not a gateway."""
 
 import time
 from datetime import UTC, datetime
-from functools import partial
 
 import click
 from rich.text import Text
 
-from sealyard.cli.command import CONFIG, JSON, LOCAL, load, wants_json, with_store
+from sealyard.cli.command import CONFIG, JSON, load, wants_json, with_store
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import plain, say, show_table, warn, write_json
 from sealyard.errors import InvalidRequest
-from sealyard.observe.alerts import (
-    RULES,
-    AlertView,
-    list_alerts,
-    post_alerts,
-    resolve_alert,
-    silence_rule,
-    unsilence_rule,
-)
-from sealyard.skills.record import parse_duration
+from sealyard.observe.alerts import AlertView, list_alerts, post_alerts
 from sealyard.store.alerts import Alert
 
 _STYLES = {"firing": "bold red", "pending": "yellow", "resolved": "green"}
-_rule = click.argument("rule", metavar="RULE", type=click.Choice(list(RULES)))
 
 
 @click.group(invoke_without_command=True)
@@ -32,7 +21,7 @@ _rule = click.argument("rule", metavar="RULE", type=click.Choice(list(RULES)))
 @JSON
 @click.pass_context
 def alerts(ctx: click.Context) -> None:
-    """List, silence and resolve alerts."""
+    """List alerts and test the webhook."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_)
 
@@ -41,7 +30,7 @@ def alerts(ctx: click.Context) -> None:
 @CONFIG
 @JSON
 def list_() -> None:
-    """Show all alerts, firing ones first, and all silences."""
+    """Show all alerts, firing ones first."""
     loaded = load()
     found = with_store(loaded, list_alerts)
     if wants_json():
@@ -50,45 +39,8 @@ def list_() -> None:
     if not loaded.alerts.enabled:
         warn("alerts are switched off by [alerts] in the configuration")
     if not found.alerts:
-        say("Nothing is wrong, and nothing was.")
+        say("No alerts.")
     show_table("state", "alert", "since", "what", rows=map(_row, found.alerts))
-    for silence in found.silences:
-        reason = f": {silence.reason}" if silence.reason else ""
-        say(f"silenced until {_time(silence.until)} by {silence.principal}: {silence.rule}{reason}")
-
-
-@alerts.command()
-@_rule
-@click.option("--for", "length", default="1h", show_default=True, metavar="TIME", help="Such as 30min, 8h or 2days.")
-@click.option("--reason", default="", help="Shown to others, and kept in the audit log.")
-@CONFIG
-def silence(*, rule: str, length: str, reason: str) -> None:
-    """Deliver no alert of RULE for some time. One that still fires then is delivered at its end."""
-    seconds = parse_duration(length)
-    made = with_store(load(), partial(silence_rule, rule=rule, seconds=seconds, principal=LOCAL, reason=reason))
-    say(f"silenced: {rule} until {_time(made.until)}")
-
-
-@alerts.command()
-@_rule
-@CONFIG
-def unsilence(*, rule: str) -> None:
-    """End the silence of RULE."""
-    with_store(load(), partial(unsilence_rule, rule=rule, principal=LOCAL))
-    say(f"no longer silenced: {rule}")
-
-
-@alerts.command()
-@_rule
-@click.argument("subject", required=False, default="")
-@CONFIG
-def resolve(*, rule: str, subject: str) -> None:
-    """Resolve the alert RULE about SUBJECT, which is an upstream.
-
-    If its fault lasts, it does not fire again before the fault was gone.
-    """
-    with_store(load(), partial(resolve_alert, rule=rule, subject=subject, principal=LOCAL))
-    say(f"resolved: {rule} {subject}".rstrip())
 
 
 @alerts.command()
@@ -110,17 +62,15 @@ def test() -> None:
     )
     problem = run_to_end(post_alerts(settings.webhook, [made_up], secret=settings.webhook_secret))
     if problem:
-        raise InvalidRequest(f"The webhook did not take it: {problem}. Look at webhook in [alerts].")
-    say("The webhook took it.")
+        raise InvalidRequest(f"The webhook did not accept the test alert: {problem}. Check webhook in [alerts].")
+    say("The webhook accepted the test alert.")
 
 
 def _row(alert: AlertView) -> tuple[str | Text, ...]:
     at = alert.changed_at if alert.state == "resolved" else alert.since
     notes = [alert.message]
-    if alert.silenced and alert.state != "resolved":
-        notes.append("It is silenced.")
     if alert.undelivered:
-        notes.append("The webhook did not take this.")
+        notes.append("The webhook has not accepted this.")
     name = f"{alert.rule} {alert.subject}".rstrip()
     return plain(alert.state, _STYLES[alert.state]), name, _time(at), " ".join(notes)
 

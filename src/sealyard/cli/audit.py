@@ -253,7 +253,7 @@ def _show_verification(found: AuditVerification, file: Path | None) -> None:
     if found.problem:
         say_unwrapped(found.problem, "red")
         return
-    say_unwrapped(f"{found.entries:,} entries are as they were written, up to number {found.last_number:,}.", "green")
+    say_unwrapped(f"{found.entries:,} entries verified, up to number {found.last_number:,}.", "green")
     if found.removed_entries:
         say_unwrapped(f"{found.removed_entries:,} more were pruned; what was signed about their segments fits.")
     if found.heads:

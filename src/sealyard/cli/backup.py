@@ -75,7 +75,7 @@ def restore(*, file: Path, check: bool, sha256: str | None, force: bool, store: 
         with progress() as on_progress:
             found = check_backup(file, sha256=sha256, on_progress=on_progress)
         shown = {"ok": not found.problem} | msgspec.to_builtins(found)
-        answer(shown, lambda: say_unwrapped(f"{file} is whole: {_describe(found)}.", "green"))
+        answer(shown, lambda: say_unwrapped(f"Backup {file} is intact, {_describe(found)}.", "green"))
         if found.problem:
             remark(f"The audit log in it is wrong. {found.problem}", "red")
         return 1 if found.problem else 0
@@ -121,4 +121,6 @@ def _describe(backup: Backup) -> str:
 
 
 def _rows(backup: Backup) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in backup.manifest.rows.items())
+    return ", ".join(
+        f"{count:,} {'audit entries' if name == 'audit' else name}" for name, count in backup.manifest.rows.items()
+    )

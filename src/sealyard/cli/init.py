@@ -23,7 +23,7 @@ from sealyard.errors import InvalidConfig, InvalidRequest
 @click.option(
     "--output", type=click.Path(path_type=Path), default="sealyard.toml", show_default=True, help="Write here."
 )
-@click.option("--force", is_flag=True, help="Change an existing file; with --undo, one that has changed since.")
+@click.option("--force", is_flag=True, help="Change an existing file.")
 @click.option(
     "--apply",
     "clients",
@@ -49,7 +49,7 @@ def init(*, output: Path, force: bool, clients: tuple[str, ...], undo: bool, yes
     if (clients or undo) and not (yes or dry_run) and not session.can_ask:
         raise InvalidRequest("There is no terminal to ask on before a client's file changes. Give --yes, or --dry-run.")
     if undo:
-        done = _undo(clients or tuple(CLIENTS), machine, session, force=force)
+        done = _undo(clients or tuple(CLIENTS), machine, session)
     else:
         done = _make(machine, session, output=machine.directory / output, force=force, clients=clients)
     session.finish()
@@ -211,8 +211,8 @@ def _apply(client: str, machine: Machine, session: _Session, output: Path) -> bo
     return agreed
 
 
-def _undo(clients: tuple[str, ...], machine: Machine, session: _Session, *, force: bool) -> bool:
-    restorations = plan_undo(clients, machine, force=force)
+def _undo(clients: tuple[str, ...], machine: Machine, session: _Session) -> bool:
+    restorations = plan_undo(clients, machine)
     if not restorations:
         session.say("There is nothing to undo: no backup of a client's file was found here or in your home.")
         return False
@@ -221,8 +221,7 @@ def _undo(clients: tuple[str, ...], machine: Machine, session: _Session, *, forc
         change = restoration.change
         session.show_diff(change)
         if session.agrees_to(f"Put back {change.path}?"):
-            keep = change.old if restoration.is_forced else None
-            restore_file(change.path, new=change.new, backups=restoration.backups, keep=keep)
+            restore_file(change.path, new=change.new, backups=restoration.backups)
             session.changed(change, None)
         else:
             agreed = agreed and session.dry_run

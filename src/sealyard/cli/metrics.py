@@ -1,17 +1,20 @@
 """`sealyard metrics` and `sealyard rebuild-metrics`: the figures of a store. A running gateway is not disturbed."""
 
+import asyncio
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 
 from sealyard import __version__
 from sealyard.cli.command import CONFIG_ARGUMENT, JSON, STORE, answer, read_config, store_path, with_store
-from sealyard.cli.metrics_live import WINDOWS, Window, follow, read_report
 from sealyard.cli.terminal import (
     Cell,
     columns,
@@ -35,9 +38,32 @@ from sealyard.observe.alerts import list_alerts
 from sealyard.store import Store
 from sealyard.store.metrics.rebuild import Rebuilt
 from sealyard.store.metrics.usage import Usage
+from sealyard.values.runs import ExecutionRecord
 
 _FEW = 10
 """Lines of a list; `--format json` has all."""
+_EVERY_SECONDS = 2.0
+"""Between two pictures of the dashboard: an eye follows, and the store is hardly read."""
+_RUNS = 8  # last runs of the dashboard: with the tables they fill a usual terminal
+_CODE_CHARACTERS = 60  # of a run's code: with the other columns a line of most terminals
+_HOUR = 3_600.0  # seconds
+_STATUSES = {"ok": "green", "running": "cyan"}
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A time up to now."""
+
+    title: str
+    seconds: float | None
+
+
+WINDOWS = {
+    "1h": Window("the last hour", _HOUR),
+    "24h": Window("the last 24 hours", 24 * _HOUR),
+    "7d": Window("the last 7 days", 7 * 24 * _HOUR),
+    "30d": Window("the last 30 days", 30 * 24 * _HOUR),
+    "all": Window("all time", None),
+}
 
 
 @click.command()
@@ -48,7 +74,7 @@ _FEW = 10
     type=click.Choice(["table", "json", "prometheus", "dashboard"]),
     default="table",
     show_default=True,
-    help="What to print. `dashboard` is live, until q or Ctrl-C.",
+    help="What to print. `dashboard` is live, until Ctrl-C.",
 )
 @click.option(
     "--window",
@@ -84,24 +110,71 @@ async def _print_metrics(store: Store, prices: Prices, form: str, window: Window
     if form == "dashboard":
         if not once and not screen.is_terminal:
             remark("note: This is no terminal: the dashboard is printed once.")
-        await follow(store, prices, window, is_live=not once and screen.is_terminal)
+        await _follow(store, prices, window, is_live=not once and screen.is_terminal)
         return
     if form == "prometheus":
         text, _ = render(await store.metrics.sums(), await _read_gauges(store, prices))
         sys.stdout.buffer.write(text)
         return
-    found = await read_report(store, prices, window)
-    usage = await store.usage.read(found.since or 0.0, found.until or 0.0)
+    found, usage = await _read(store, prices, window)
     if form == "json":
         body: dict[str, Any] = msgspec.to_builtins(found) | {"usage": msgspec.to_builtins(usage)}
         write_json(body)
     else:
-        _show(found, usage, window.title)
+        screen.print(Group(*_sections(found, usage, window)))
+
+
+async def _read_report(store: Store, prices: Prices, window: Window) -> Report:
+    now = time.time()
+    since = None if window.seconds is None else now - window.seconds
+    sums = await store.metrics.sums(since, None)
+    return Report.of(sums, since=since or 0.0, until=now, prices=prices, tokenizer=tokens.TOKENIZER)
+
+
+async def _read(store: Store, prices: Prices, window: Window) -> tuple[Report, Usage]:
+    found = await _read_report(store, prices, window)
+    return found, await store.usage.read(found.since or 0.0, found.until or 0.0)
+
+
+async def _follow(store: Store, prices: Prices, window: Window, *, is_live: bool) -> None:
+    """Draw the store once, or again and again until the task is cancelled."""
+    if not is_live:
+        screen.print(await _picture(store, prices, window))
+        return
+    with Live(console=screen, screen=True, vertical_overflow="crop") as live:
+        while True:
+            live.update(await _picture(store, prices, window), refresh=True)
+            await asyncio.sleep(_EVERY_SECONDS)
+
+
+async def _picture(store: Store, prices: Prices, window: Window) -> RenderableType:
+    """What needs a person, the last runs, and the tables."""
+    found, usage = await _read(store, prices, window)
+    firing = [each for each in (await list_alerts(store)).alerts if each.state == "firing"]
+    waiting = await store.approvals.waiting()
+    lists = {
+        "alerts": columns(
+            rows=[(plain(f"{each.rule} {each.subject}".rstrip(), "red"), each.message) for each in firing[:_FEW]]
+        ),
+        "waiting for approval (answer with `sealyard approvals`)": columns(
+            rows=[(plain(each.id, "yellow"), each.tool, each.principal, each.reason) for each in waiting[:_FEW]]
+        ),
+        "last runs": columns(rows=[_run(each) for each in await store.executions(limit=_RUNS)]),
+    }
+    at = plain(time.strftime("%H:%M:%S UTC", time.gmtime()), "dim")
+    return Group(at, *_titled(lists), "", *_sections(found, usage, window))
+
+
+def _run(record: ExecutionRecord) -> tuple[Cell, ...]:
+    at = time.strftime("%H:%M:%S", time.gmtime(record.started_at))
+    taken = "" if record.ended_at is None else seconds(record.ended_at - record.started_at)
+    code = " ".join(record.code[:_CODE_CHARACTERS].split())
+    return at, plain(record.status, _STATUSES.get(record.status, "red")), taken, record.principal, plain(code, "dim")
 
 
 async def _read_gauges(store: Store, prices: Prices) -> list[Gauge]:
     """Read the gauges that a store has without a gateway."""
-    whole = await read_report(store, prices, WINDOWS["all"])
+    whole = await _read_report(store, prices, WINDOWS["all"])
     census = await store.census()
     firing = [each.rule for each in (await list_alerts(store)).alerts if each.state == "firing"]
     found = [
@@ -124,18 +197,21 @@ async def _read_gauges(store: Store, prices: Prices) -> list[Gauge]:
 # Tables, within the 80 columns that many terminals have
 
 
-def _show(report: Report, usage: Usage, title: str) -> None:
-    """Show every part that has figures."""
-    say(f"What was done in {title}", "bold")
+def _sections(report: Report, usage: Usage, window: Window) -> Iterator[RenderableType]:
+    """Every part that has figures."""
+    yield plain(f"Activity in {window.title}", "bold")
     for name, facts in _parts(report).items():
         rows = [(plain(f"  {key}", "dim"), value) for key, value in facts.items() if value]
-        screen.print()
-        screen.print(columns(rows=[(plain(name, "bold"), ""), *rows]))
-    for name, table in _tables(report, usage).items():
+        yield ""
+        yield columns(rows=[(plain(name, "bold"), ""), *rows])
+    yield from _titled(_tables(report, usage))
+
+
+def _titled(tables: dict[str, Table]) -> Iterator[RenderableType]:
+    """Tables that have rows, each below its name."""
+    for name, table in tables.items():
         if table.row_count:
-            screen.print()
-            say(name, "bold")
-            screen.print(table)
+            yield from ("", plain(name, "bold"), table)
 
 
 def _parts(report: Report) -> dict[str, dict[str, str]]:
@@ -145,9 +221,9 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
         "runs": {
             "all": f"{run.count:,}, {share(run.success_rate)} ended well, {run.timeouts:,} ran out of time",
             "time": f"{seconds(run.p50_seconds)} p50, {seconds(run.p95_seconds)} p95, {seconds(run.p99_seconds)} p99",
-            "how they ended": counts(run.by_status),
+            "status": counts(run.by_status),
             "errors": counts(run.errors),
-            "what for": counts(run.use_cases),
+            "use cases": counts(run.use_cases),
             "sessions": f"{report.sessions.count:,}, {share(report.sessions.code_share)} with code",
         },
         "searches": {
@@ -168,7 +244,7 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
         },
         "privacy and approval": {
             "hidden": counts(guarded.hidden),
-            "withheld whole": f"{guarded.hiding_failures:,}" if guarded.hiding_failures else "",
+            "withheld": f"{guarded.hiding_failures:,}" if guarded.hiding_failures else "",
             "revealed": f"{guarded.revealed:,}" if guarded.revealed else "",
             "refused": counts({"by review": guarded.review_refused, "by policy": guarded.policy_denied}),
             "asked": counts(
@@ -181,7 +257,7 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
         },
         "experience": {
             "assessed risk": counts(known.by_risk),
-            "not run for it": f"{known.refused:,}" if known.refused else "",
+            "refused for risk": f"{known.refused:,}" if known.refused else "",
             "hints": counts(known.hints),
             "limits fitted": counts({name.replace("_", " "): number for name, number in known.fitted.items()}),
             "searches reordered": f"{known.searches_changed:,}, {share(known.searches_changed_share)}",
@@ -236,7 +312,7 @@ def rebuild_metrics(*, check: bool) -> int:
 
     Figures of days whose rows were removed because they are old stay as they are. Gateways may go on meanwhile.
 
-    Exit code 0: all is right; 1: by --check, some sums are others than the journal gives.
+    Exit code 0: all is right; 1: with --check, some sums differ from the journal.
     """
     with progress() as report:
         done = with_store(
@@ -244,18 +320,15 @@ def rebuild_metrics(*, check: bool) -> int:
             lambda opened: opened.metrics.rebuild(lambda done, total: report("counting", done, total), check=check),
         )
     answer(done, lambda: _show_rebuilt(done, check=check))
-    return 1 if check and (done.differences or done.derived) else 0
+    return 1 if check and done.differences else 0
 
 
 def _show_rebuilt(done: Rebuilt, *, check: bool) -> None:
     say(f"{done.facts:,} facts and {done.calls:,} calls of {count(done.days, 'day')} were counted.")
-    if done.derived:
-        verb = "are missing" if check else "were missing, and made from the executions"
-        say(f"{done.derived:,} facts {verb}.", "yellow")
     if done.skipped:
         say(f"{done.skipped:,} rows cannot be read, and do not count.", "yellow")
     if done.differences:
-        verb = "are" if check else "were"
-        say(f"{done.differences:,} sums {verb} others than the journal gives.", "yellow")
+        verb = "differ" if check else "differed"
+        say(f"{done.differences:,} sums {verb} from the journal.", "yellow")
     else:
-        say("Every sum is what the journal gives.", "green")
+        say("All sums match the journal.", "green")

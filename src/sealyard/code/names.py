@@ -139,8 +139,6 @@ class Names:
         """The modules that import statements name."""
         self.misplaced: list[tuple[ast.expr | ast.stmt, str]] = []
         """Statements in places that Python does not allow, with its own message."""
-        self.loops = 0
-        self.deepest_loop = 0
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
         """The scope of each function, class and comprehension, and of the module."""
         self.generators: set[ast.AST] = set()
@@ -405,13 +403,8 @@ class Names:
         elif isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value:
             loop.is_left = place.is_caught
             self._endless.append((node, loop))
-        inside = self._deeper(place)._replace(loop=loop)
+        inside = place._replace(loop=loop, depth=place.depth + 1)
         return {"target": inside, "test": inside, "body": inside}
-
-    def _deeper(self, place: Place) -> Place:
-        self.loops += 1
-        self.deepest_loop = max(self.deepest_loop, place.depth + 1)
-        return place._replace(depth=place.depth + 1)
 
     def _visit_try(self, node: ast.Try | ast.TryStar, place: Place) -> _Inside:
         caught = {name for handler in node.handlers for name in _exception_names(handler.type)}
@@ -555,7 +548,7 @@ class Names:
         scope = self.scopes[node] = Scope("comprehension", node, place.scope)
         for generator in node.generators:
             yield generator.iter, place  # the first one is evaluated once, outside
-            place = self._deeper(place)._replace(scope=scope)
+            place = place._replace(scope=scope, depth=place.depth + 1)
             yield generator.target, place
             yield from ((condition, place) for condition in generator.ifs)
         if isinstance(node, ast.DictComp):

@@ -124,7 +124,7 @@ def read_document(path: Path) -> Any:
         text = path.read_bytes().decode("utf-8-sig")
         if path.suffix == ".toml":
             return tomllib.loads(text)
-        return jsonc.parse(text).value if text.strip() else {}
+        return jsonc.parse(text) if text.strip() else {}
     except OSError as error:
         raise InvalidConfig(f"{str(path)!r} cannot be read: {error.strerror}. Check the path and its rights.") from None
     except UnicodeDecodeError as error:
@@ -160,19 +160,25 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
     if not isinstance(raw, Mapping):
         raise InvalidConfig(f"{where} is not an object.")
     source = _Keys(raw, where)
+    passed_on, notes = _passed_on(source.take("env_vars"))
+    is_disabled, is_enabled = source.take("disabled"), source.take("enabled")
+    start_seconds, start_milliseconds = (
+        source.take("startup_timeout_sec"),
+        source.take_milliseconds("startup_timeout_ms"),
+    )
     table: dict[str, Any] = {
         "command": source.take("command"),
         "args": source.take("args"),
         "cwd": source.take("cwd"),
         "env_file": source.take("envFile", "env_file"),
-        "env": _passed_on(source.take("env_vars")) | source.take_texts("env"),
+        "env": passed_on | source.take_texts("env"),
         "headers": source.take_texts("headers", "http_headers")
         | {key: f"${{{variable}}}" for key, variable in source.take_texts("env_http_headers").items()},
         "tools": source.take("enabled_tools", "includeTools"),
         "without_tools": source.take("disabled_tools", "excludeTools", "disabledTools"),
-        "start_seconds": source.take("startup_timeout_sec") or source.take_milliseconds("startup_timeout_ms"),
+        "start_seconds": start_milliseconds if start_seconds is None else start_seconds,
         "call_seconds": source.take("tool_timeout_sec"),
-        "disabled": bool(source.take("disabled")) or source.take("enabled") is False,
+        "disabled": bool(is_disabled) or is_enabled is False,
         "oauth": _read_oauth(source.take("oauth", "auth")),
     }
     if variable := source.take("bearer_token_env_var"):
@@ -190,7 +196,7 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
     table["transport"] = _read_transport(kind, where) if kind is not None else None
     if table["transport"] == ("http" if table["command"] is None else "stdio"):
         del table["transport"]  # the default
-    notes = [f"{key!r} means nothing to sealyard and is left out" for key in source.rest() if key not in _UNUSED]
+    notes += [f"{key!r} means nothing to sealyard and is left out" for key in source.rest() if key not in _UNUSED]
     table = {key: value for key, value in table.items() if value not in (None, {}, [], False)}
     return read_entry(name, _translate(table, place.client), place.path, at=place.keys), notes
 
@@ -227,16 +233,28 @@ class _Keys:
         }
 
     def take_milliseconds(self, name: str) -> float | None:
-        value = self.take(name)
-        return value / 1000 if isinstance(value, int | float) else None
+        """A number as seconds. Another value stays among the keys that are left out."""
+        value = self._left.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return float(self._left.pop(name)) / 1000
 
     def rest(self) -> list[str]:
         return list(self._left)
 
 
-def _passed_on(names: Any) -> dict[str, str]:
-    """Variables that Codex passes on from its own environment."""
-    return {each: f"${{{each}}}" for each in names if isinstance(each, str)} if isinstance(names, list) else {}
+def _passed_on(listed: Any) -> tuple[dict[str, str], list[str]]:
+    """Variables that Codex passes on from its own environment, as names or as tables, and notes on other entries."""
+    variables, notes = {}, []
+    for each in listed if isinstance(listed, list) else () if listed is None else (listed,):
+        name = each.get("name") if isinstance(each, Mapping) else each
+        if not isinstance(name, str):
+            notes.append("an entry of 'env_vars' names no variable and is left out")
+            continue
+        variables[name] = f"${{{name}}}"
+        if isinstance(each, Mapping) and each.get("source", "local") != "local":
+            notes.append(f"set {name} in the environment: Codex takes it from {each['source']!r}")
+    return variables, notes
 
 
 def _read_oauth(raw: Any) -> Any:

@@ -97,7 +97,7 @@ def _combine(name: str, group: list[Found]) -> Upstream:
     notes = dict.fromkeys(note for each in group for note in each.notes)
     others = sorted({each.name for each in group} - {name})
     if name != group[0].name:
-        notes[f"called so because {group[0].name!r} is another server"] = None
+        notes[f"renamed, because another server is called {group[0].name!r}"] = None
     elif others:
         notes[f"is the same server as {', '.join(map(repr, others))}"] = None
     for key in find_literals(chosen.entry):

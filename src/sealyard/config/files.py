@@ -130,14 +130,12 @@ def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
     return backup
 
 
-def restore_file(path: Path, *, new: bytes | None, backups: Sequence[Backup], keep: bytes | None) -> None:
-    """Write `new`, or remove the file if it is `None`, and remove the backups. `keep` is saved beside the file.
+def restore_file(path: Path, *, new: bytes | None, backups: Sequence[Backup]) -> None:
+    """Write `new`, or remove the file if it is `None`, and remove the backups.
 
     Raises:
         InvalidRequest: The file cannot be written.
     """
-    if keep is not None:
-        replace_file(path.with_name(f"{path.name}.sealyard-before-undo-{_now()}"), keep, mode=_mode(path))
     if new is not None:
         replace_file(path, new, mode=_mode(backups[-1].path))
     else:

@@ -1,135 +1,54 @@
-"""JSON with comments and trailing commas, read with the place of every value, so that one can be replaced in the text.
+"""JSON with comments and trailing commas, read and changed in place.
 
+Both are blanked out with spaces, so that the standard library reads the rest and every place in it is one in the text.
 Messages hold a line and a column and nothing of the content, which may be secret.
 """
 
 import json
 import re
+from itertools import accumulate
 from typing import Any, NoReturn
 
-import msgspec
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMA = re.compile(rf"{_STRING}|,(?=[ \t\r\n]*[}}\]])", re.DOTALL)
+_BRACKET = re.compile(rf"{_STRING}|[{{}}\[\]]", re.DOTALL)
+_GAP = re.compile(r"[ \t\r\n]*")
+_STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
+_DEPTH = 100
+"""Levels of nesting: ten times what clients write, and a tenth of what recursion bears."""
 
-_GAP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
-_SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true\b|false\b|null\b")
-_DEPTH = 100  # of nesting: bounds the recursion
+_Span = tuple[int, int]
+"""The place of a value: its start and its end."""
 
 
 class InvalidJson(ValueError):
     """The text is not JSON, not even with comments; the message names the place."""
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A value and its place in the text."""
-
-    value: Any
-    start: int
-    end: int
-    members: dict[str, "Node"] | None = None
-    """The members of an object."""
-    has_comments: bool = False
-    """True if a comment is inside."""
-    ends_with_comma: bool = False
-
-
-def parse(text: str) -> Node:
+def parse(text: str) -> Any:
     """The value of the text.
 
     Raises:
         InvalidJson: It holds none, or more than one.
     """
-    return _Parser(text).parse()
+    plain = _blank_commas(_blank_comments(text))
+    depth = max(accumulate(_STEPS.get(each[0], 0) for each in _BRACKET.finditer(plain)), default=0)
+    if depth > _DEPTH:
+        raise InvalidJson(f"values are nested more than {_DEPTH} deep")
+    try:
+        return json.loads(plain, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise InvalidJson(f"line {error.lineno}, column {error.colno}: {error.msg.lower().rstrip(': ')}") from None
+    except ValueError:
+        raise InvalidJson("a number is too long or infinite") from None
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 1 if text.startswith("\ufeff") else 0
-        self._comments = 0
-        self._depth = 0
-
-    def parse(self) -> Node:
-        self._skip_gap()
-        node = self._parse_value()
-        self._skip_gap()
-        if self._at < len(self._text):
-            self._fail("there is more text after the value")
-        return node
-
-    def _parse_value(self) -> Node:
-        if self._next() not in ("{", "["):
-            return self._parse_scalar()
-        self._depth += 1
-        if self._depth > _DEPTH:
-            self._fail(f"values are nested more than {_DEPTH} deep")
-        start, comments = self._at, self._comments
-        is_object = self._next() == "{"
-        members: dict[str, Node] = {}
-        items: list[Any] = []
-        closing = "}" if is_object else "]"
-        self._at += 1
-        comma = False
-        self._skip_gap()
-        while self._next() != closing:
-            if is_object:
-                key = self._parse_key()
-                members[key] = self._parse_value()
-            else:
-                items.append(self._parse_value().value)
-            self._skip_gap()
-            comma = self._next() == ","
-            if not comma and self._next() != closing:
-                self._fail(f"expected ',' or '{closing}'")
-            self._at += comma
-            self._skip_gap()
-        self._at += 1
-        self._depth -= 1
-        return Node(
-            value={key: node.value for key, node in members.items()} if is_object else items,
-            start=start,
-            end=self._at,
-            members=members if is_object else None,
-            has_comments=self._comments > comments,
-            ends_with_comma=comma,
-        )
-
-    def _parse_key(self) -> str:
-        key = self._parse_scalar(_STRING, "a key in double quotes").value
-        assert isinstance(key, str)
-        self._skip_gap()
-        if self._next() != ":":
-            self._fail("expected ':' after the key")
-        self._at += 1
-        self._skip_gap()
-        return key
-
-    def _parse_scalar(self, pattern: re.Pattern[str] | None = None, expected: str = "a value") -> Node:
-        pattern = pattern or (_STRING if self._next() == '"' else _SCALAR)
-        start = self._at
-        match = pattern.match(self._text, start)
-        if match is None:
-            self._fail(f"expected {expected}" if self._next() != '"' else "this string does not end, or not rightly")
-        try:
-            value = json.loads(match[0])
-        except ValueError:  # a wrong escape, or a number with thousands of digits
-            self._fail("this value cannot be read")
-        self._at = match.end()
-        return Node(value=value, start=start, end=self._at)
-
-    def _next(self) -> str:
-        return self._text[self._at : self._at + 1]
-
-    def _skip_gap(self) -> None:
-        match = _GAP.match(self._text, self._at)
-        assert match is not None
-        if "/" in match[0]:
-            self._comments += 1
-        self._at = match.end()
-
-    def _fail(self, reason: str) -> NoReturn:
-        line = self._text.count("\n", 0, self._at) + 1
-        column = self._at - self._text.rfind("\n", 0, self._at)
-        raise InvalidJson(f"line {line}, column {column}: {reason}")
+def has_comments(text: str, keys: tuple[str, ...]) -> bool:
+    """True if a comment is inside the value at the path `keys`. Raises as `put` does."""
+    bare = _blank_comments(text)
+    span = _find(_blank_commas(bare), keys)
+    return span is not None and bare[slice(*span)] != text[slice(*span)]
 
 
 def put(text: str, keys: tuple[str, ...], value: dict[str, Any]) -> str:
@@ -138,28 +57,78 @@ def put(text: str, keys: tuple[str, ...], value: dict[str, Any]) -> str:
     Raises:
         InvalidJson: The text cannot be read, or something on the path is not an object.
     """
-    node, depth = parse(text), 0
+    parse(text)
+    plain = _blank_commas(_blank_comments(text))
+    depth, span = len(keys), _find(plain, keys)
+    while span is None:  # something on the path is missing
+        depth -= 1
+        span = _find(plain, keys[:depth])
+    if depth == len(keys):
+        return text[: span[0]] + _render(text, value, depth) + text[span[1] :]
+    for key in reversed(keys[depth + 1 :]):
+        value = {key: value}
+    return _insert(text, span, keys[depth], value, depth)
+
+
+def _blank_comments(text: str) -> str:
+    text = " " + text[1:] if text.startswith("\ufeff") else text
+    return _COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else re.sub(r"[^\r\n]", " ", match[0]), text)
+
+
+def _blank_commas(bare: str) -> str:
+    """The text without trailing commas; one that follows no value stays, and is an error."""
+    return _COMMA.sub(
+        lambda match: " " if match[0] == "," and bare[: match.start()].rstrip()[-1:] not in "[{,:" else match[0], bare
+    )
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)  # such as NaN, which the standard library reads and JSON does not have
+
+
+def _find(plain: str, keys: tuple[str, ...]) -> _Span | None:
+    """The place of the value at a path. Raises `InvalidJson` if something on the way is not an object."""
+    start = _skip(plain, 0)
+    span = (start, len(plain.rstrip()))
     for depth, key in enumerate(keys):
-        if node.members is None:
+        if plain[span[0]] != "{":
             raise InvalidJson(f"{'.'.join(keys[:depth]) or 'the whole'} is not an object")
-        child = node.members.get(key)
-        if child is None:
-            for missing in reversed(keys[depth + 1 :]):
-                value = {missing: value}
-            return _insert(text, node, key, value, depth)
-        node = child
-    return text[: node.start] + _render(text, value, depth + 1) + text[node.end :]
+        found = _members(plain, span).get(key)
+        if found is None:
+            return None
+        span = found
+    return span
 
 
-def _insert(text: str, node: Node, key: str, value: Any, depth: int) -> str:
+def _members(plain: str, span: _Span) -> dict[str, _Span]:
+    """The places of the members of an object; of two with one key that of the last, which counts."""
+    found, at, decoder = {}, _skip(plain, span[0] + 1), json.JSONDecoder()
+    while plain[at] != "}":
+        key, at = decoder.raw_decode(plain, at)
+        start = _skip(plain, _skip(plain, at) + 1)
+        _, end = decoder.raw_decode(plain, start)
+        found[key] = (start, end)
+        at = _skip(plain, end)
+        at = _skip(plain, at + 1) if plain[at] == "," else at
+    return found
+
+
+def _skip(plain: str, at: int) -> int:
+    gap = _GAP.match(plain, at)
+    assert gap is not None  # it matches nothing too
+    return gap.end()
+
+
+def _insert(text: str, span: _Span, key: str, value: Any, depth: int) -> str:
     """Add a member at the end of an object; a comment behind its last member stays behind that member."""
-    assert node.members is not None
+    bare = _blank_comments(text)
+    members = _members(_blank_commas(bare), span)
     line, unit = _layout(text)
     member = f"{_spell(key)}:{' ' if line else ''}{_render(text, value, depth + 1)}"
-    close = node.end - 1
+    close = span[1] - 1
     before = text[:close].rstrip()
-    if node.members and not node.ends_with_comma:
-        last = max(each.end for each in node.members.values())
+    last = max((end for _, end in members.values()), default=close)
+    if members and "," not in bare[last:close]:
         before = f"{before[:last]},{before[last:]}"
     if not line:
         return f"{before}{member}{text[close:]}"

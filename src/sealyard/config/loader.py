@@ -289,7 +289,7 @@ def _expand_http(http: HttpConfig, scope: Scope, file: Path | None) -> HttpConfi
 def _unmatched(http: HttpConfig, upstreams: Collection[str]) -> list[str]:
     """Warnings about patterns of principals that match no upstream: most likely they are misspelled."""
     return [
-        f"http.principals.{name}.upstreams names {pattern!r}, and no upstream is called so."
+        f"http.principals.{name}.upstreams names {pattern!r}, but no upstream has a matching name."
         for name, each in http.principals.items()
         for pattern in each.upstreams or ()
         if not any(map(glob(pattern), upstreams))

@@ -20,21 +20,28 @@ import msgspec
 from sealyard.config.settings import UpstreamEntry
 from sealyard.values.tools import UpstreamConfig
 
-_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-_INPUT = re.compile(r"input:([^:]+)")
-_SPECIAL = re.compile(r"([A-Za-z_]\w*):", re.ASCII)
-_NESTING = 20  # of defaults within defaults: ends hostile recursion
+_REFERENCE = re.compile(
+    r"\$\{(?: (?P<env>env:)? (?P<name>[A-Za-z_]\w*) (?: :- (?P<default>[^}]*) )? | (?P<sign>/)"
+    r" | input: (?P<input>[^:}]+) | (?P<kind>[A-Za-z_]\w*) : [^}]* )\}",
+    re.ASCII | re.VERBOSE,
+)
 _DOTS = "…"
 _SECRET_NAME = re.compile(
     r"token|secret|passw|passphrase|credential|authoriz|cookie|api[-_]?key|[-_]key$|^key$|(^|[-_])(auth|pat|pwd)$",
     re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(
-    r"""^(bearer|basic)\s+\S | \bgh[a-z]_\w{20} | \bgithub_pat_\w{20} | \bglpat-\w | \bsk-[\w-]{16} | \bxox[a-z]-\w
-    | \bAKIA[0-9A-Z]{16} | \bAIza[\w-]{30} | \bnpm_\w{30} | \beyJ[\w-]{8,}\.[\w-]+\.
-    | ://[^/\s:@]*:[^/\s@]+@ | -----BEGIN\ """,
+    r"""^(bearer|basic)\s+\S | \bbearer\s+\S{8} | \bgh[a-z]_\w{20} | \bgithub_pat_\w{20}
+    | \bglpat-\w | \bsk-[\w-]{16} | \bxox[a-z]-\w | \bAKIA[0-9A-Z]{16} | \bAIza[\w-]{30} | \bnpm_\w{30}
+    | \beyJ[\w-]{8,}\.[\w-]+\. | ://[^/\s:@]*:[^/\s@]+@ | -----BEGIN\ """,
     re.IGNORECASE | re.VERBOSE,
 )
+_PAIR = re.compile(
+    r"""(?<![\w./@-]) (?P<name>[\w.-]+) [\\"']*
+    (?= = [\\"']* (?P<word>[^\s&"']+) | : (?!//) \s* [\\"']* (?P<line>[^"']+) )""",
+    re.VERBOSE,
+)
+"""A name and its value within an argument: an option, a variable, a part of a query, a header, a member of JSON."""
 _OPEN_NAMES = frozenset({"accept", "bearer_token_env_var", "content-type", "user-agent"})
 _WHOLLY_SECRET = frozenset({"env", "headers", "http_headers", "auth"})
 """Every value in these is hidden, whatever its name."""
@@ -85,7 +92,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 def has_reference(text: str) -> bool:
     """True if the text holds a reference that `expand` replaces or refuses."""
-    return any(_VARIABLE.fullmatch(body) or _SPECIAL.match(body) for body in _parts(text)[1::2])
+    return _REFERENCE.search(text) is not None
 
 
 def name_of_input(identifier: str) -> str:
@@ -98,74 +105,52 @@ def expand(text: str, scope: Scope) -> str:
     """The text with its references replaced; hidden if one of them is a variable.
 
     Raises:
-        Unresolved: A variable is not set, or the reference is of a kind that sealyard does not know.
+        Unresolved: A variable is not set, a default holds a brace, or sealyard does not know the kind of reference.
     """
-    return _expand(text, scope, _NESTING)
-
-
-def _expand(text: str, scope: Scope, nesting: int) -> str:
-    value, shown, hidden = "", "", False
-    parts = iter(_parts(text))
-    for plain in parts:
-        value += plain
-        shown += plain
-        body = next(parts, None)
-        if body is None:
-            break
-        place = scope.find_place(body)
-        variable = _INPUT.fullmatch(body) or _VARIABLE.fullmatch(body)
+    value, shown, hidden, done = "", "", False, 0
+    for reference in _REFERENCE.finditer(text):
+        plain = text[done : reference.start()]
+        done = reference.end()
+        place = scope.find_place(reference[0][2:-1])
         if place is not None:
-            value += place
-            shown += place
-        elif variable is not None:
-            is_input = variable.re is _INPUT
-            name, default = (name_of_input(variable[1]), None) if is_input else (variable[1], variable[2])
-            value += _look_up(name, default, scope, nesting)
-            shown += f"${{{name}}}"
-            hidden = True
-        elif special := _SPECIAL.match(body):
-            raise Unresolved(f"${{{special[1]}:…}} is a reference that sealyard does not know")
+            value += plain + place
+            shown += plain + place
         else:
-            value += f"${{{body}}}"
-            shown += f"${{{body}}}"
-    return Hidden(value, shown) if hidden else value
+            name, found = _look_up(reference, scope)
+            value += plain + found
+            shown += f"{plain}${{{name}}}"
+            hidden = True
+    value += text[done:]
+    return Hidden(value, shown + text[done:]) if hidden else value
 
 
-def _look_up(name: str, default: str | None, scope: Scope, nesting: int) -> str:
+def _look_up(reference: re.Match[str], scope: Scope) -> tuple[str, str]:
+    """The name and the value of the variable that a reference stands for."""
+    if reference["kind"]:
+        raise Unresolved(f"${{{reference['kind']}:…}} is a reference that sealyard does not know")
+    name = name_of_input(reference["input"]) if reference["input"] else reference["name"]
+    default = reference["default"]
+    if default is not None and "{" in default:
+        raise Unresolved(f"the default of ${{{name}}} holds a brace, such as that of another reference")
     value = scope.variables.get(name)
     if value or (value is not None and default is None):
-        return value
+        return name, value
     if default is None:
         raise Unresolved(f"the variable {name} is not set")
-    if nesting == 0:
-        raise Unresolved(f"the default of ${{{name}}} holds references more than {_NESTING} deep")
-    return _expand(default, scope, nesting - 1)
+    return name, default
 
 
-def _parts(text: str) -> list[str]:
-    """Plain text and the bodies of `${…}` in turn, plain text first and last."""
-    parts, done = [], 0
-    while (start := text.find("${", done)) >= 0 and (end := _find_closing(text, start + 2)) is not None:
-        parts += [text[done:start], text[start + 2 : end]]
-        done = end + 1
-    return [*parts, text[done:]]
-
-
-def _find_closing(text: str, start: int) -> int | None:
-    """The place of the brace that closes the one before `start`. A default may hold braces of its own."""
-    depth = 1
-    for brace in re.finditer(r"[{}]", text[start:]):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return start + brace.start()
-    return None
+def _literals(text: str) -> list[str]:
+    """The text; in place of one with references, their defaults."""
+    defaults = [reference["default"] or "" for reference in _REFERENCE.finditer(text)]
+    return defaults or [text]
 
 
 def describe_upstream(config: UpstreamConfig | UpstreamEntry) -> str:
     """The command or address of a server in one line, without values of its environment or headers."""
     if config.command is not None:
         arguments = " ".join(shlex.quote(each) if _DOTS not in each else each for each in hide_arguments(config.args))
-        how = f"{shlex.quote(_show(config.command))} {arguments}".rstrip()
+        how = f"{shlex.quote(*hide_arguments((config.command,)))} {arguments}".rstrip()
         named = ("env", list(config.env))
     else:
         how = _hide_in_url(_show(config.url or ""))
@@ -174,26 +159,36 @@ def describe_upstream(config: UpstreamConfig | UpstreamEntry) -> str:
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """True if a literal value under this name looks like a secret, by its name or its form."""
-    if not value or has_reference(value):
-        return False
-    by_name = _SECRET_NAME.search(name) is not None and value.lower() not in ("true", "false") and not value.isdigit()
-    return by_name or _SECRET_VALUE.search(value) is not None
+    """True if a literal value under this name looks like a secret, by its name or its form.
+
+    A default in a reference is a literal value too.
+    """
+    by_name = _SECRET_NAME.search(name) is not None
+    return any(
+        (by_name and literal != "" and literal.lower() not in ("true", "false") and not literal.isdigit())
+        or _SECRET_VALUE.search(literal) is not None
+        for literal in _literals(value)
+    )
 
 
 def hide_arguments(arguments: Iterable[str]) -> list[str]:
-    """The arguments with dots for secrets: alone, in `--name=value`, or after a `--name`."""
+    """The arguments with dots for secrets: alone, after a `--name`, or as `name=value` or `Name: value` in one."""
     hidden, flag = [], ""
     for argument in map(_show, arguments):
-        name, equals, value = argument.partition("=")
-        if equals and looks_secret(name, value):
-            hidden.append(f"{name}={_DOTS}")
-        elif looks_secret(flag, argument) and not argument.startswith("-"):
-            hidden.append(_DOTS)
-        else:
-            hidden.append(argument)
-        flag = argument if argument.startswith("-") and not equals else ""
+        hidden.append(_hide_argument(argument, flag))
+        flag = argument if argument.startswith("-") and "=" not in argument else ""
     return hidden
+
+
+def _hide_argument(argument: str, flag: str) -> str:
+    """The argument with dots for a secret and for everything after it."""
+    if not argument.startswith("-") and _SECRET_NAME.search(flag) and looks_secret(flag, argument):
+        return _DOTS
+    for pair in _PAIR.finditer(argument):
+        part = "line" if pair["word"] is None else "word"
+        if looks_secret(pair["name"], pair[part]):
+            return argument[: pair.start(part)] + _DOTS
+    return _DOTS if looks_secret("", argument) else argument
 
 
 def find_literals(entry: UpstreamEntry) -> Iterator[str]:
@@ -221,11 +216,19 @@ def _show(text: str) -> str:
 
 
 def _hide_in_url(url: str) -> str:
+    """The URL without its user, the values of its query, its fragment, and what looks like a key in its path."""
     parts = urlsplit(url)
-    query = re.sub(r"=([^&]*)", lambda match: match[0] if has_reference(match[1]) else f"={_DOTS}", parts.query)
+    query = re.sub(r"=([^&]*)", lambda match: match[0] if _is_reference(match[1]) else f"={_DOTS}", parts.query)
+    path = re.sub(r"[^/]+", lambda match: _DOTS if looks_secret("", match[0]) else match[0], parts.path)
     host = parts.netloc.rpartition("@")
-    netloc = f"{_DOTS}@{host[2]}" if host[1] and not has_reference(host[0]) else parts.netloc
-    return parts._replace(netloc=netloc, query=query).geturl()
+    netloc = f"{_DOTS}@{host[2]}" if host[1] and not _is_reference(host[0]) else parts.netloc
+    fragment = parts.fragment if _is_reference(parts.fragment) else _DOTS
+    return parts._replace(netloc=netloc, path=path, query=query, fragment=fragment).geturl()
+
+
+def _is_reference(text: str) -> bool:
+    """True if references are all that the text may hide: they have no defaults."""
+    return not any(_literals(text))
 
 
 def _secrets(value: Any, name: str = "", wholly: bool = False) -> Iterator[str]:
@@ -240,10 +243,10 @@ def _secrets(value: Any, name: str = "", wholly: bool = False) -> Iterator[str]:
                 yield text[len(hidden) - len(_DOTS) :]
         for each in value:
             yield from _secrets(each, "", wholly)
-    elif isinstance(value, str) and value and not has_reference(value) and name.lower() not in _OPEN_NAMES:
+    elif isinstance(value, str) and name.lower() not in _OPEN_NAMES:
         in_url = name.lower().endswith("url") and value != _hide_in_url(value)
-        if wholly or in_url or looks_secret(name, value):
-            yield value
+        if looks_secret(name, value) or ((wholly or in_url) and not has_reference(value)):
+            yield from filter(None, _literals(value))
 
 
 def _hide(text: str, secrets: list[str]) -> str:

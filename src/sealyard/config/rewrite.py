@@ -81,15 +81,16 @@ class Restoration(msgspec.Struct, frozen=True, kw_only=True):
     change: Change
     backups: tuple[Backup, ...]
     """The backups on the way, the newest first; the last one is the original."""
-    is_forced: bool
-    """True if somebody changed the file since: its present text is saved beside it."""
 
 
-def plan_undo(clients: Iterable[str], machine: Machine, *, force: bool) -> list[Restoration]:
+def plan_undo(clients: Iterable[str], machine: Machine) -> list[Restoration]:
     """The undo of every file of these clients.
 
+    A file that sealyard wrote last gets its bytes of before. In one that has changed since, only the servers change:
+    those of before come back, and those that were added since stay.
+
     Raises:
-        InvalidRequest: A file has changed since sealyard wrote it, and `force` is not given.
+        SealyardError: The present text of a file cannot be changed without harm to the rest of it.
     """
     places = [place for place in find_places(machine) if place.client in clients]
     restorations = []
@@ -98,19 +99,12 @@ def plan_undo(clients: Iterable[str], machine: Machine, *, force: bool) -> list[
         if not backups:
             continue
         now, backup, original = read_bytes(path), backups[0], backups[-1].read_original()
-        new = original
-        is_forced = now != backup.read_original() and (now is None or digest(now) != backup.digest)
-        if is_forced and not force:
-            raise InvalidRequest(
-                f"{str(path)!r} has changed since sealyard wrote it. Give --force to put back its servers all the "
-                "same; the file as it is now is kept beside it."
-            )
-        if is_forced and now is not None and path.suffix != ".toml":
-            merged = _put_back(now, original, [place for place in places if place.path == path])
-            new = original if merged is None else merged
-        owner = next(place.client for place in places if place.path == path)
-        change = Change(client=owner, path=path, old=now, new=new)
-        restorations.append(Restoration(change=change, backups=backups, is_forced=is_forced))
+        is_ours = now is None or now == backup.read_original() or digest(now) == backup.digest
+        own = [place for place in places if place.path == path]
+        new = original if is_ours else _put_back(now or b"", original, own)
+        restorations.append(
+            Restoration(change=Change(client=own[0].client, path=path, old=now, new=new), backups=backups)
+        )
     return restorations
 
 
@@ -127,17 +121,15 @@ def _find_steps(path: Path) -> tuple[Backup, ...]:
     return tuple(steps)
 
 
-def _put_back(current: bytes, original: bytes | None, places: list[Place]) -> bytes | None:
-    """The present file with the servers of the original one, or `None` if that cannot be done in its text."""
-    try:
-        text = current.decode()
-        before = jsonc.parse(original.decode("utf-8-sig")).value if original else {}
-        for place in places:
-            servers = walk(before, place.keys)
-            if servers or walk(jsonc.parse(text).value, place.keys):
-                text = jsonc.put(text, place.keys, servers or {})
-    except (UnicodeDecodeError, jsonc.InvalidJson):
-        return None
+def _put_back(now: bytes, original: bytes | None, places: list[Place]) -> bytes:
+    """The present file with the servers of the original one in place of sealyard."""
+    path = places[0].path
+    document, text = read_document(path), now.decode()
+    before = {} if original is None else _parse(original.decode("utf-8-sig"), path)
+    for place in places:
+        servers = walk(document, place.keys) or {}
+        added = {name: raw for name, raw in servers.items() if name not in (PRESENT, FORMER)}
+        text, document, _ = _put(text, document, place, {**added, **(walk(before, place.keys) or {})})
     return text.encode()
 
 
@@ -153,17 +145,26 @@ def _plan_file(places: list[Place], document: Any, entry: dict[str, Any]) -> Cha
         kept = {name: raw for name, raw in servers.items() if name not in readable and name not in (PRESENT, FORMER)}
         if kept:
             notes.append(f"{', '.join(map(repr, kept))} stays: sealyard cannot read it")
-        wanted = {"sealyard": entry, **kept}
-        if servers == wanted:
-            continue  # it is as wanted, in whatever layout
-        try:
-            text, lost = (_put_toml if path.suffix == ".toml" else _put_json)(text, place.keys, wanted)
-        except jsonc.InvalidJson as error:
-            raise InvalidConfig(f"{str(path)!r} cannot be changed: {error}. Correct it there.") from None
+        text, document, lost = _put(text, document, place, {PRESENT: entry, **kept})
         notes += lost
-        document = _replace(document, place.keys, wanted)
-        _check_text(text, path, document)
     return Change(client=client, path=path, old=old, new=text.encode(), notes=tuple(notes))
+
+
+def _put(text: str, document: Any, place: Place, servers: dict[str, Any]) -> tuple[str, Any, list[str]]:
+    """A file, as text and parsed, with these servers at a place, and notes on what is lost.
+
+    Raises:
+        SealyardError: It cannot be changed.
+    """
+    if (walk(document, place.keys) or {}) == servers:
+        return text, document, []  # it is as wanted, in whatever layout
+    try:
+        text, notes = (_put_toml if place.path.suffix == ".toml" else _put_json)(text, place.keys, servers)
+    except (jsonc.InvalidJson, tomllib.TOMLDecodeError) as error:
+        raise InvalidConfig(f"{str(place.path)!r} cannot be changed: {error}. Correct it there.") from None
+    document = _replace(document, place.keys, servers)
+    _check_text(text, place.path, document)
+    return text, document, notes
 
 
 def put_servers(
@@ -193,17 +194,14 @@ def _check_text(text: str, path: Path, document: Any) -> None:
 def _put_json(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tuple[str, list[str]]:
     if not text.strip():
         return jsonc.put("{}", keys, servers) + "\n", []
-    node: jsonc.Node | None = jsonc.parse(text)
-    for key in keys:
-        node = (node.members or {}).get(key) if node else None
-    notes = [f"the comments inside {keys[-1]!r} go with its entries"] if node and node.has_comments else []
+    notes = [f"the comments inside {keys[-1]!r} go with its entries"] if jsonc.has_comments(text, keys) else []
     return jsonc.put(text, keys, servers), notes
 
 
 def _put_toml(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tuple[str, list[str]]:
     """Swap the tables line by line, because a parser takes the comments above a table for a part of the one before it.
 
-    Where servers are not written as tables, the parser replaces them, and only if it cannot, the file is written anew.
+    Where servers are not written as tables, the parser replaces them. If it cannot either, the text stays as it is.
     """
     wanted = tomllib.loads(text.removeprefix("\ufeff")) | {keys[0]: servers}
     line = "\r\n" if "\r\n" in text else "\n"
@@ -214,9 +212,7 @@ def _put_toml(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tupl
     except tomllib.TOMLDecodeError:
         pass  # a line only looked like the head of a table
     replaced = replace_table(text, keys[0], servers)
-    if replaced is not None:
-        return replaced, [f"the comments inside {keys[0]!r} go with its entries"]
-    return dump_toml(wanted), ["the file is written anew, without its comments: its servers are not in tables"]
+    return replaced or text, [f"the comments inside {keys[0]!r} go with its entries"]
 
 
 def _swap_tables(text: str, block: str, line: str) -> str:
@@ -291,7 +287,7 @@ def replace_table(text: str, key: str, table: Mapping[str, Any]) -> str | None:
 
 def _parse(text: str, path: Path) -> Any:
     try:
-        return tomllib.loads(text) if path.suffix == ".toml" else jsonc.parse(text).value
+        return tomllib.loads(text) if path.suffix == ".toml" else jsonc.parse(text)
     except (tomllib.TOMLDecodeError, jsonc.InvalidJson):
         return {}
 

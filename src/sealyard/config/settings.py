@@ -197,8 +197,8 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,39}", principal) or principal in _RESERVED:
                 raise InvalidConfig(
                     f"http.tokens or http.principals names the principal {principal!r}. Use 1 to 40 letters, digits "
-                    "and . _ @ - beginning with a letter or digit, and not 'local' or 'operator': those are who needs "
-                    "no token, and who has the key that the gateway prints."
+                    "and . _ @ - beginning with a letter or digit, and not 'local' or 'operator', which are "
+                    "reserved for callers without a token and for the holder of the gateway's own key."
                 )
         return {bytes.fromhex(digest): principal for digest, principal in digests.items()}
 
@@ -287,6 +287,18 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Days for which hourly sums are kept. Daily sums stay."""
 
 
+AlertRule = Literal[
+    "discovery_hit_rate",
+    "error_rate",
+    "slow_runs",
+    "timeouts",
+    "privacy_failures",
+    "upstream_down",
+    "audit_chain",
+    "store_failing",
+]
+
+
 class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[alerts]`: thresholds and delivery of alerts."""
 
@@ -304,8 +316,8 @@ class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     p95_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
     """The highest 95th percentile of the duration of runs."""
     timeout_rate: Annotated[float, Meta(ge=0, le=1)] = 0.05
-    detection_rate: Annotated[float, Meta(ge=0, le=1)] = 0.95
-    """The lowest share of the built-in samples that the detectors find."""
+    off: tuple[AlertRule, ...] = ()
+    """Rules that are not judged."""
     webhook: str | None = None
     """A URL that every change of an alert is posted to."""
     webhook_secret: str | None = None
@@ -330,8 +342,6 @@ class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The treatment of code that is almost certain to fail: a warning, a question to a person, or a refusal."""
     limits: bool = True
     """True if time and memory limits follow the needs of similar runs, unless the agent asks for a time."""
-    pool: bool = True
-    """True if the number of waiting workers and their loaded packages follow the use."""
 
 
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -427,7 +437,7 @@ def _check_principal(name: str, http: HttpConfig, sandbox: SandboxConfig, reader
     if entry.token is None and digest is None and name not in ("http", *http.tokens):
         reader.fail_whole(path, "has no token", f"Give it a token_sha256: `sealyard token {name}` makes one")
     if digest is not None and not re.fullmatch(r"[0-9A-Fa-f]{64}", digest):  # which may be the token itself
-        reader.fail_whole((*path, "token_sha256"), "is no SHA-256", f"Give 64 hex digits: `sealyard token {name}`")
+        reader.fail_whole((*path, "token_sha256"), "is not a SHA-256", f"Give 64 hex digits: `sealyard token {name}`")
     levels = get_args(Level)
     if entry.level is not None and levels.index(entry.level) < levels.index(sandbox.level):
         stricter = f"{sandbox.level!r}, which is sandbox.level, or a stricter one"
@@ -454,7 +464,9 @@ def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("
     if entry.command is not None and not entry.command.strip():
         reader.fail((*path, "command"), entry.command, "the program to start")
     if entry.url is not None and "${" not in entry.url and not re.match(r"https?://[^/\s]", entry.url):
-        reader.fail_whole((*path, "url"), "is no address of a server", "Give one that begins with https:// or http://")
+        reader.fail_whole(
+            (*path, "url"), "is not the address of a server", "Give one that begins with https:// or http://"
+        )
     for text in (entry.command, *entry.args, entry.cwd, *entry.env, *entry.env.values()):
         if text is not None and ("\0" in text or any("\ud800" <= char <= "\udfff" for char in text)):
             reader.fail_whole(path, "holds a character that no process can be given", "Take it out")

@@ -1,7 +1,7 @@
 """MCP servers to try sealyard with: `python -m sealyard.examples.expenses`, `trips`, `customers`, `mail` and `files`.
 
-Their data is made up when they start, always the same, and forgotten when they end. Only the files and the mail server
-touch the disk: inside the directory, and the file, that they are given.
+Their data is made up when they start, always the same, and forgotten when they end. Only the mail server touches the
+disk: the file that it is given.
 """
 
 import sys
@@ -17,13 +17,13 @@ MAIL_RULE = PrivacyRule(tools=("mcp__mail__send_mail",), reveal="inside")
 
 
 def demo_upstreams(directory: Path) -> dict[str, UpstreamConfig]:
-    """Their commands, by name. The files server gets `directory` and puts its samples there if it is empty."""
+    """Their commands, by name. The mail server writes beside `directory`."""
     arguments: dict[str, tuple[str, ...]] = {
         "expenses": (),
         "trips": (),
         "customers": (),
         "mail": ("--outbox", str(outbox_of(directory))),
-        "files": ("--samples", str(directory)),
+        "files": (),
     }
     return {
         name: UpstreamConfig(

@@ -1,19 +1,17 @@
-"""An MCP server for the files of one directory: `python -m sealyard.examples.files DIRECTORY`."""
+"""An MCP server for the files of a team. `python -m sealyard.examples.files`."""
 
-import argparse
 import mimetypes
 import struct
 import zlib
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from sealyard.examples.folder import Folder
 from sealyard.examples.toolbox import Media, Refused, Toolbox
 
 _HITS = 200  # of one search, at most
+_LARGEST_BYTES = 4 << 20  # of all files: bounds the memory of a server that runs for long
 _HIT_CHARACTERS = 400  # of a line in a hit
 _ARCHIVED = 50_000  # paths: far more than an answer should hold
 _ARCHIVED_TESTS = 50  # of them, to be found by filtering
@@ -46,75 +44,92 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def build_toolbox(directory: Path) -> Toolbox:
-    """The server's tools, for one directory."""
-    folder = Folder(directory)
-    toolbox = Toolbox("files", instructions="Files of one directory: list, read, search and write them.")
-
-    @toolbox.tool(read_only=True)
-    def list_files(
-        path: Annotated[str, Meta(max_length=1_000, description="Which directory. The top one if left out.")] = "",
-        recursive: Annotated[bool, Meta(description="Whether to list everything below it too.")] = False,
-    ) -> list[File]:
-        """List files and directories with their sizes, by name."""
-        return [File(**entry._asdict()) for entry in folder.entries(path, recursive=recursive)]
-
-    @toolbox.tool(read_only=True)
-    def list_archive() -> list[str]:
-        """List the path of every file in the company's archive, a large one that is kept elsewhere."""
-        return _archive()
-
-    @toolbox.tool(read_only=True)
-    def read_file(
-        path: PathBelow,
-        first_line: Annotated[int, Meta(ge=1, description="The first line to read.")] = 1,
-        max_lines: Annotated[int, Meta(ge=1, le=100_000, description="How many lines to read.")] = 2_000,
-    ) -> Text:
-        """Read lines of a text file in UTF-8."""
-        lines = _decode(folder.read(path), path).splitlines(keepends=True)
-        text = "".join(lines[first_line - 1 : first_line - 1 + max_lines])
-        return Text(path=path, text=text, first_line=first_line, lines=len(lines))
-
-    @toolbox.tool(read_only=True)
-    def read_media(path: PathBelow) -> Media:
-        """Read a file that is not text, such as an image, as it is."""
-        mime = mimetypes.guess_type(path)[0] or "application/octet-stream"
-        return Media(name=path, mime=mime, content=folder.read(path))
-
-    @toolbox.tool(read_only=True)
-    def search_files(
-        words: Annotated[str, Meta(min_length=1, max_length=200, description="What to look for, in any case.")],
-        path: Annotated[str, Meta(max_length=1_000, description="Only below this directory.")] = "",
-    ) -> list[Hit]:
-        """Find the lines of text files that contain the words, at most 200 of them."""
-        hits: list[Hit] = []
-        for entry in folder.entries(path, recursive=True):
-            if not entry.is_directory:
-                hits += _find(folder, entry.path, words.casefold())
-            if len(hits) >= _HITS:
-                break
-        return hits[:_HITS]
-
-    @toolbox.tool(destructive=True, idempotent=True)
-    def write_file(
-        path: PathBelow, text: Annotated[str, Meta(description="The whole content, written in UTF-8.")]
-    ) -> File:
-        """Write a text file, replacing what was there. Directories on the way are made."""
-        content = text.encode(errors="replace")
-        folder.write(path, content)
-        return File(path=path, is_directory=False, size=len(content))
-
-    return toolbox
+toolbox = Toolbox("files", instructions="Files of a team: list, read, search and write them.")
 
 
-def write_samples(directory: Path) -> None:
-    """Fill the directory with a few files, unless there is something in it."""
-    if any(directory.iterdir()):
-        return
-    folder = Folder(directory)
-    for path, text in _SAMPLES.items():
-        folder.write(path, text.encode())
-    folder.write("images/sunrise.png", _png(96, 64))
+@toolbox.tool(read_only=True)
+def list_files(
+    path: Annotated[str, Meta(max_length=1_000, description="Which directory. The top one if left out.")] = "",
+    recursive: Annotated[bool, Meta(description="Whether to list everything below it too.")] = False,
+) -> list[File]:
+    """List files and directories with their sizes, by name."""
+    prefix = f"{path.strip('/')}/".removeprefix("/")
+    found = {}
+    for file, content in _below(path).items():
+        names = file.removeprefix(prefix).split("/")
+        for depth in range(1, len(names)):
+            folder = prefix + "/".join(names[:depth])
+            found[folder] = File(path=folder, is_directory=True, size=0)
+        found[file] = File(path=file, is_directory=False, size=len(content))
+    return [found[each] for each in sorted(found) if recursive or "/" not in each.removeprefix(prefix)]
+
+
+@toolbox.tool(read_only=True)
+def list_archive() -> list[str]:
+    """List the path of every file in the company's archive, a large one that is kept elsewhere."""
+    return _archive()
+
+
+@toolbox.tool(read_only=True)
+def read_file(
+    path: PathBelow,
+    first_line: Annotated[int, Meta(ge=1, description="The first line to read.")] = 1,
+    max_lines: Annotated[int, Meta(ge=1, le=100_000, description="How many lines to read.")] = 2_000,
+) -> Text:
+    """Read lines of a text file in UTF-8."""
+    lines = _decode(_content(path), path).splitlines(keepends=True)
+    text = "".join(lines[first_line - 1 : first_line - 1 + max_lines])
+    return Text(path=path, text=text, first_line=first_line, lines=len(lines))
+
+
+@toolbox.tool(read_only=True)
+def read_media(path: PathBelow) -> Media:
+    """Read a file that is not text, such as an image, as it is."""
+    mime = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    return Media(name=path, mime=mime, content=_content(path))
+
+
+@toolbox.tool(read_only=True)
+def search_files(
+    words: Annotated[str, Meta(min_length=1, max_length=200, description="What to look for, in any case.")],
+    path: Annotated[str, Meta(max_length=1_000, description="Only below this directory.")] = "",
+) -> list[Hit]:
+    """Find the lines of text files that contain the words, at most 200 of them."""
+    hits = [
+        Hit(path=file, line=number, text=line[:_HIT_CHARACTERS])
+        for file, content in sorted(_below(path).items())
+        for number, line in enumerate(content.decode(errors="replace").splitlines(), 1)
+        if words.casefold() in line.casefold()
+    ]
+    return hits[:_HITS]
+
+
+@toolbox.tool(destructive=True, idempotent=True)
+def write_file(path: PathBelow, text: Annotated[str, Meta(description="The whole content, written in UTF-8.")]) -> File:
+    """Write a text file, replacing what was there. Directories on the way are made."""
+    content = text.encode(errors="replace")
+    size = sum(map(len, _files.values())) + len(content)
+    if path != path.strip("/") or not path or any(each.startswith(f"{path}/") for each in _files):
+        raise Refused(f"{path!r} is not a path of a file. Give one such as 'notes/today.md'.")
+    if size > _LARGEST_BYTES:
+        raise Refused(f"The files would be larger than {_LARGEST_BYTES:,} bytes together. Write less.")
+    _files[path] = content
+    return File(path=path, is_directory=False, size=len(content))
+
+
+def _below(path: str) -> dict[str, bytes]:
+    """The files below a directory."""
+    prefix = f"{path.strip('/')}/".removeprefix("/")
+    found = {file: content for file, content in _files.items() if file.startswith(prefix)}
+    if not found:
+        raise Refused(f"There is no directory {path!r}. Call list_files to see what there is.")
+    return found
+
+
+def _content(path: str) -> bytes:
+    if path not in _files:
+        raise Refused(f"There is no {path!r}. Call list_files to see what there is.")
+    return _files[path]
 
 
 def _archive() -> list[str]:
@@ -133,18 +148,6 @@ def _decode(content: bytes, path: str) -> str:
         return content.decode()
     except UnicodeDecodeError:
         raise Refused(f"{path!r} is not text in UTF-8. Read it with read_media.") from None
-
-
-def _find(folder: Folder, path: str, words: str) -> list[Hit]:
-    try:
-        lines = _decode(folder.read(path), path).splitlines()
-    except Refused:
-        return []  # not text, too large, or gone since it was listed
-    return [
-        Hit(path=path, line=number, text=line[:_HIT_CHARACTERS])
-        for number, line in enumerate(lines, 1)
-        if words in line.casefold()
-    ]
 
 
 def _png(width: int, height: int) -> bytes:
@@ -185,19 +188,7 @@ _SAMPLES = {
 - pick a park for the camping trip
 """,
 }
-
-
-def _main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m sealyard.examples.files", description=__doc__)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--samples", action="store_true", help="put a few files there if it is empty")
-    options = parser.parse_args()
-    if not options.directory.is_dir():
-        parser.error(f"{str(options.directory)!r} is not a directory. Make it, or name another.")
-    if options.samples:
-        write_samples(options.directory)
-    build_toolbox(options.directory).run()
-
+_files = {path: text.encode() for path, text in _SAMPLES.items()} | {"images/sunrise.png": _png(96, 64)}
 
 if __name__ == "__main__":
-    _main()
+    toolbox.run()

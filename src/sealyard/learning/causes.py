@@ -17,7 +17,6 @@ import msgspec
 from sealyard import errors
 from sealyard.learning.code import CodePrint, Reading, read_sketch, sent, short_hash, tool_name
 from sealyard.learning.disclosure import NAME_CHARACTERS, is_field, is_name, mark_of, plain
-from sealyard.learning.flows import prepare_flows
 from sealyard.values.facts import CallEvidence, RunEvidence
 from sealyard.versioning.compare import major_of
 
@@ -34,6 +33,7 @@ _NAMES = 400  # identifiers of the code that are kept: a bound
 _FIELDS = 64  # names of fields kept of one tool: a bound
 _TOOLS = 8  # tools whose fields are kept: a bound
 _VISITS = 2_000  # values of an answer that are walked: a bound
+_SOURCE_CHARACTERS = 3  # a shorter value can be equal to one of an answer by chance
 _MESSAGE_CHARACTERS = 2_000  # characters of an error message that are matched: a bound
 _PATTERN_NODES = 8  # nodes of the failed statement that make up its pattern
 
@@ -349,11 +349,40 @@ def _features(run: RunEvidence, reading: Reading | None, *, is_failed: bool) -> 
             if not run.code:
                 found[f"call|{tool_name(call.tool)}"] = 1
     if not is_failed and len(seen) > 1:  # read from values, where the code does not show it
-        for flow in prepare_flows(run):
-            name = flow.parameter.removesuffix("[]")
-            if is_name(name) and flow.source != flow.target:
-                found[f"flow|{tool_name(flow.source)}|{tool_name(flow.target)}|{name}"] = 1
+        found.update((f"flow|{source}|{tool}|{name}", 1) for source, tool, name in _sources(run))
     return found
+
+
+def _sources(run: RunEvidence) -> Iterator[tuple[str, str, str]]:
+    """The tool whose earlier answer has the value that a call of another tool gives, that tool, and the parameter."""
+    answered: dict[str, str] = {}
+    """The first tool that answered with each text."""
+    for call in run.calls:
+        tool = tool_name(call.tool)
+        if call.error is not None or not tool:
+            continue
+        arguments = call.arguments if isinstance(call.arguments, dict) else {}
+        for name, value in list(arguments.items())[:_ARGUMENTS]:
+            source = next((answered[each] for each in _texts(value) if each in answered), tool)
+            if source != tool and is_name(name):
+                yield source, tool, name
+        for text in _texts(call.answer if call.has_answer else None):
+            answered.setdefault(text, tool)
+
+
+def _texts(answer: object) -> Iterator[str]:
+    """The texts and numbers in a value that are too long to be equal to another by chance."""
+    waiting = [answer]
+    for place in range(_VISITS):
+        if place >= len(waiting):
+            return
+        value = waiting[place]
+        if isinstance(value, dict):
+            waiting += list(value.values())[:_FIELDS]
+        elif isinstance(value, list):
+            waiting += value[:_VISITS]
+        elif len(text := plain(value)) >= _SOURCE_CHARACTERS:
+            yield text
 
 
 def _classify(run: RunEvidence) -> tuple[str, str, str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from sealyard.catalog.answers import is_named
 from sealyard.privacy.reading import GIVEN_NAMES, split_name
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import resolve, unwrapped
+from sealyard.versioning.compare.schemas import resolve
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
@@ -27,8 +27,6 @@ _REMEMBERED = 4_096  # verdicts cached by each test: a bound
 _VALUE_CHARACTERS = 80  # characters of a value that are compared: a bound
 _LARGEST_WRITTEN = 10**18  # larger numbers are not written out: one can have thousands of digits
 _BRANCHES = 8  # alternatives of a declared schema that are read: a bound
-_DEPTH = 4  # levels of a declared schema that are searched for a field: a bound
-_PLACES = 400  # places of one level that are searched: a bound
 
 # Names
 
@@ -144,89 +142,6 @@ def plain(value: object) -> str:
         return ""
     pieces = (piece.lstrip("0") for piece in _WRITTEN.findall(str(value)[:_VALUE_CHARACTERS].lower()))
     return " ".join(sorted(pieces))
-
-
-# Fields of answers
-
-UNPLACED = "?."
-"""Prefix of a field whose place is unknown, because the answer was too large for the journal."""
-
-_STEP = re.compile(r"\[\]|[A-Za-z0-9_]+")
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_NOTHING: tuple[str, ...] = ()
-
-
-def joined(field: str, key: str) -> str:
-    """The field `key` inside `field`."""
-    return f"{field}.{key}" if field else key
-
-
-def steps(field: str) -> list[str]:
-    """The keys on the path to a field, with `[]` for the items of a list."""
-    return _STEP.findall(field)
-
-
-def last_key(field: str) -> str:
-    """The name of a field; empty for the answer itself."""
-    return next((step for step in reversed(steps(field)) if step != "[]"), "")
-
-
-def shown(field: str) -> str:
-    """A field for use in a sentence: only its name if the whole path could be a sentence itself."""
-    keys = [step for step in steps(field) if step != "[]"]
-    return ".".join(keys) if is_field("_".join(keys)) else last_key(field)
-
-
-def agree(field: str, parameter: str) -> bool:
-    """True if a field has the name of a parameter, or the end of it: `id` and `park_id`, but not `id` and `paid`."""
-    one, other = _words(last_key(field)), _words(parameter)
-    shorter = min(len(one), len(other))
-    return shorter > 0 and one[-shorter:] == other[-shorter:]
-
-
-def _words(name: str) -> tuple[str, ...]:
-    found = tuple(word.lower() for word in _WORDS.findall(name))
-    return (*found[:-1], found[-1].removesuffix("s")) if found else _NOTHING
-
-
-def is_declared(spec: ToolSpec, field: str) -> bool:
-    """True if the tool itself declares this field in its answers."""
-    found = [unwrapped(spec.output_schema)]
-    root = spec.output_schema or {}
-    for step in steps(field):
-        found = [inner for schema in found for inner in _inside(schema, root, step)][:_BRANCHES]
-    return bool(found) and spec.output_schema is not None
-
-
-def place_of(spec: ToolSpec, key: str) -> str | None:
-    """The place of the field `key` in a tool's declared answer; None if there is none, or two at the same depth."""
-    root = spec.output_schema or {}
-    level: list[tuple[object, str]] = [(unwrapped(spec.output_schema), "")]
-    for _ in range(_DEPTH):
-        level = [place for schema, field in level for place in _below(schema, root, field)][:_PLACES]
-        found = list(dict.fromkeys(field for _, field in level if not field.endswith("[]") and last_key(field) == key))
-        if found:
-            return found[0] if len(found) == 1 else None
-    return None
-
-
-def _below(schema: object, root: dict[str, Any], field: str) -> Iterator[tuple[object, str]]:
-    """The parts of one place, by their fields."""
-    for branch in alternatives(schema, root):
-        if isinstance(branch.get("items"), dict):
-            yield branch["items"], f"{field}[]"
-        properties = branch.get("properties")
-        if isinstance(properties, dict):
-            yield from ((inner, joined(field, key)) for key, inner in properties.items() if is_field(key))
-
-
-def _inside(schema: object, root: dict[str, Any], step: str) -> Iterator[object]:
-    for branch in alternatives(schema, root):
-        if step == "[]":
-            if isinstance(branch.get("items"), dict):
-                yield branch["items"]
-        elif isinstance(branch.get("properties"), dict) and step in branch["properties"]:
-            yield branch["properties"][step]
 
 
 def alternatives(schema: object, root: dict[str, Any]) -> Iterator[dict[str, Any]]:

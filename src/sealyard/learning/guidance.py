@@ -29,7 +29,7 @@ from sealyard.learning.learner import Model
 from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.part import Viewer, put_last
 from sealyard.learning.precedents import WrongCall, wrong_calls
-from sealyard.learning.resources import Fitted, Prediction, fit, wanted
+from sealyard.learning.resources import Fitted, Prediction, fit
 from sealyard.learning.risk import Assessment
 from sealyard.learning.shapes import SteadyShapes
 from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
@@ -40,7 +40,6 @@ from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review
-from sealyard.sandbox.run import Sandbox
 from sealyard.store import Store
 from sealyard.store.learning import context_digest
 from sealyard.values.access import Grant
@@ -238,7 +237,6 @@ class Guidance:
         self.half_life = settings.half_life_days * DAY
         self.learner = learner_of(store, settings, rest=_REST)
         self.barrier = Barrier()
-        self._pool = PoolFollowing(runner.opening, lambda: self.learner.models) if settings.pool else None
         self._steady = SteadyShapes()
         self._readings: Recent[tuple[str, str], _Reading] = Recent(_CODES_KEPT)
         """By the catalog and the code: agents often run the same code again."""
@@ -489,7 +487,7 @@ class Guidance:
     # Beside requests
 
     async def follow(self) -> None:
-        """Adapt the pool to demand and the stubs to learned shapes, every few seconds."""
+        """Adapt the stubs to learned shapes, every few seconds."""
         if not self.is_on or self.barrier.is_off("follow"):
             return
         try:
@@ -498,8 +496,6 @@ class Guidance:
             self.barrier.fail("follow")
 
     async def _follow(self) -> None:
-        if self._pool is not None:
-            await self._pool.follow()
         catalog = self._tools.catalog
         # Principals with the same tools share stubs, so stubs hold only facts that all of them may see.
         learned = self.learner.models.get("", _EMPTY).shapes
@@ -647,9 +643,9 @@ class SearchGuide:
         if level == "name_only":
             return hit
         is_full = level == "full"
-        tips = self._tips(spec, is_full=is_full)[: None if is_full else 1] if place < _HINTED else ()
+        tips = self._tips(spec)[: None if is_full else 1] if place < _HINTED else ()
         self._tips_shown += tips
-        hints = [text for tip in tips for text in (tip.text, tip.code) if text is not None]
+        hints = [tip.text for tip in tips]
         if not is_full:
             return msgspec.structs.replace(hit, hints=tuple(hints)) if hints else hit
         learned = self._guidance.shape_of(self._model, spec, self._viewer) or self._view.shapes.get(spec.full_name)
@@ -659,15 +655,13 @@ class SearchGuide:
             hit, hints=tuple(hints), signature=signature(spec, learned), returns=returns_text(spec, learned)
         )
 
-    def _tips(self, spec: ToolSpec, *, is_full: bool) -> tuple[Tip, ...]:
-        return self._ask(
-            "chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view, with_code=is_full), ()
-        )
+    def _tips(self, spec: ToolSpec) -> tuple[Tip, ...]:
+        return self._ask("chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view), ())
 
     async def finish(self, answer: SearchAnswer) -> SearchAnswer:
         """The answer with saved skills that may do the job. The hints are recorded."""
         for tip in self._tips_shown:
-            self._guidance.record_hint(self._visit, tip.kind, tip.subject, tip.mark)
+            self._guidance.record_hint(self._visit, "chain", tip.subject, tip.mark)
         for name in self._shown:
             self._guidance.record_hint(self._visit, "shape", name)
         skills = await self._skills()
@@ -687,33 +681,3 @@ class SearchGuide:
         for each in usable:
             self._guidance.record_hint(self._visit, "skill", each.subject)
         return tuple(each.text for each in usable)
-
-
-# Beside requests
-
-
-class PoolFollowing:
-    """Adapts the pool of the sandbox, once that is open, to `models`, the models of `Learner.models` by partition."""
-
-    def __init__(
-        self,
-        sandbox: "asyncio.Future[Sandbox] | None",
-        models: Callable[[], Mapping[str, Model]],
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._sandbox = sandbox
-        self._models = models
-        self._clock = clock
-
-    async def follow(self) -> None:
-        """Update the pool; call it every few seconds. Takes well under a millisecond."""
-        opening = self._sandbox
-        if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
-            return
-        sandbox = opening.result()
-        models = self._models()
-        # The shared partition includes all others.
-        asked = [models[""]] if "" in models else list(models.values())
-        found = wanted([model.resources.demand for model in asked], now=self._clock(), offered=sandbox.packages.imports)
-        sandbox.follow(found.size, found.packages)

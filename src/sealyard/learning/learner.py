@@ -23,7 +23,6 @@ from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import Failures
-from sealyard.learning.flows import prepare_flows
 from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, principal_of, put_last, touch
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
@@ -85,7 +84,6 @@ def prepare(event: LearningEvent, number: int = 0) -> Lesson:
         number=number,
         event=run,
         code=code,
-        flows=_try("chains", faults, lambda: prepare_flows(run), ()),
         answers=_try("shapes", faults, lambda: prepare_answers(run), ()),
         cause=_try("failures", faults, lambda: prepare_cause(run, code), None),
         faults=tuple(faults),

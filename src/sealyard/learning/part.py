@@ -11,7 +11,6 @@ import msgspec
 from sealyard.catalog.answers import AnswerSeen
 from sealyard.learning.causes import Cause
 from sealyard.learning.code import CodePrint
-from sealyard.learning.flows import Flow
 from sealyard.values.facts import Hinted, LearningEvent, RunEvidence
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
@@ -241,7 +240,6 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     """The number of its fact in the journal."""
     event: LearningEvent
     code: CodePrint | None = None
-    flows: tuple[Flow, ...] = ()
     answers: tuple[AnswerSeen, ...] = ()
     cause: Cause | None = None
     faults: tuple[str, ...] = ()

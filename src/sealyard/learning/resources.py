@@ -1,4 +1,4 @@
-"""The time and memory that runs of the same or similar code needed, limits from that, and the workers to keep ready.
+"""The time and memory that runs of the same or similar code needed, and limits from that.
 
 A run gets more time than usual if similar runs needed it. Only the very same text gets less time or memory, with a wide
 margin, after several successful runs: too little loses a run, too much costs nearly nothing. Runs of one other
@@ -7,26 +7,19 @@ principal never change a principal's limits; those of two others may.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER
-from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights, touch, trim
+from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.values.facts import Assessed, Executed, RunEvidence
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
-_STARTS = 1_024  # starts of runs remembered: a bound
-_PRINCIPALS = 64  # principals whose imports are remembered: a bound
-_MODULES = 32  # modules of one principal: a flood of strange names pushes out only its own
-_BURST_SECONDS = 0.5  # runs that begin within this time are simultaneous: filling the pool again takes about as long
-_SIZE_SECONDS = 900.0  # time in which a burst must repeat
-_PACKAGE_SECONDS = 3 * 86_400.0  # time for which an import keeps a package loaded
-_LEAST_RUNS = 20  # runs before any package is left out
 _CODES = 2_000  # codes remembered: a bound
 _SETS = 500  # sets of tools and imports remembered: a bound
 _SAMPLES = 32  # runs kept of each: a bound
@@ -44,78 +37,6 @@ _MORE_SECONDS = 5.0  # seconds added to it
 _LESS_TIMES = 10.0  # factor on the longest run of the same text: a wide margin, since too little costs the run
 _MEMORY_TIMES = 2  # factor on the memory of the same text
 _MEMORY_STEP = 16  # MiB to which a limit is rounded up
-
-# Demand for workers
-
-_ANY = "*"
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The workers and packages that recent runs could have used."""
-
-    size: int
-    """The number of workers to keep waiting; 0 if none is needed."""
-    packages: tuple[str, ...]
-    """The modules to import before any run, in the order in which they were offered."""
-
-
-class Demand(msgspec.Struct, kw_only=True):
-    """The starts of the last runs and the last imports of each principal: at most 1,024 times, and 32 names each."""
-
-    starts: list[float] = []
-    imported: dict[str, dict[str, float]] = {}
-    """The time of the last import by principal, then by module; in both the most recent last."""
-
-    def ran(self, at: float, principal: str, imports: Iterable[str] | None) -> None:
-        """Count a run that began at `at`; `None` if its imports are unknown."""
-        self.starts.append(at)
-        del self.starts[:-_STARTS]
-        names = [_ANY] if imports is None else list(imports)
-        if not names:
-            return
-        mine = touch(self.imported, principal, dict[str, float], _PRINCIPALS)
-        for name in names:
-            mine[name] = max(at, mine.pop(name, at))
-        trim(mine, _MODULES)
-
-
-def wanted(demands: Sequence[Demand], *, now: float, offered: Sequence[str]) -> Wanted:
-    """The needs of all `demands` together.
-
-    The number of workers is the number of runs that began at about the same time, if that happened twice in the last
-    quarter of an hour: once is chance. The packages are those imported in the last three days, or all of them while
-    there are too few runs to decide: importing one takes a run half a second, a loaded one costs little.
-    """
-    starts = [at for demand in demands for at in demand.starts if at <= now]
-    return Wanted(
-        size=_repeated_burst(sorted(at for at in starts if now - at < _SIZE_SECONDS)),
-        packages=_imported(demands, sum(now - at < _PACKAGE_SECONDS for at in starts), now, offered),
-    )
-
-
-def _repeated_burst(starts: Sequence[float]) -> int:
-    bursts = [0, 0]
-    first = float("-inf")
-    for at in starts:
-        if at - first > _BURST_SECONDS:
-            first = at
-            bursts.append(0)
-        bursts[-1] += 1
-    return sorted(bursts)[-2]
-
-
-def _imported(demands: Sequence[Demand], runs: int, now: float, offered: Sequence[str]) -> tuple[str, ...]:
-    lately = {
-        name
-        for demand in demands
-        for modules in demand.imported.values()
-        for name, at in modules.items()
-        if now - at < _PACKAGE_SECONDS
-    }
-    if runs < _LEAST_RUNS or _ANY in lately:
-        return tuple(offered)
-    return tuple(name for name in offered if name in lately)
-
 
 # The part
 
@@ -190,7 +111,6 @@ class Resources(Part, msgspec.Struct, kw_only=True):
     codes: dict[str, Record] = {}
     """By `CodePrint.digest`, which is equal for code that differs only in values; the most recent last."""
     sets: dict[str, Record] = {}
-    demand: Demand = msgspec.field(default_factory=Demand)
     runs: int = 0
     avoided: int = 0
     """Good runs that took longer than the usual limit, within the one they were given."""
@@ -208,7 +128,6 @@ class Resources(Part, msgspec.Struct, kw_only=True):
         fact = run.fact
         if fact.form == "call" or fact.failure in ("refused", "syntax"):
             return
-        self.demand.ran(run.started_at, fact.principal, _imports(run, code))
         ended = _end_of(fact)
         if fact.form != "code" or code is None or ended is None:
             return
@@ -419,13 +338,6 @@ def _sample(fact: Executed, code: CodePrint, ended: _End, given: Assessed | None
     if ended == "time" and given is not None:
         seconds = given.wall_seconds  # its measured time is the limit, not its need
     return Sample(fact.at, fact.principal, code.exact[:_TEXT], round(seconds, 3), mib, ended)
-
-
-def _imports(run: RunEvidence, code: CodePrint | None) -> tuple[str, ...] | None:
-    """The imports of a run; `None` if they are unknown: its code was too long, or a skill's code imports too."""
-    if run.fact.form == "analysis":
-        return ()
-    return None if code is None or code.skills or run.skills else code.imports
 
 
 def _set_key(tools: tuple[str, ...], code: CodePrint) -> str:

@@ -27,8 +27,11 @@ _PLAIN_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The oldest format that every scraper reads; names and labels need nothing newer."""
 
 
-def render(sums: Sums, gauges: Iterable[Gauge], *, openmetrics: bool = False) -> tuple[bytes, str]:
-    """The text, and its content type. Of two gauges with the same name and labels the first is taken."""
+def render(sums: Sums | None, gauges: Iterable[Gauge], *, openmetrics: bool = False) -> tuple[bytes, str]:
+    """The text, and its content type. Of two gauges with the same name and labels the first is taken.
+
+    Without sums there are gauges only: a counter at 0 would look like one that began anew.
+    """
     # Imported on first use: it takes longer than all the rest of a command.
     module = importlib.import_module("prometheus_client.openmetrics.exposition" if openmetrics else _PLAIN)
     text: bytes = module.generate_latest(_Families(sums, gauges))
@@ -59,7 +62,7 @@ def write_files(folder: Path) -> list[Path]:
 class _Families:
     """A registry for `prometheus_client`."""
 
-    def __init__(self, sums: Sums, gauges: Iterable[Gauge]) -> None:
+    def __init__(self, sums: Sums | None, gauges: Iterable[Gauge]) -> None:
         self._sums = sums
         self._gauges: dict[str, dict[tuple[str, ...], float]] = {}
         for gauge in gauges:
@@ -71,6 +74,8 @@ class _Families:
         """Every family with a value, in the order of definition."""
         for name, values in self._gauges.items():
             yield self._gauge(name, values)
+        if self._sums is None:
+            return
         for name, metric in METRICS.items():
             found = _with_zeros(metric, self._sums.of(name))
             if found:

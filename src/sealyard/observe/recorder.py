@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -28,13 +28,12 @@ from sealyard.sandbox.worker import OnOutput
 from sealyard.store import Store
 from sealyard.values.access import Grant
 from sealyard.values.facts import Assessed, CallEvidence, UseCase
-from sealyard.values.runs import ExecutionRecord, Outcome, RecordStatus
+from sealyard.values.runs import ExecutionRecord, Form, Outcome, RecordStatus
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan
 
 _log = logging.getLogger(__name__)
 
-Form = Literal["code", "analysis", "call", "rehearsal", "proxy"]
 
 _SHORT_CODE = 1_000
 """Characters of code that are scanned at once: a timer would cost more."""
@@ -320,6 +319,7 @@ class Recorder:
             started_at=time.time(),
             catalog_version=catalog_version,
             background=background,
+            form=form,
         )
         self._begin(record, grant)
         run = Run(

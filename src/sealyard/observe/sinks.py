@@ -300,7 +300,6 @@ class TokenSink(RunObserver):
         )
         self._answers: list[bytes] = []
         self._answers_bytes = 0
-        accounting.begin_work()
 
     def call_finished(self, call: FinishedCall) -> None:
         """Add the answer."""
@@ -321,7 +320,6 @@ class TokenSink(RunObserver):
         self._accounting.add(self._bill, "code", self._run.wrote)
         self._accounting.add(self._bill, "results", end.text)
         self._accounting.close_bill(self._bill)
-        self._accounting.end_work()
 
     def _count_answers(self) -> None:
         self._accounting.add(self._bill, "data", *self._answers)

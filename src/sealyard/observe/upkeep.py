@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 from sealyard.broker.call import ToolServer
 from sealyard.broker.limits import Circuit
@@ -18,8 +19,11 @@ _log = logging.getLogger(__name__)
 _EVERY_SECONDS = 2.0  # between two rounds
 _IDLE_SHARE = 4
 """Seconds of rest after each second of adding up."""
-_PRUNE_SECONDS = 3_600.0  # between two removals of old rows
+_HOUR_SECONDS = 3_600.0
+"""Between two searches for lost executions, and two removals of old rows."""
 _DAY = 86_400.0  # seconds
+_LONGEST_SECONDS = 2 * _DAY
+"""An execution that ends within the hour began no earlier: background runs end within a day."""
 
 
 class Upkeep:
@@ -28,15 +32,15 @@ class Upkeep:
     def __init__(
         self,
         store: Store,
-        upstreams: Mapping[str, ToolServer],
         settings: MetricsConfig,
         *,
-        circuits: Callable[[], list[Circuit]],
-        upstream_of: Callable[[str], str | None],
         record: Callable[[Fact], None],
+        upstreams: Mapping[str, ToolServer] = MappingProxyType({}),
+        circuits: Callable[[], list[Circuit]] = list,
+        upstream_of: Callable[[str], str | None] = lambda tool: None,
         follow: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`follow` has the pool follow demand."""
+        """`follow` has the stubs follow the learned shapes. A proxy has neither upstreams of its own nor stubs."""
         self._store = store
         self._upstreams = upstreams
         self._settings = settings
@@ -47,16 +51,12 @@ class Upkeep:
         self._seen: dict[str, UpstreamStatus] = {}
         self._open: frozenset[str] = frozenset()
         self._pruned_at = 0.0
-        self._is_complete = False
 
     async def run(self) -> None:
         """For as long as the gateway lives. Whatever goes wrong in a round, there is a next one."""
         while True:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
-                if not self._is_complete:
-                    await self._store.metrics.derive()  # of runs that were lost, and of stores from before
-                    self._is_complete = True
                 await self.once()
             except StoreError as error:
                 _log.error("Metrics could not be added up, and will be: %s", error)
@@ -74,11 +74,13 @@ class Upkeep:
             await asyncio.sleep(_IDLE_SHARE * (time.perf_counter() - started))
             started = time.perf_counter()
         now = time.time()
-        if now - self._pruned_at > _PRUNE_SECONDS:
+        if now - self._pruned_at > _HOUR_SECONDS:
+            since = self._pruned_at - _LONGEST_SECONDS
             self._pruned_at = now
             before, hours_before = now - self._settings.keep_days * _DAY, now - self._settings.keep_hours_days * _DAY
+            await self._store.metrics.derive(since)  # of executions that other gateways lost
             await self._store.metrics.prune(before, hours_before)
-            await self._store.skills.roll_up(before)
+            await self._store.skills.prune(before)
 
     def open_circuits(self) -> frozenset[str]:
         """The upstreams some tool of which is not called, because they fail."""

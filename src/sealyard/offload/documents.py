@@ -6,15 +6,13 @@ signs of structure is decoded at once; a helper counts the values of any other.
 
 import math
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from sealyard.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from sealyard.offload.child import Query
-    from sealyard.offload.pool import Offload
+from sealyard.offload.child import Query
+from sealyard.offload.pool import Offload
 
 MOST_DEPTH = 200
 """Of lists and objects in each other, as deep as code can write them. Recursion here bears nine hundred."""
@@ -26,7 +24,7 @@ _SMALL_BYTES = 64 << 10
 """Decoded without a look: 4 ms at worst."""
 
 
-async def decode(data: bytes, offload: "Offload | None", *, who: str, what: str) -> Any:
+async def decode(data: bytes, offload: Offload | None, *, who: str, what: str) -> Any:
     """The data in a JSON document that a guest or a client sent.
 
     Raises:
@@ -45,7 +43,7 @@ async def decode(data: bytes, offload: "Offload | None", *, who: str, what: str)
     return value
 
 
-async def check_dense(what: str, data: bytes, offload: "Offload | None", *, who: str) -> None:
+async def check_dense(what: str, data: bytes, offload: Offload | None, *, who: str) -> None:
     """Raise `InvalidRequest` for a JSON document with too many values or levels. A helper counts those of a dense one.
 
     Raises:
@@ -108,7 +106,7 @@ def is_too_deep(value: Any) -> bool:
     return _measure(value)[1] > MOST_DEPTH
 
 
-def judge(params: Any, body: bytes, memory: Any, ask: "Query") -> tuple[Any, bytes]:
+def judge(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
     """The number of values in a document, as far as that matters, and of its levels."""
     try:
         value = msgspec.json.decode(body)

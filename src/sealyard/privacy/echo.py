@@ -11,8 +11,8 @@ The time is linear in the text, about 0.1 s for a megabyte, and independent of t
 
 import re
 import threading
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -56,8 +56,10 @@ _LONG = 256  # see `_LONG_STRIDE`
 _LONG_STRIDE = 8
 """Between the seeds of a value of over `_LONG` characters: fragments of 29 characters are found, since 8 and `_STRIDE`
 meet every 24."""
-_PLACES = 8
-"""Strings that one seed leads to. Endings such as `gmail.com` are in thousands, and seldom alone."""
+_NEAREST = 2
+"""Places of a crowded seed that are compared with a text, to either side of the best one in each order."""
+_CROWDED = 4 * _NEAREST
+"""A seed with more places is crowded: endings such as `gmail.com`, or the first digits of a block of numbers."""
 _FEW = 8
 """Needles that are looked for one by one; more are looked up at every place."""
 _OWN_CHARACTERS = 1 << 16
@@ -114,6 +116,51 @@ class _Needle(NamedTuple):
     """Not only where letters or digits begin and end."""
 
 
+_Place = tuple[int, int]
+"""The number of a line, and an offset in it."""
+
+
+class _Crowd:
+    """The places of one seed in many lines, such that the ones that agree best with a text are found by bisection.
+
+    Comparing a text with all of them would let code that hands over numbers of one block slow down every search;
+    comparing it with some would miss the number that stands there.
+    """
+
+    def __init__(self, lines: Sequence[_Line], places: Collection[_Place]) -> None:
+        self._lines = lines
+        self._by_what_follows = sorted(places, key=self._following)
+        self._by_what_precedes = sorted(places, key=self._preceding)
+
+    def add(self, place: _Place) -> None:
+        insort(self._by_what_follows, place, key=self._following)
+        insort(self._by_what_precedes, place, key=self._preceding)
+
+    def nearest(self, text: str, at: int) -> list[_Place]:
+        """The places whose lines agree with the text furthest, forwards and backwards from there."""
+        after, before = _around(text, at)
+        orders = (
+            (self._by_what_follows, self._following, after, before),
+            (self._by_what_precedes, self._preceding, before, after),
+        )
+        chosen: set[_Place] = set()
+        for places, key, first, second in orders:
+            middle = bisect_left(places, (first, second), key=key)
+            around = places[max(0, middle - _NEAREST) : middle + _NEAREST]
+            chosen.update(around)
+            # Of lines that end where the agreement does, those that agree in the other direction too.
+            agreed = max((_common(key(place)[0], first) for place in around), default=0)
+            middle = bisect_left(places, (first[:agreed], second), key=key)
+            chosen.update(places[max(0, middle - _NEAREST) : middle + _NEAREST])
+        return sorted(chosen)
+
+    def _following(self, place: _Place) -> tuple[str, str]:
+        return _around(self._lines[place[0]].text, place[1])
+
+    def _preceding(self, place: _Place) -> tuple[str, str]:
+        return self._following(place)[::-1]
+
+
 class Echoes:
     """Strings that tools were handed, to be found again.
 
@@ -121,8 +168,8 @@ class Echoes:
     enough not to occur by chance in a later answer.
     """
 
-    def __init__(self, *, is_later: bool = False, limit: int = 500_000) -> None:
-        """`limit` is the number of seeds, of about 350 bytes each with all that belongs to it."""
+    def __init__(self, *, is_later: bool = False, limit: int = 1_000_000) -> None:
+        """`limit` is the number of places of seeds, of about 200 bytes each with all that belongs to it."""
         self._is_later = is_later
         self._seed = _LATER_SEED if is_later else _SEED
         self._limit = limit
@@ -130,7 +177,11 @@ class Echoes:
         self._numbers: dict[str, int] = {}
         self._lengths: list[int] = []
         self._lines: list[_Line] = []
-        self._seeds: dict[str, list[tuple[int, int]]] = {}
+        self._seeds: dict[str, list[_Place]] = {}
+        """Of a crowded seed the first places only."""
+        self._crowds: dict[str, _Crowd] = {}
+        self._count = 0
+        """Of places."""
         self._needles: dict[int, dict[str, _Needle]] = {}
         """By their length."""
         self.has_others = False
@@ -144,9 +195,9 @@ class Echoes:
         """Remember a string that a tool is handed.
 
         Raises:
-            LimitReached: There are `limit` seeds. None is dropped for a new one, since a value forgotten would leak.
+            LimitReached: There are `limit` places. None is dropped for a new one, since a value forgotten would leak.
         """
-        if len(self._seeds) >= self._limit:
+        if self._count >= self._limit:
             raise LimitReached(
                 f"This session has handed {len(self._values):,} private values to tools and cannot keep track of more. "
                 "Go on in another session."
@@ -231,14 +282,23 @@ class Echoes:
             return
         number = len(self._lines)
         self._lines.append(line)
-        text, owners, seeds, size = line.text, line.owners, self._seeds, self._seed
+        text, owners, size = line.text, line.owners, self._seed
         last = len(text) - size
         is_owned = min(owners) >= 0
         for at in range(0, last + 1, 1 if last < _LONG else _LONG_STRIDE):
             if is_owned or max(owners[at : at + size]) >= 0:
-                places = seeds.setdefault(text[at : at + size], [])  # in one step: another thread may add, too
-                if len(places) < _PLACES:
-                    places.append((number, at))
+                self._add_place(text[at : at + size], (number, at))
+
+    def _add_place(self, seed: str, place: _Place) -> None:
+        self._count += 1
+        places = self._seeds.setdefault(seed, [])  # in one step: another thread may add, too
+        crowd = self._crowds.get(seed)
+        if crowd is not None:
+            crowd.add(place)
+        elif len(places) < _CROWDED:
+            places.append(place)
+        else:
+            self._crowds[seed] = _Crowd(self._lines, [*places, place])
 
     # Texts to search
 
@@ -252,7 +312,8 @@ class Echoes:
             if at + size <= done:
                 continue
             seen: set[tuple[int, int, int, tuple[int, int] | None]] = set()
-            for number, offset in seeds[text[at : at + size]]:
+            crowd = self._crowds.get(text[at : at + size])
+            for number, offset in seeds[text[at : at + size]] if crowd is None else crowd.nearest(text, at):
                 line = self._lines[number]
                 before, after = _agreement(text, at, line.text, offset, size)
                 if not self._is_much(line, offset - before, offset + after, length):
@@ -376,6 +437,7 @@ def _find(
 
 
 _indexing = threading.Lock()
+_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")
 
 
 class Sent:
@@ -384,6 +446,8 @@ class Sent:
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         """The type of each, by its text."""
+        self.numbers: dict[int | float, str] = {}
+        """The same of those that are numbers: a tool may answer `"012"` with 12 or 12.0."""
         self.said = ""
         """The end of earlier messages: a value may come in pieces."""
         self._strings: list[list[Piece]] = []
@@ -425,6 +489,8 @@ class Sent:
         for text, kind in pieces:
             if kind is not None:
                 self.values.setdefault(text, kind)
+                if _NUMBER.fullmatch(text):
+                    self.numbers.update(dict.fromkeys((float(text), *([int(text)] if text.isdecimal() else ())), kind))
         self._strings.append(list(pieces))
 
     def _index(self) -> tuple[Echoes, KnownValues]:
@@ -621,6 +687,19 @@ def _agreement(text: str, at: int, line: str, offset: int, size: int) -> tuple[i
     while after < most and text[at + after] == line[offset + after]:
         after += 1
     return before, after
+
+
+def _around(text: str, at: int) -> tuple[str, str]:
+    """The text from an offset on, and backwards from there, as far as places are compared."""
+    return text[at : at + _LONG], text[max(0, at - _LONG) : at][::-1]
+
+
+def _common(left: str, right: str) -> int:
+    """The number of equal characters at the beginning of both."""
+    return next(
+        (at for at, (one, other) in enumerate(zip(left, right, strict=False)) if one != other),
+        min(len(left), len(right)),
+    )
 
 
 def _digits(text: str) -> int:

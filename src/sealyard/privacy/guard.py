@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -100,9 +101,7 @@ class Guard:
         self._reported = NOTHING_SEEN
         self.door = Door(self, offload, None if offload is None else privacy.described, who=principal)
         """The same for the event loop."""
-        self._counting = threading.Lock()
-        self._hidden: Counter[str] = Counter()
-        self._failures = 0
+        self._counts = _Counts()
         scanner = privacy.scanner
         self._entry = scanner.with_detectors([self._known.values, EncodedValues(scanner.find, scanner.find_each)])
         self._repeated = _only(self._known.values)
@@ -140,20 +139,21 @@ class Guard:
 
     def take_counts(self) -> tuple[dict[str, int], int]:
         """The number of values that became tokens, by type, and of things withheld whole; both since the last call."""
-        with self._counting:
-            hidden, failures = self._hidden, self._failures
-            self._hidden, self._failures = Counter(), 0
-        return dict(hidden), failures
+        return self._counts.take()
 
     def count(self, hidden: Mapping[str, int], failures: int) -> None:
         """Add counts of work done elsewhere for this session."""
-        with self._counting:
-            self._hidden.update(hidden)
-            self._failures += failures
+        self._counts.add(hidden, failures)
 
     def count_failure(self) -> None:
         """Something was withheld whole."""
         self.count({}, 1)
+
+    def for_principal(self, principal: str) -> "Guard":
+        """This guard with all its memory, for another principal: helpers search large values in that one's turn."""
+        guard = copy(self)
+        guard.door = self.door.for_principal(guard, principal)
+        return guard
 
     # Its memory, for a guard of the same session in another process
 
@@ -318,6 +318,8 @@ class Guard:
             return False
         if sent and (not sent.values.keys().isdisjoint(texts) or sent.known.may_hold(texts)):
             return False
+        if sent and _without_numbers(value, sent.numbers, lambda kind, number: kind) != value:
+            return False
         return not Leaves(value).find(self._indexes(sent), self._own)
 
     def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> bytes:
@@ -478,7 +480,7 @@ class Guard:
         if not sent:
             return value
         value = _only(sent.known).conceal(value, self._replace_entering)
-        return _without_numbers(value, sent.values, self._replace_entering)
+        return _without_numbers(value, sent.numbers, self._replace_entering)
 
     def _conceal_said(self, text: str, sent: Sent | None, *, said: str) -> str:
         """A message without echoes, also of a value that comes in pieces, one in each message.
@@ -540,8 +542,7 @@ class Guard:
         return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
 
     def _count(self, kind: str) -> None:
-        with self._counting:
-            self._hidden[kind if kind in TYPES else "custom"] += 1
+        self._counts.add((kind if kind in TYPES else "custom",), 0)
 
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let values pass that the config declares public: the findings in `value`, without `but`."""
@@ -554,13 +555,13 @@ def _only(*detectors: Detector) -> Scanner:
     return Scanner(ScanRules(types=frozenset()), [_AnyType(each) for each in detectors])
 
 
-def _without_numbers(value: Any, sent: Mapping[str, str], replace: Callable[[str, str | float], str]) -> Any:
+def _without_numbers(value: Any, sent: Mapping[float, str], replace: Callable[[str, str | float], str]) -> Any:
     if isinstance(value, dict):
         return {key: _without_numbers(item, sent, replace) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_numbers(item, sent, replace) for item in value]
-    if isinstance(value, int | float) and not isinstance(value, bool) and str(value) in sent:
-        return replace(sent[str(value)], value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and value in sent:
+        return replace(sent[value], value)
     return value
 
 
@@ -603,21 +604,44 @@ _PIECES = 6  # items: fewer spell nothing of use
 
 
 def _has_pieces(value: Any) -> bool:
-    """True if there is a list of numbers or of single characters in it that is long enough to spell something."""
+    """True if a list in it has enough numbers or single characters in a row to spell something."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
         if isinstance(each, dict):
             waiting += each.values()
         elif isinstance(each, list):
-            if len(each) >= _PIECES and all(_is_piece(item) for item in each[:_PIECES]):
-                return True
+            in_a_row = 0
+            for item in each:
+                in_a_row = in_a_row + 1 if _is_piece(item) else 0
+                if in_a_row == _PIECES:
+                    return True
             waiting += each
     return False
 
 
 def _is_piece(item: Any) -> bool:
     return len(item) == 1 if isinstance(item, str) else type(item) is int and 8 < item < 0x110000
+
+
+class _Counts:
+    """The number of values that became tokens, by type, and of things withheld whole. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._hidden: Counter[str] = Counter()
+        self._failures = 0
+
+    def add(self, hidden: Mapping[str, int] | Iterable[str], failures: int) -> None:
+        with self._lock:
+            self._hidden.update(hidden)
+            self._failures += failures
+
+    def take(self) -> tuple[dict[str, int], int]:
+        with self._lock:
+            hidden, failures = self._hidden, self._failures
+            self._hidden, self._failures = Counter(), 0
+        return dict(hidden), failures
 
 
 class _AnyType:
@@ -638,13 +662,19 @@ class Door:
     asks here for their tokens. The keys of the vault stay in the gateway.
     """
 
-    def __init__(self, guard: Guard, offload: Offload | None, described: Described | None, *, who: str) -> None:
+    def __init__(
+        self, guard: Guard, offload: Offload | None, described: Described | None, *, who: str, key: str = ""
+    ) -> None:
         """`who` is the principal that helpers work for. Without helpers, or rules for them, a thread does the work."""
-        self.key = secrets.token_hex(8)
+        self.key = key or secrets.token_hex(8)
         self._guard = guard
         self._offload = offload if described is not None else None
         self._described = described
         self._who = who
+
+    def for_principal(self, guard: Guard, principal: str) -> "Door":
+        """The door of a copy of the guard. Both share what helpers remember of it."""
+        return Door(guard, self._offload, self._described, who=principal, key=self.key)
 
     async def conceal(self, value: Any) -> Any:
         """`Guard.conceal`. Raises what that does."""

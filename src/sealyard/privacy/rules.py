@@ -65,8 +65,9 @@ class Privacy:
             EncodedValues(scanner.find, scanner.find_each),
             *([EncodedValues(scanner.find)] if self.is_relaxed else []),
         ]
-        # A pattern may mean anything, and so may a number.
-        self.plain = None if scanner.rules.patterns else PlainValues(scanner.with_detectors(detectors))
+        # A pattern may match any number or word, and so may a detector beside our own.
+        is_open = bool(scanner.rules.patterns) or scanner.has_detectors
+        self.plain = None if is_open else PlainValues(scanner.with_detectors(detectors))
         """Values that stay as they are on both ways, as long as nothing was seen before."""
 
     def handling(self, spec: ToolSpec) -> Handling:

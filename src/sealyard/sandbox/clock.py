@@ -35,11 +35,6 @@ class RunClock:
                 self._go()
 
     @property
-    def is_still(self) -> bool:
-        """True while something holds it."""
-        return self._holds > 0
-
-    @property
     def still_seconds(self) -> float:
         """For how long it stood still so far."""
         now = asyncio.get_running_loop().time()

@@ -10,7 +10,7 @@ import os
 import secrets
 import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +20,6 @@ from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, Sandbo
 from sealyard.sandbox import spawn
 from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group, owner_is_alive, owner_mark
 from sealyard.sandbox.packages import GuestPackages
-from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.worker import Worker
 from sealyard.sandbox.workspace import remove_directory
 from sealyard.sandbox.zygote import Zygote
@@ -28,9 +27,6 @@ from sealyard.sandbox.zygote import Zygote
 _log = logging.getLogger(__name__)
 
 _REMOVE_ATTEMPTS = 500  # one each hundredth of a second: five seconds
-_MOST_WAITING = 8  # however many are asked for; fewer on a machine with fewer than four processors
-_RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imported
-_QUIET_SECONDS = 5.0  # without a new run before a zygote is renewed; chosen, not measured
 _BUSY_SECONDS = 0.01  # from the end of a run to the next one of a client that waits for nothing in between
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
@@ -45,8 +41,6 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     size: int = 2
     """Workers kept waiting."""
-    refill_below: int | None = None
-    """Refill when fewer wait; by default as soon as one is used."""
     running: int = 32
     """Runs at once; more wait their turn, before their deadline starts."""
     queue: int = 2_000
@@ -73,9 +67,8 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
 class _Generation:
     """A zygote and the count of its workers that are in use."""
 
-    def __init__(self, zygote: Zygote, imports: tuple[str, ...], places: tuple[object, ...]) -> None:
+    def __init__(self, zygote: Zygote, places: tuple[object, ...]) -> None:
         self.zygote = zygote
-        self.imports = imports
         self.places = places
         """The directories of the host that it knows."""
         self.in_use = 0
@@ -100,34 +93,22 @@ class Pool:
 
     def __init__(
         self,
-        policy: IsolationPolicy,
-        *,
-        tier: spawn.Tier,
-        privileged: bool,
-        packages: GuestPackages,
+        setup: spawn.Setup,
         options: PoolOptions,
-        library: Path | None,
+        *,
         folder: Path | None,
         likely_stubs: Callable[[], str | None],
         hand_over: Callable[[Zygote], Awaitable[None]],
     ) -> None:
-        self.policy = policy
-        self.tier = tier
         self.options = options
-        self.packages = packages
-        self.size = options.size
-        """Workers kept waiting now."""
         self.directory: Path | None = None
         """The folder of the `landlock` tier's files."""
         self.renewing = asyncio.Lock()
         """Held while a zygote is replaced: what must not fall between the two takes it."""
-        self._privileged = privileged
+        self._setup = setup
         self._hand_over = hand_over
-        self._library = library
         self._folder = folder
-        self._imports = packages.imports
         self._loop = asyncio.get_running_loop()
-        self._renewed_at = self._taken_at = self._loop.time()
         self._likely_stubs = likely_stubs
         self._group: ControlGroup | None = None
         self._generation: _Generation | None = None
@@ -145,7 +126,7 @@ class Pool:
         self._slots = itertools.count(1)
         self._cpus = sorted(os.sched_getaffinity(0))
         self._next_cpu = itertools.count()
-        self.has_own_users = spawn.can_change_user() if tier == "landlock" else privileged
+        self.has_own_users = spawn.can_change_user() if setup.tier == "landlock" else setup.privileged
         """True if each worker runs as a user of its own."""
         self.holds_tasks = False
         """True once the kernel was seen to hold a worker to its threads; until then they are watched."""
@@ -155,7 +136,7 @@ class Pool:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
         name = secrets.token_hex(4)
         self._group = open_control_group(name)
-        if self.tier == "landlock":
+        if self._setup.tier == "landlock":
             self.directory = open_directory(name, self._folder)
             self.has_own_users = (
                 self.has_own_users
@@ -172,7 +153,12 @@ class Pool:
     @property
     def can_fork(self) -> bool:
         """True if code may start processes where its policy allows it: only if all of them can be held together."""
-        return self.tier == "namespace" and self._group is not None and self._group.can_count_cpu and self.holds_tasks
+        return (
+            self._setup.tier == "namespace"
+            and self._group is not None
+            and self._group.can_count_cpu
+            and self.holds_tasks
+        )
 
     @property
     def zygote(self) -> Zygote:
@@ -187,8 +173,7 @@ class Pool:
         """A worker for one run: a waiting one if there are more than `leave`. Give it back with `discard`."""
         if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
-        now = self._loop.time()
-        self._is_busy, self._taken_at = now - self._ended_at < _BUSY_SECONDS, now
+        self._is_busy = self._loop.time() - self._ended_at < _BUSY_SECONDS
         while len(self._waiting) > leave:
             lease = self._waiting.popleft()
             # One that was forked while its zygote was replaced knows nothing of the sessions made since.
@@ -244,7 +229,7 @@ class Pool:
         if not self.has_own_users:
             return None
         user = _RUN_USERS + slot % _USERS_EACH if session is None else _SESSION_USERS + session % _USERS_EACH
-        return user + spawn.FIRST_USER if self.tier == "landlock" else user
+        return user + spawn.FIRST_USER if self._setup.tier == "landlock" else user
 
     def pick_cores(self, cores: int) -> list[int]:
         """The next `cores` processors in turn, or all that there are."""
@@ -272,8 +257,8 @@ class Pool:
     @property
     def places(self) -> list[Path]:
         """The directories of the host that workers reach."""
-        packages = None if self.directory is None else self.directory / "packages"
-        return [path for path in (self._library, self.directory, packages) if path is not None]
+        packages = None if self.directory is None else Path(spawn.package_folder(self.directory))
+        return [path for path in (self._setup.library, self.directory, packages) if path is not None]
 
     def _look(self) -> tuple[object, ...]:
         """The identity of the directories: one that was removed and made again is another one."""
@@ -311,7 +296,7 @@ class Pool:
             fork = await zygote.fork(
                 slot,
                 user=self.user_of(slot, None),
-                cores=self.pick_cores(self.policy.cores),
+                cores=self.pick_cores(self._setup.policy.cores),
                 waits=waits,
                 entrances=[] if leaf is None else leaf.entrances(),
                 library=self._likely_stubs() if waits else None,
@@ -322,12 +307,14 @@ class Pool:
             if isinstance(error, OSError):
                 raise SandboxBroken(f"A worker could not be made: {error}.") from error
             raise
-        return Worker(fork, leaf=leaf)
+        return Worker(fork, leaf=leaf, policy=self._setup.policy)
 
     def _make_leaf(self) -> Leaf | None:
         if self._group is None:
             return None
-        return self._group.add(memory_bytes=self.policy.memory_mib << 20, count_cpu=self.policy.processes > 1)
+        return self._group.add(
+            memory_bytes=self._setup.policy.memory_mib << 20, count_cpu=self._setup.policy.processes > 1
+        )
 
     def _release(self, generation: _Generation) -> None:
         generation.in_use -= 1
@@ -335,34 +322,6 @@ class Pool:
             generation.idle.set()
 
     # The pool itself.
-
-    def follow(self, size: int, imports: Collection[str]) -> None:
-        """Keep `size` workers waiting, and let the next zygote import only `imports` of the packages that there are.
-
-        Never fewer than the options say, nor more than 8 or twice the processors; where they say none, none. A zygote
-        is replaced for its imports alone when nothing runs, and at most every ten minutes. What code may import does
-        not depend on it.
-        """
-        generation = self._generation
-        if self.is_closed or generation is None:
-            return
-        least = self.options.size
-        self.size = max(least, min(size, _MOST_WAITING, 2 * len(self._cpus))) if least else 0
-        while len(self._waiting) > self.size:
-            self.discard(self._waiting.pop())
-        if self.size > least:
-            self._begin_refill()
-        own = {name for _, name in self.packages.own}
-        self._imports = tuple(name for name in self.packages.imports if name in imports or name in own)
-        if self._imports != generation.imports and self._is_quiet(generation):
-            self._renewed_at = self._loop.time()
-            self.do_later(self._renew_quietly(generation))
-
-    def _is_quiet(self, generation: _Generation) -> bool:
-        """True if no run is under way or has just begun, and the zygote is not a new one."""
-        now = self._loop.time()
-        is_idle = generation.in_use == len(self._waiting) and not self._retiring and not self.renewing.locked()
-        return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
 
     def postpone(self, chore: Callable[[], object], *, can_wait: bool = False) -> None:
         """Do a chore once the ending run is answered, or at once if runs come fast, unless it `can_wait`.
@@ -391,8 +350,7 @@ class Pool:
 
         `can_wait` is as for `postpone`.
         """
-        threshold = self.size if self.options.refill_below is None else self.options.refill_below
-        if len(self._waiting) >= threshold:
+        if len(self._waiting) >= self.options.size:
             return
         if self._waiting:
             self.postpone(self._begin_refill, can_wait=can_wait)
@@ -400,7 +358,7 @@ class Pool:
             self._begin_refill()
 
     def _begin_refill(self) -> None:
-        if self.is_closed or len(self._waiting) >= self.size:
+        if self.is_closed or len(self._waiting) >= self.options.size:
             return
         if self._refilling is None or self._refilling.done():
             self._refilling = self.do_later(self._refill_now())
@@ -428,12 +386,12 @@ class Pool:
             await asyncio.shield(self.discard(self._waiting.popleft()))
 
     async def _refill_now(self) -> None:
-        while len(self._waiting) < self.size:
+        while len(self._waiting) < self.options.size:
             try:
                 lease = await self._fork(waits=True)
             except (SandboxBroken, SandboxClosed, OSError):
                 return  # the next run forks for itself and reports what is wrong
-            if self.is_closed or len(self._waiting) >= self.size:  # meanwhile; nobody asks for this one any more
+            if self.is_closed:  # meanwhile
                 self.discard(lease)
                 return
             self._waiting.append(lease)
@@ -462,7 +420,6 @@ class Pool:
                 await fresh.zygote.close()
                 raise
             self._generation = fresh
-            self._renewed_at = self._loop.time()
             while self._waiting:
                 self.discard(self._waiting.popleft())
             if current is not None:
@@ -471,25 +428,13 @@ class Pool:
             self.refill()
 
     async def _start_generation(self) -> _Generation:
-        directory = None if self.directory is None else str(self.directory)
-        package_path = "/packages" if directory is None else f"{directory}/packages"
-        for place in (self._library, self.directory):
+        for place in (self._setup.library, self.directory):
             if place is not None:
                 make_place(place)
-        if directory is not None:
-            _link_packages(Path(package_path), self.packages)
+        if self.directory is not None:
+            _link_packages(Path(spawn.package_folder(self.directory)), self._setup.packages)
         places = self._look()
-        imports = self._imports
-        zygote = await Zygote.start(
-            self.policy,
-            tier=self.tier,
-            privileged=self._privileged,
-            packages=msgspec.structs.replace(self.packages, imports=imports),
-            package_path=package_path,
-            workspaces=directory,
-            library=None if self._library is None else str(self._library),
-        )
-        return _Generation(zygote, imports, places)
+        return _Generation(await Zygote.start(self._setup, self.directory), places)
 
     async def _renew_quietly(self, old: _Generation) -> None:
         try:

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
 from sealyard.sandbox.clock import RunClock
@@ -26,7 +28,7 @@ from sealyard.sandbox.slots import Slots
 from sealyard.values.runs import Limits
 
 _OWN_FILE = os.path.abspath(__file__)
-_HOST_SETTING = "/etc/hosts"  # beside files that a worker may read
+_HOST_SETTINGS = ("/etc/hosts", "/etc/hostname", "/etc/group")  # beside files that a worker may read
 _PROBED_MIB = 64  # of memory: enough for any interpreter, and filled in some 20 ms
 
 TIERS: tuple[spawn.Tier, ...] = ("namespace", "landlock")
@@ -60,8 +62,9 @@ async def open_sandbox(
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
     packages = add_own(find_packages(policy.packages, environment=environment), own or {})
+    setup = spawn.Setup(policy=policy, packages=packages, library=None if library is None else library.path)
     parts = {"library": library, "folder": folder, "slots": slots, "allow_weaker": allow_weaker}
-    sandbox, report = await _open_best(policy, tier, packages=packages, options=pool or PoolOptions(), **parts)
+    sandbox, report = await _open_best(setup, tier, options=pool or PoolOptions(), **parts)
     try:
         sandbox.report = report
         sandbox.check(policy)
@@ -78,7 +81,8 @@ async def examine(policy: IsolationPolicy = DEFAULT, *, environment: Path | None
     packages = find_packages(policy.packages, environment=environment)
     for tier in TIERS:
         try:
-            sandbox, report = await _open_tier(policy, tier, packages=packages, options=PoolOptions(size=0))
+            setup = spawn.Setup(policy=policy, tier=tier, packages=packages)
+            sandbox, report = await _open_tier(setup, options=PoolOptions(size=0))
         except SandboxUnavailable as error:
             tiers.append(TierReport(name=tier, available=False, reason=str(error)))
             continue
@@ -110,25 +114,25 @@ def _level_report(policy: IsolationPolicy, tiers: list[TierReport]) -> LevelRepo
     return LevelReport(honoured=False, tier=None, reason="No tier of isolation works on this machine.")
 
 
-async def _open_best(policy: IsolationPolicy, tier: spawn.Tier | None, **parts: Any) -> tuple[Sandbox, TierReport]:
+async def _open_best(setup: spawn.Setup, tier: spawn.Tier | None, **parts: Any) -> tuple[Sandbox, TierReport]:
     if tier is not None and tier not in TIERS:
         raise InvalidRequest(f"No tier is called {tier!r}. There are: {', '.join(TIERS)}.")
     reasons = []
     for candidate in TIERS if tier is None else (tier,):
         try:
-            return await _open_tier(policy, candidate, **parts)
+            return await _open_tier(msgspec.structs.replace(setup, tier=candidate), **parts)
         except SandboxUnavailable as error:
             reasons.append(f"{candidate}: {error}")
     raise SandboxUnavailable("No sandbox can be built here. " + " ".join(reasons))
 
 
-async def _open_tier(policy: IsolationPolicy, tier: spawn.Tier, **parts: Any) -> tuple[Sandbox, TierReport]:
-    """Build one tier of the `parts` of a `Sandbox` and prove it. Raises `SandboxUnavailable` with the reason."""
+async def _open_tier(setup: spawn.Setup, **parts: Any) -> tuple[Sandbox, TierReport]:
+    """Build a sandbox of one tier, of its other `parts`, and prove it. Raises `SandboxUnavailable` with the reason."""
     # Root in a container may lack what building as root takes, and can then still do what any user can.
-    routes = [True, False] if tier == "namespace" and spawn.is_privileged() else [False]
+    routes = [True, False] if setup.tier == "namespace" and spawn.is_privileged() else [False]
     failures: list[str] = []
     for privileged in routes:
-        sandbox = Sandbox(policy, tier=tier, privileged=privileged, **parts)
+        sandbox = Sandbox(msgspec.structs.replace(setup, privileged=privileged), **parts)
         try:
             await sandbox.start()
             return sandbox, await _prove(sandbox)
@@ -148,7 +152,9 @@ async def _prove(sandbox: Sandbox) -> TierReport:
             {
                 "kind": "attacks",
                 "host_file": _OWN_FILE,
-                "host_setting": _HOST_SETTING,
+                # Files that are there: an attack on one that is not proves nothing.
+                "host_setting": next((path for path in _HOST_SETTINGS if os.access(path, os.R_OK)), _OWN_FILE),
+                "program": spawn.interpreter(),
                 "outside": f"{_OWN_FILE}.probe",
                 "port": listener.getsockname()[1],
                 "gateway_pid": os.getpid(),
@@ -185,7 +191,7 @@ async def _holds_memory(sandbox: Sandbox) -> bool:
     mib = min(_PROBED_MIB, sandbox.policy.memory_mib)
     code = f"kept = b'x' * ({mib // 4} << 20)\nprint('held')\nkept = b'x' * ({mib * 2} << 20)"
     clock = RunClock()
-    async with Slots(1).one(clock) as slot:  # the gateway's own run: it takes no slot from anybody
+    async with Slots(PoolOptions(running=1)).one(clock) as slot:  # the gateway's own run: it takes no slot from anybody
         outcome = await sandbox.run(code, limits=Limits(memory_mib=mib), clock=clock, slot=slot)
     if outcome.output != "held\n":
         raise SandboxUnavailable(f"Code that may use {mib} MiB of memory could not use {mib // 4}: {outcome.failure}.")

@@ -7,9 +7,9 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,14 +19,13 @@ from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library
-from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.pool import Lease, Pool, PoolOptions
 from sealyard.sandbox.report import TierReport, shortfall
 from sealyard.sandbox.sessions import Sessions, owner_of
 from sealyard.sandbox.shelf import Shelf
 from sealyard.sandbox.slots import Slot, Slots
-from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
+from sealyard.sandbox.worker import End, OnCall, OnOutput, Terms, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
 from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
@@ -48,6 +47,9 @@ _STATUS: dict[str, Status] = {
 }
 
 
+_Reported = TypeVar("_Reported", Failure | None, Spill | None)
+
+
 class ReplayClock(msgspec.Struct, frozen=True, kw_only=True):
     """The time and the seed of a run, so that it can be repeated with the same result."""
 
@@ -61,39 +63,31 @@ class Sandbox:
 
     def __init__(
         self,
-        policy: IsolationPolicy,
+        setup: spawn.Setup,
         *,
-        tier: spawn.Tier,
-        privileged: bool,
-        packages: GuestPackages,
         options: PoolOptions,
         library: Library | None = None,
         folder: Path | None = None,
         slots: Slots | None = None,
         allow_weaker: bool = False,
     ) -> None:
-        self.policy = policy
-        self.tier = tier
-        self.packages = packages
+        self.policy = setup.policy
+        self.tier = setup.tier
+        self.packages = setup.packages
         self.library = library
         self.report: TierReport | None = None
         """The proof that this sandbox passed."""
         self._allow_weaker = allow_weaker
         self._shelf = Shelf(options.idle_folder)
-        self._sessions = Sessions(self._shelf)
         self.pool = Pool(
-            policy,
-            tier=tier,
-            privileged=privileged,
-            packages=packages,
-            options=options,
-            library=None if library is None else library.path,
+            setup,
+            options,
             folder=folder,
             likely_stubs=(lambda: None) if library is None else library.likely,
-            hand_over=self._sessions.hand_over,
+            hand_over=self._hand_over,
         )
-        self._sessions.pool = self.pool
-        self.slots = slots or Slots.of(options)
+        self._sessions = Sessions(self.pool, self._shelf)
+        self.slots = slots or Slots(options)
         """Decides the order of runs. Everything that takes a worker for agent code has a slot."""
 
     async def start(self) -> None:
@@ -175,20 +169,18 @@ class Sandbox:
                     backstop_mib = max(policy.memory_mib, usual.memory_mib)
                     order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=slot.nice)
                     mounts = await self._mounts(workspace, lease.zygote)
+                    terms = Terms(
+                        policy=policy,
+                        on_call=on_call,
+                        on_output=on_output,
+                        step=slot.step,
+                        clock=clock,
+                        inline_bytes=policy.result_bytes if workspace is None else policy.inline_bytes,
+                        offload=offload,
+                        who=slot.owner,
+                    )
                     with _closing(mounts), self._watching(lease, policy, workspace):
-                        worker.begin(
-                            order,
-                            job,
-                            descriptors=mounts,
-                            policy=policy,
-                            on_call=on_call,
-                            on_output=on_output,
-                            step=self.slots.step,
-                            clock=clock,
-                            inline_bytes=None if workspace is None else policy.inline_bytes,
-                            offload=offload,
-                            who=slot.owner,
-                        )
+                        worker.begin(order, job, terms, descriptors=mounts)
                         await worker.ended
                         end = await self._conclude(worker, policy, workspace)
                 except SandboxBroken as error:
@@ -215,7 +207,7 @@ class Sandbox:
         try:
             order = self._order(lease.worker, policy, policy.memory_mib, None, None)
             body = msgspec.json.encode(job | {"threads": policy.threads})
-            lease.worker.begin(order, body, policy=policy, is_probe=True)
+            lease.worker.begin(order, body, Terms(policy=policy, inline_bytes=policy.result_bytes, is_probe=True))
             await lease.worker.ended
             end = await lease.worker.conclude()
         finally:
@@ -231,24 +223,11 @@ class Sandbox:
             SandboxBroken: It could not.
             SandboxClosed: The sandbox is closed.
         """
-        policy = self.policy
-        await self.pool.mend()
-        with self._stubs(None) as stubs:
-            place, imports = self._place_of(stubs), self._imports(policy)
-            job = _job("None", {}, policy, None, secrets.token_hex(8), place, imports, None)
-            lease = await self.pool.take()
-            try:
-                order = self._order(lease.worker, policy, policy.memory_mib, None, stubs)
-                with self._watching(lease, policy, None):
-                    lease.worker.begin(order, job, policy=policy)
-                    await lease.worker.ended
-                    end = await self._conclude(lease.worker, policy, None)
-            finally:
-                self.pool.discard(lease)
-                self.pool.refill()
-        failure = end.failure if end.done is None else end.done.failure
-        if failure is not None:
-            raise SandboxBroken(f"A worker started and could run nothing: {failure.message}")
+        clock = RunClock()
+        async with Slots(PoolOptions(running=1)).one(clock) as slot:  # it takes no slot from anybody
+            outcome = await self.run("None", clock=clock, slot=slot)
+        if outcome.failure is not None:
+            raise SandboxBroken(f"A worker started and could run nothing: {outcome.failure.message}")
 
     def sessions(self) -> list[str]:
         """The names of all sessions that have files, in memory or on disk."""
@@ -290,14 +269,6 @@ class Sandbox:
         """Empty the pool, so that the next run forks."""
         await self.pool.drain()
 
-    def follow(self, size: int, packages: Collection[str]) -> None:
-        """Keep `size` workers waiting, and let the next zygote import only `packages` of those that the level has.
-
-        It is a wish, carried out in the background within the bounds of the pool: see `Pool.follow`. It costs next to
-        nothing when it changes nothing.
-        """
-        self.pool.follow(size, packages)
-
     async def recycle(self) -> None:
         """Execute a fresh zygote for all further runs; runs under way finish on the old one."""
         await self.pool.renew()
@@ -307,6 +278,9 @@ class Sandbox:
         await self.pool.close()
         await self._sessions.close()
         await self.pool.remove_files()
+
+    async def _hand_over(self, zygote: Zygote) -> None:
+        await self._sessions.hand_over(zygote)
 
     def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
         """Ask for the workspace of a session's next run ahead of it, unless a run beside this one has done so."""
@@ -515,10 +489,8 @@ class Sandbox:
             # The code may have written this itself: it is believed as far as its limits go.
             cpu_seconds = min(max(done.cpu_seconds, 0.0), policy.cpu_seconds)
             memory_peak_bytes = min(max(done.memory_peak_bytes, 0), policy.memory_mib << 20)
-            if done.failure is not None:
-                failure = Failure(**_short(done.failure))
-            if done.spill is not None:
-                spill = Spill(**_short(done.spill))
+            failure = _short(done.failure) or failure
+            spill = _short(done.spill)
         if end.exit is not None:
             cpu_seconds, memory_peak_bytes = end.exit.cpu_seconds, end.exit.memory_peak_bytes
         status: Status = "ok"
@@ -529,7 +501,7 @@ class Sandbox:
         return Outcome(
             execution_id=execution_id,
             status=status,
-            result=done.result if done is not None and failure is None else None,
+            result=end.result if failure is None else None,
             output=end.output,
             failure=failure,
             spill=spill,
@@ -556,10 +528,12 @@ def _closing(descriptors: list[int]) -> Iterator[None]:
             os.close(fd)
 
 
-def _short(reported: wire.DoneFailure | wire.DoneSpill) -> dict[str, Any]:
+def _short(reported: _Reported) -> _Reported:
     """The worker's report, cut to the guest's own bounds: the agent's code may have written it itself."""
-    fields = msgspec.structs.asdict(reported)
-    return {name: value[:_WORDS_CHARACTERS] if isinstance(value, str) else value for name, value in fields.items()}
+    if reported is None:
+        return reported
+    texts = {name: value for name, value in msgspec.structs.asdict(reported).items() if isinstance(value, str)}
+    return msgspec.structs.replace(reported, **{name: text[:_WORDS_CHARACTERS] for name, text in texts.items()})
 
 
 def _job(

@@ -48,16 +48,15 @@ class _Session:
 
 
 class Sessions:
-    """The workspaces of one sandbox. `pool` is set by it, since each needs the other.
+    """The workspaces of one sandbox.
 
     The part before the first `:` of a session's name is its owner. The owner with the most open workspaces is the
     first whose idle ones are put on the shelf; the owner with the most on the shelf is the first whose oldest are
     deleted there.
     """
 
-    pool: Pool
-
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, pool: Pool, shelf: Shelf) -> None:
+        self.pool = pool
         self._sessions: dict[str, _Session] = {}
         self._numbers = itertools.count(1)
         self._shelf = shelf
@@ -198,10 +197,16 @@ class Sessions:
                 await asyncio.to_thread(self._shelf.take, parcel, root, self._user_of(workspace))
         except (OSError, ValueError) as error:
             await self._close_workspace(session)
+            name = session.name.removeprefix(f"{session.owner}:")
+            if isinstance(error, OSError):  # such as too many open files: the parcel is whole
+                raise SandboxBroken(
+                    f"The files of session {name!r} could not be brought back from disk: {error}. They are kept. Run "
+                    "again, or delete the session."
+                ) from error
             await self._drop(session)
             raise SandboxBroken(
-                f"The files of session {session.name.removeprefix(f'{session.owner}:')!r} could not be brought back "
-                f"from disk and are lost: {error}. Run again: it begins with an empty workspace."
+                f"The files of session {name!r} on disk are damaged and lost: {error}. Run again: it begins with an "
+                "empty workspace."
             ) from error
         session.parcel = None
         self._shelf_bytes -= parcel.bytes

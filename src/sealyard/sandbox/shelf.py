@@ -73,8 +73,17 @@ class Shelf:
         return Parcel(path=path, bytes=max(_LEAST_BYTES, size), linked=packed.linked, mode=mode)
 
     def take(self, parcel: Parcel, root: int, user: int | None) -> None:
-        """Unpack into the empty folder `root`, as `user`, and delete the parcel. Raises `OSError` and `ValueError`."""
-        with parcel.path.open("rb") as file, acting_as(user):
+        """Unpack into the empty folder `root`, as `user`, and delete the parcel.
+
+        Raises:
+            OSError: It could not be read or unpacked now.
+            ValueError: It is damaged, or gone.
+        """
+        try:
+            file = parcel.path.open("rb")
+        except FileNotFoundError:
+            raise ValueError("the packed file was deleted") from None
+        with file, acting_as(user):
             unpack(file, root)
         if os.fstat(root).st_mode & 0o7777 != parcel.mode:
             os.fchmod(root, parcel.mode)
@@ -327,8 +336,7 @@ class _Unpacking:
 
 def _entries(file: BinaryIO) -> Iterator[_Entry]:
     while head := file.read(4):
-        body = file.read(struct.unpack("<I", head)[0])
-        yield _decode(body)
+        yield _decode(file.read(int.from_bytes(head, "little")))
 
 
 def _finish(fd: int, entry: _Entry) -> None:

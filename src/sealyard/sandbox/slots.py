@@ -10,7 +10,7 @@ import contextlib
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from sealyard.errors import OwnQueueFull, QueueFull
 from sealyard.sandbox.clock import RunClock
@@ -76,39 +76,31 @@ class Slot:
         """Wait for the slot and hold it. While `clock` stands still, another run may have it."""
         return self._slots.hold(self, clock)
 
+    async def step(self) -> None:
+        """Wait before something that takes time on the event loop: see `Slots.step`."""
+        await self._slots.step(self.owner)
+
 
 class Slots:
-    """Gives out `count` slots. A run whose clock stands still lends its slot, and takes it back at once.
+    """Gives out the slots of a pool. A run whose clock stands still lends its slot, and takes it back at once.
 
     At most as many as there are slots are lent at a time: what waits for people must not fill the memory.
     """
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        queue: int = 2_000,
-        queue_each: int = 500,
-        weights: Mapping[str, float] | None = None,
-    ) -> None:
-        self._count = count
-        self._queue = queue
-        self._queue_each = queue_each
+    def __init__(self, options: PoolOptions) -> None:
+        self._count = options.running
+        self._queue = options.queue
+        self._queue_each = options.queue_each
         self._lent = 0
         self._served = 0
         self._runs = 0
         self._mean_seconds = _FIRST_GUESS_SECONDS
-        self._weights = dict(weights or {})
+        self._weights = dict(options.weights)
         self._owners: dict[str, _Owner] = {}
         self._seen: OrderedDict[str, float] = OrderedDict()
         """The time of each owner's last activity, the earliest first, as far as it matters."""
         self._known = set(list(self._weights)[:2])
         """Of those that have or may have runs, as many as it takes to know that there are several."""
-
-    @classmethod
-    def of(cls, options: PoolOptions) -> "Slots":
-        """Those of a pool with these options."""
-        return cls(options.running, queue=options.queue, queue_each=options.queue_each, weights=options.weights)
 
     @property
     def queued(self) -> int:

@@ -42,6 +42,18 @@ _PRELOAD = """
 """.split()
 
 
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """The properties of a sandbox that each of its zygotes is built with."""
+
+    policy: IsolationPolicy
+    tier: Tier = "namespace"
+    privileged: bool = False
+    """True to build namespaces as root of the host."""
+    packages: GuestPackages
+    library: Path | None = None
+    """The folder of stubs that workers can be shown."""
+
+
 class Process(msgspec.Struct):
     """A started zygote: the child to wait for, our end of its control channel, and its last words."""
 
@@ -55,17 +67,12 @@ class Process(msgspec.Struct):
         return os.pread(self.stderr_fd, min(size, 4_000), max(0, size - 4_000)).decode("utf-8", "replace").strip()
 
 
-def start(
-    policy: IsolationPolicy,
-    *,
-    tier: Tier,
-    privileged: bool,
-    packages: GuestPackages,
-    package_path: str,
-    workspaces: str | None,
-    library: str | None,
-) -> Process:
-    """Execute a zygote and send it its set-up. Raises `SandboxUnavailable` when it cannot even be executed."""
+def start(given: Setup, directory: Path | None) -> Process:
+    """Execute a zygote and send it its set-up. Raises `SandboxUnavailable` when it cannot even be executed.
+
+    `directory` holds the files of the `landlock` tier.
+    """
+    policy, tier, packages = given.policy, given.tier, given.packages
     if sys.platform != "linux":
         raise SandboxUnavailable(f"The {tier} tier needs Linux; this is {sys.platform}.")
     machine = platform.machine()
@@ -79,21 +86,21 @@ def start(
     allowed = policy.allowed_modules(stdlib=frozenset(sys.stdlib_module_names), packages=packages.modules)
     setup: dict[str, Any] = {
         "tier": tier,
-        "privileged": privileged,
+        "privileged": given.privileged,
         "capabilities": tier == "namespace" or held_capabilities() != 0,
         "bounding_set": tier == "namespace" or bool(held_capabilities() & _SETPCAP),
         "syscalls": dict(numbers(machine)),
         "preload": _PRELOAD,
         "packages": packages.entries,
         "own_packages": packages.own,
-        "package_path": package_path,
+        "package_path": package_folder(directory),
         "package_imports": packages.imports,
         "level": policy.level,
         "own_network": policy.own_network,
         "allowed_modules": None if allowed is None else sorted(allowed),
         "refused_modules": policy.refused_modules,
-        "workspaces": workspaces,
-        "library": library,
+        "workspaces": None if directory is None else str(directory),
+        "library": None if given.library is None else str(given.library),
         "workspace_bytes": policy.workspace_mib << 20,
         "workspace_files": policy.workspace_files,
         "temp_bytes": policy.temp_mib << 20,
@@ -129,6 +136,11 @@ def start(
     ours.send(msgspec.json.encode(setup))
     ours.setblocking(False)
     return Process(child=child, control=ours, stderr_fd=stderr_fd)
+
+
+def package_folder(directory: Path | None) -> str:
+    """The folder from which workers import packages; in the `landlock` tier below `directory`."""
+    return "/packages" if directory is None else str(directory / "packages")
 
 
 def filter_of(policy: IsolationPolicy, *, can_fork: bool = True) -> str:

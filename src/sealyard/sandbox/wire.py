@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.values.runs import FailureKind
+from sealyard.values.runs import Failure, Spill
 
 _LENGTH = struct.Struct("<I")
 
@@ -49,46 +49,15 @@ class LargeCall(_Frame, frozen=True, kw_only=True, tag="call"):
     args: msgspec.Raw
 
 
-class DoneSpill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The place of a big result, in the worker's words."""
-
-    path: str
-    bytes: int
-    shape: str
-
-
-class DoneFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The code's failure, in the worker's words."""
-
-    kind: FailureKind
-    type: str
-    message: str
-    line: int | None = None
-    source_line: str | None = None
-    traceback: str = ""
-    hint: str | None = None
-
-
 class Done(_Frame, frozen=True, kw_only=True, tag="done"):
     """The code has ended."""
 
     ok: bool
-    result: Any = None
-    notes: list[str] = []
-    spill: DoneSpill | None = None
-    failure: DoneFailure | None = None
-    cpu_seconds: float
-    memory_peak_bytes: int
-
-
-class LargeDone(_Frame, frozen=True, kw_only=True, tag="done"):
-    """The same in a large frame: the size of its result is known before it is decoded."""
-
-    ok: bool
     result: msgspec.Raw = msgspec.Raw(b"null")
-    notes: msgspec.Raw = msgspec.Raw(b"[]")
-    spill: DoneSpill | None = None
-    failure: DoneFailure | None = None
+    """Decoded where there is time for it: it may be nothing but empty lists."""
+    notes: list[str] = []
+    spill: Spill | None = None
+    failure: Failure | None = None
     cpu_seconds: float
     memory_peak_bytes: int
 
@@ -108,32 +77,26 @@ class Attacked(_Frame, frozen=True, kw_only=True, tag="attacked"):
     findings: list[Finding]
 
 
-Frame = Sealed | Broken | Call | LargeCall | Done | LargeDone | Attacked
+Frame = Sealed | Broken | Call | LargeCall | Done | Attacked
 
 LARGE_BYTES = 64 << 10
 """A frame of this size takes 4 ms to decode at worst, and one of four megabytes 240 ms."""
 
 _decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Sealed | Broken | Call | Done | Attacked)
-_large_decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Sealed | Broken | LargeCall | LargeDone | Attacked)
+_large_decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Sealed | Broken | LargeCall | Done | Attacked)
 
 
-def parse(body: bytes, *, is_whole: bool = False) -> Frame:
-    """The frame in `body`; of a large one the parts that may be large are left as they are, unless it `is_whole`.
+def parse(body: bytes) -> Frame:
+    """The frame in `body`; the arguments of a large call are not decoded.
 
     Raises:
         ProtocolError: It is not a frame that this side accepts.
     """
-    decoder = _decoder if is_whole or len(body) <= LARGE_BYTES else _large_decoder
+    decoder = _decoder if len(body) <= LARGE_BYTES else _large_decoder
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"a frame that is not understood: {error}") from error
-
-
-def result_bytes(body: bytes) -> int:
-    """The length of the result in a last frame. Raises `ProtocolError`."""
-    frame = _large_decoder.decode(body)
-    return len(bytes(frame.result)) if isinstance(frame, LargeDone) else 0
 
 
 def pack(body: bytes) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.errors import InvalidRequest, SandboxBroken
+from sealyard.errors import HelperFailed, InvalidRequest, SandboxBroken
 from sealyard.offload import Offload, decode
 from sealyard.sandbox import wire
 from sealyard.sandbox.cgroup import Leaf
@@ -29,7 +29,7 @@ OWN_CALLS = frozenset(("load_skill", "load_stub", "skill_began", "skill_ended"))
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
 OnOutput = Callable[[str], None]
-Step = Callable[[str], Awaitable[None]]
+Step = Callable[[], Awaitable[None]]
 
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
 _CODED_BYTES = 3 << 18  # of a file that is encoded before others have a turn: a millisecond; a multiple of three
@@ -63,6 +63,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a run: `done` when the worker reported it, else `failure`."""
 
     done: wire.Done | None = None
+    result: Any = None
     failure: Failure | None = None
     attacked: wire.Attacked | None = None
     output: str
@@ -71,10 +72,28 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
 
 
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of one run, and the parts of the gateway that serve it."""
+
+    policy: IsolationPolicy
+    on_call: OnCall | None = None
+    """Answers the code's tool calls."""
+    on_output: OnOutput | None = None
+    step: Step | None = None
+    """Awaited before each call."""
+    clock: RunClock = msgspec.field(default_factory=RunClock)
+    inline_bytes: int
+    """A larger result breaks the protocol: it belongs into a file."""
+    offload: Offload | None = None
+    """Looks at large arguments and results, for the principal `who`."""
+    who: str = ""
+    is_probe: bool = False
+
+
 class Worker:
     """The host's view of one waiting or running worker."""
 
-    def __init__(self, fork: Fork, *, leaf: Leaf | None) -> None:
+    def __init__(self, fork: Fork, *, leaf: Leaf | None, policy: IsolationPolicy) -> None:
         self.fork = fork
         self.leaf = leaf
         self._loop = asyncio.get_running_loop()
@@ -83,11 +102,8 @@ class Worker:
         self.ended: asyncio.Future[None] = self._loop.create_future()
         """Done when its run is over, in whatever way, or when it hung up."""
         self._reader = wire.FrameReader(_FRAME_OVERHEAD)
-        self._policy: IsolationPolicy | None = None
-        self._on_call: OnCall | None = None
-        self._on_output: OnOutput | None = None
-        self._step: Step | None = None
-        self._clock: RunClock | None = None
+        self._terms = Terms(policy=policy, inline_bytes=policy.result_bytes)
+        """Of its run, once that has begun."""
         self._calls: dict[int, asyncio.Task[None] | None] = {}
         """Its calls that are not answered, by their numbers; None for one that waits in the backlog."""
         self._backlog: deque[wire.Call | wire.LargeCall] = deque()
@@ -100,20 +116,15 @@ class Worker:
         self._output_bytes = 0
         self._output_open = False
         self._is_sealed = False
-        self._is_probe = False
         self._seconds = 0.0
         """The time it may run: the wall limit less the time before it."""
-        self._call_bytes = 0
-        self._inline_bytes = 0
-        self._offload: Offload | None = None
-        self._who = ""
         self._done: wire.Done | None = None
         self._attacked: wire.Attacked | None = None
         self._failure: Failure | None = None
         self._broken: str | None = None
         self._host_error: BaseException | None = None
         self._is_closed = False
-        self._loop.add_reader(self._fd, self.data_received)
+        self._loop.add_reader(self._fd, self._on_frames_readable)
 
     @property
     def is_waiting(self) -> bool:
@@ -124,39 +135,21 @@ class Worker:
         self,
         order: bytes,
         job: bytes,
+        terms: Terms,
         *,
         descriptors: Sequence[int] = (),
-        policy: IsolationPolicy,
-        on_call: OnCall | None = None,
-        on_output: OnOutput | None = None,
-        step: Step | None = None,
-        is_probe: bool = False,
-        clock: RunClock | None = None,
-        inline_bytes: int | None = None,
-        offload: Offload | None = None,
-        who: str = "",
     ) -> None:
         """Have the worker seal itself and run the job, until `ended` is done.
-
-        A result over `inline_bytes` breaks the protocol: it belongs into a file. Large arguments are looked at by
-        `offload`, for the principal `who`. Before each call it waits for `step`.
 
         Raises:
             SandboxBroken: The worker is gone.
         """
-        self._policy = policy
-        self._on_call = on_call
-        self._on_output = on_output
-        self._step = step
-        self._is_probe = is_probe
-        self._call_bytes = policy.call_bytes
-        self._inline_bytes = policy.result_bytes if inline_bytes is None else inline_bytes
-        self._reader.max_bytes = max(self._inline_bytes + _WORDS_BYTES, policy.call_bytes + _FRAME_OVERHEAD)
-        self._offload, self._who = offload, who
+        self._terms = terms
+        self._reader.max_bytes = max(terms.inline_bytes + _WORDS_BYTES, terms.policy.call_bytes + _FRAME_OVERHEAD)
         self._loop.add_reader(self.fork.output_fd, self._on_output_readable)
         self._output_open = True
-        self._clock = clock or RunClock()
-        self._seconds = self._clock.start(policy.wall_seconds, self._on_deadline)
+        self.fork.exited.add_done_callback(self._on_exit)
+        self._seconds = terms.clock.start(terms.policy.wall_seconds, self._on_deadline)
         data = wire.pack(order) + wire.pack(job)
         try:
             sent = (
@@ -178,8 +171,10 @@ class Worker:
             await self._explain_end()
         if self._host_error is not None:
             raise self._host_error
+        result = None if self._done is None else await self._decode_result(self._done)
         return End(
             done=self._done,
+            result=result,
             failure=self._failure,
             attacked=self._attacked,
             output="".join(self._output) + self._decoder.decode(b"", final=True),
@@ -188,6 +183,15 @@ class Worker:
             exit=self.fork.exited.result() if self.fork.exited.done() else None,
         )
 
+    async def _decode_result(self, done: wire.Done) -> Any:
+        """The result; a helper looks at a large one first. One with too many values makes the run a failed one."""
+        try:
+            return await decode(bytes(done.result), self._terms.offload, who=self._terms.who, what="The result")
+        except (InvalidRequest, HelperFailed) as error:
+            hint = "Return less: aggregate in the code, or write the rest to a file of the workspace."
+            self._failure = Failure(kind="result", type="TooLarge", message=str(error), hint=hint)
+            return None
+
     def stop(self) -> None:
         """Kill the worker and everything in it, and give up its calls."""
         self.fork.kill()
@@ -195,8 +199,7 @@ class Worker:
 
     def end(self) -> None:
         """End the run as far as the gateway is concerned, and give up its calls."""
-        if self._clock is not None:
-            self._clock.stop()
+        self._terms.clock.stop()
         if not self.ended.done():
             self.ended.set_result(None)
         for task in self._calls.values():
@@ -220,7 +223,7 @@ class Worker:
 
     # Frames from the worker. Nothing below may raise into the event loop.
 
-    def data_received(self) -> None:
+    def _on_frames_readable(self) -> None:
         """Take frames; a worker that breaks the protocol is killed."""
         try:
             data = self._connection.recv(_READ_BYTES)
@@ -239,23 +242,29 @@ class Worker:
                     if self._admits(frame, len(body)):
                         self._calls[frame.id] = self._loop.create_task(self._answer(frame))
                 else:
-                    self._take(frame, body)
+                    self._take(frame, len(body))
                 if self.ended.done():
                     return
         except wire.ProtocolError as error:
             self._fail("protocol", f"The worker broke the protocol with {error}.")
 
-    def _bounded(self, body: bytes, frame: wire.Done | wire.LargeDone) -> wire.Done:
-        """The last frame, after a check that its result is within its limit."""
-        if len(body) > self._inline_bytes + _WORDS_BYTES:
-            raise wire.ProtocolError(f"an end of {len(body):,} bytes")
-        if len(body) > self._inline_bytes:
-            result_bytes = wire.result_bytes(body)
-            if result_bytes > self._inline_bytes + _PREVIEW_BYTES:
-                raise wire.ProtocolError(f"a result of {result_bytes:,} bytes, which belongs into a file")
-        whole = frame if isinstance(frame, wire.Done) else wire.parse(body, is_whole=True)
-        assert isinstance(whole, wire.Done)
-        return whole
+    def _check_done(self, done: wire.Done, size: int) -> None:
+        """Raise `ProtocolError` for a last frame of `size` bytes that is not what the runner sends."""
+        result_bytes = len(bytes(done.result))
+        if result_bytes > self._terms.inline_bytes + _PREVIEW_BYTES:
+            raise wire.ProtocolError(f"a result of {result_bytes:,} bytes, which belongs into a file")
+        if size - result_bytes > _WORDS_BYTES:
+            raise wire.ProtocolError(f"an end of {size:,} bytes")
+        if not done.ok and done.failure is None:
+            raise wire.ProtocolError("a failure that does not say which")
+
+    def _on_exit(self, _: "asyncio.Future[Exit | None]") -> None:
+        """Drop the calls in the backlog, and read what the worker sent before its end."""
+        if self._backlog and not self._is_closed:
+            for frame in self._backlog:
+                del self._calls[frame.id]
+            self._backlog.clear()
+            self._loop.add_reader(self._fd, self._on_frames_readable)
 
     def _hang_up(self) -> None:
         """The worker ended, or closed its connection."""
@@ -266,7 +275,7 @@ class Worker:
             else:
                 self.ended.set_result(None)
 
-    def _take(self, frame: wire.Frame, body: bytes) -> None:
+    def _take(self, frame: wire.Frame, size: int) -> None:
         """Take a frame other than a call of a sealed worker."""
         if isinstance(frame, wire.Sealed) and not self._is_sealed:
             self._is_sealed = True
@@ -275,14 +284,12 @@ class Worker:
             self.ended.set_result(None)
         elif not self._is_sealed:
             raise wire.ProtocolError(f"a {type(frame).__name__} frame before it was sealed")
-        elif isinstance(frame, wire.Done | wire.LargeDone):
-            done = self._bounded(body, frame)
-            if not done.ok and done.failure is None:
-                raise wire.ProtocolError("a failure that does not say which")
-            self._done = done
+        elif isinstance(frame, wire.Done):
+            self._check_done(frame, size)
+            self._done = frame
             self.ended.set_result(None)
         elif isinstance(frame, wire.Attacked):
-            if not self._is_probe:
+            if not self._terms.is_probe:
                 raise wire.ProtocolError("an answer that nobody asked for")
             self._attacked = frame
             self.ended.set_result(None)
@@ -291,8 +298,10 @@ class Worker:
 
     def _admits(self, frame: wire.Call | wire.LargeCall, size: int) -> bool:
         """Count a call; returns True if it can be answered now. Otherwise it waits in the backlog or is refused."""
-        assert self._policy is not None
-        if size > self._call_bytes + _FRAME_OVERHEAD:
+        if self.fork.exited.done():
+            return False
+        policy = self._terms.policy
+        if size > policy.call_bytes + _FRAME_OVERHEAD:
             raise wire.ProtocolError(f"a call of {size:,} bytes")
         if frame.id in self._calls:
             raise wire.ProtocolError("two calls with one number")
@@ -301,14 +310,14 @@ class Worker:
             count, limit, what = self._own_call_count, _OWN_CALLS, "calls for skills and stubs"
         else:
             self._call_count += 1
-            count, limit, what = self._call_count, self._policy.tool_calls, "tool calls"
+            count, limit, what = self._call_count, policy.tool_calls, "tool calls"
         if count > limit:
             if count > limit + _CALLS_PAST_LIMIT:
                 self._fail("calls", f"The code went on calling tools after its limit of {limit:,} calls.")
             else:
                 self._reply_error(frame.id, "CallsExceeded", f"The run may make at most {limit:,} {what}.")
             return False
-        if len(self._calls) < self._policy.concurrent_calls:
+        if len(self._calls) < policy.concurrent_calls:
             return True
         # One read may hold many calls: those over the limit wait here, the rest in the worker.
         if not self._backlog:
@@ -319,15 +328,16 @@ class Worker:
 
     async def _answer(self, frame: wire.Call | wire.LargeCall) -> None:
         """Answer one call. The callback's failure is the code's to handle."""
+        terms = self._terms
         try:
-            if self._on_call is None:
+            if terms.on_call is None:
                 what = "skill can be had" if frame.tool in OWN_CALLS else f"tool named {frame.tool!r}"
                 self._reply_error(frame.id, "ToolError", f"No {what}: this run has no tools.")
                 return
             args = frame.args if isinstance(frame, wire.Call) else await self._decode(frame)
-            if self._step is not None:
-                await self._step(self._who)
-            value = await self._on_call(frame.tool, args)
+            if terms.step is not None:
+                await terms.step()
+            value = await terms.on_call(frame.tool, args)
             self._send(await _with_files(frame.id, value) if isinstance(value, Reply) else _reply(frame.id, value))
         except Exception as error:  # noqa: BLE001
             self._reply_error(frame.id, type(error).__name__, str(error))
@@ -348,15 +358,15 @@ class Worker:
         frame = self._backlog.popleft()
         self._calls[frame.id] = self._loop.create_task(self._answer(frame))
         if not self._backlog:
-            self._loop.add_reader(self._fd, self.data_received)
+            self._loop.add_reader(self._fd, self._on_frames_readable)
 
     async def _decode(self, frame: wire.LargeCall) -> dict[str, Any]:
         """The arguments of a large call. Raises `InvalidRequest` for more than the gateway looks at."""
         what = f"What {frame.tool[:_SHOWN_CHARACTERS]!r} is called with"
-        args = await decode(bytes(frame.args), self._offload, who=self._who, what=what)
+        args = await decode(bytes(frame.args), self._terms.offload, who=self._terms.who, what=what)
         await asyncio.sleep(0)  # others have a turn before the next step on this much data
         if not isinstance(args, dict):
-            raise InvalidRequest(f"{what} is no object. Leave descriptor 3 alone.")
+            raise InvalidRequest(f"{what} is not an object. Leave descriptor 3 alone.")
         return args
 
     def _reply_error(self, number: int, type_name: str, message: str) -> None:
@@ -407,7 +417,6 @@ class Worker:
             self._loop.remove_writer(self._fd)
 
     def _on_output_readable(self) -> None:
-        assert self._policy is not None
         if self.ended.done():  # what came before its end is taken by `conclude`, and nobody wants the rest
             self._loop.remove_reader(self.fork.output_fd)
             return
@@ -422,21 +431,20 @@ class Worker:
         self._take_output(data)
 
     def _take_output(self, data: bytes) -> None:
-        assert self._policy is not None
-        room = self._policy.output_bytes - self._output_bytes
+        room = self._terms.policy.output_bytes - self._output_bytes
         self._output_bytes += len(data)
         text = self._decoder.decode(data[: max(room, 0)])
         if text:
             self._output.append(text)
-            if self._on_output is not None:
+            if self._terms.on_output is not None:
                 try:
-                    self._on_output(text)
+                    self._terms.on_output(text)
                 except Exception as error:  # noqa: BLE001 - the caller's own; `run` raises it
                     self._host_error = error
                     if not self.ended.done():
                         self.ended.set_result(None)
         if len(data) > room and self._failure is None:
-            self._fail("output", f"The code wrote more than {self._policy.output_bytes:,} bytes of output.")
+            self._fail("output", f"The code wrote more than {self._terms.policy.output_bytes:,} bytes of output.")
 
     def _drain_output(self) -> None:
         """Take what was written before the last frame and has not been read yet."""
@@ -452,9 +460,8 @@ class Worker:
                 return
 
     def _on_deadline(self) -> None:
-        assert self._policy is not None
         if not self.ended.done():
-            limit = self._policy.wall_seconds
+            limit = self._terms.policy.wall_seconds
             before = limit - self._seconds
             message = f"The code ran longer than {limit:g} s and was stopped."
             if before > _NOTICED_SECONDS:
@@ -491,8 +498,7 @@ class Worker:
         self._failure = self._failure_of(ended)
 
     def _failure_of(self, ended: Exit) -> Failure:
-        assert self._policy is not None
-        policy = self._policy
+        policy = self._terms.policy
         out_of_memory = self.leaf is not None and self.leaf.was_out_of_memory()
         if out_of_memory or (self._broken or "").startswith("MemoryError"):
             return limit_failure("memory", f"The code used more than {policy.memory_mib:,} MiB of memory.")

@@ -10,19 +10,19 @@ import json
 import os
 import signal
 import socket
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from sealyard.errors import SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
-from sealyard.sandbox.packages import GuestPackages
-from sealyard.sandbox.policy.levels import IsolationPolicy
 
 _START_SECONDS = 120.0  # for its imports, before it is ready
 _ORDER_SECONDS = 30.0  # for one answer to an order
 _END_SECONDS = 5.0  # for an orderly end
 _ORDERS_AT_ONCE = 32  # what is under way fits the socket's buffer with room to spare
+_TOO_MANY_FILES = "the gateway has too many open files. Raise its limit of open files"
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class Fork:
         self.exited: asyncio.Future[Exit | None] = loop.create_future()
         """None when it was never born, or the zygote ended first and nobody knows."""
         self.trouble: str | None = None
-        """The reason why it was not born."""
+        """The reason why it was not born, or could not be used."""
         self._is_doomed = False
 
     def note_birth(self, pidfd: int) -> None:
@@ -68,12 +68,16 @@ class Fork:
         if self._is_doomed:
             self.kill()
 
-    def note_end(self, exit_: Exit | None, trouble: str | None = None) -> None:
-        """Take how it ended."""
+    def note_trouble(self, trouble: str | None) -> None:
+        """Take the reason why it cannot be used, if any; one that was born is still to end."""
         self.trouble = trouble
         self._handed.close()
         if not self.born.done():
             self.born.set_result(None)
+
+    def note_end(self, exit_: Exit | None, trouble: str | None = None) -> None:
+        """Take how it ended."""
+        self.note_trouble(trouble or self.trouble)
         if not self.exited.done():
             self.exited.set_result(exit_)
 
@@ -111,35 +115,17 @@ class Zygote:
         """Memory that every worker begins with and that belongs to no file."""
 
     @classmethod
-    async def start(
-        cls,
-        policy: IsolationPolicy,
-        *,
-        tier: spawn.Tier,
-        privileged: bool,
-        packages: GuestPackages,
-        package_path: str,
-        workspaces: str | None,
-        library: str | None,
-    ) -> "Zygote":
+    async def start(cls, setup: spawn.Setup, directory: Path | None) -> "Zygote":
         """Execute a zygote and wait until it is ready.
 
         Raises:
             SandboxUnavailable: It could not build its walls; the message says at which step.
         """
-        process = spawn.start(
-            policy,
-            tier=tier,
-            privileged=privileged,
-            packages=packages,
-            package_path=package_path,
-            workspaces=workspaces,
-            library=library,
-        )
+        process = spawn.start(setup, directory)
         zygote = cls(process)
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await zygote._get_ready(tier)
+                await zygote._get_ready(setup.tier)
         except TimeoutError:
             await zygote.close()
             raise SandboxUnavailable(f"The zygote was not ready within {_START_SECONDS:.0f} s.") from None
@@ -177,6 +163,7 @@ class Zygote:
 
     def _read_packet(self) -> tuple[dict[str, Any] | None, list[int]]:
         try:
+            # At the limit of open files the packet comes without its descriptor.
             packet, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 4)
         except ConnectionResetError:
             return None, []
@@ -227,15 +214,18 @@ class Zygote:
     async def create_workspace(self, number: int, *, size_bytes: int, files: int) -> int:
         """Make a workspace and return a descriptor of its root that outlives the zygote."""
         order = {"op": "create", "number": number, "bytes": size_bytes, "files": files}
-        return (await self._ticketed(order))[0]
+        descriptors = await self._ticketed(order)
+        if not descriptors:
+            await self.remove_workspace(number)  # or the next one of this number could not be made
+        return _only(descriptors)
 
     async def adopt_workspace(self, number: int, root_fd: int) -> int:
         """Take over a workspace of an earlier zygote; `root_fd` is used up and another one returned."""
-        return (await self._ticketed({"op": "adopt", "number": number}, [root_fd]))[0]
+        return _only(await self._ticketed({"op": "adopt", "number": number}, [root_fd]))
 
     async def lease_workspace(self, number: int) -> int:
         """A descriptor to hand to one worker."""
-        return (await self._ticketed({"op": "lease", "number": number}))[0]
+        return _only(await self._ticketed({"op": "lease", "number": number}))
 
     async def remove_workspace(self, number: int) -> None:
         """Forget a workspace; its memory is freed when the last descriptor of it is closed."""
@@ -279,12 +269,22 @@ class Zygote:
 
     def _note_fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
         slot = message["slot"]
-        if message["op"] == "forked":
+        if message["op"] == "forked" and descriptors:
             self._forks[slot].note_birth(descriptors[0])
+        elif message["op"] == "forked":
+            self._forks[slot].note_trouble(_TOO_MANY_FILES)
+            self._kill(slot)
         elif message["op"] == "failed":
             self._forks.pop(slot).note_end(None, message["error"])
         else:
             self._forks.pop(slot).note_end(msgspec.convert({k: v for k, v in message.items() if k != "op"}, Exit))
+
+    def _kill(self, slot: int) -> None:
+        """Have the zygote kill a worker whose descriptor did not come."""
+        try:
+            self._control.send(msgspec.json.encode({"op": "kill", "slot": slot}))
+        except OSError:
+            self.hang_up()  # then all of them die: no worker may live that nobody can kill
 
     def _end(self) -> None:
         """The zygote is gone, and so are its workers."""
@@ -319,6 +319,13 @@ class Zygote:
                 child.kill()
             child.wait()
             os.close(self._process.stderr_fd)
+
+
+def _only(descriptors: list[int]) -> int:
+    """The descriptor of an answer. Raises `SandboxBroken` for one that came without."""
+    if not descriptors:
+        raise SandboxBroken(f"A workspace could not be taken: {_TOO_MANY_FILES}.")
+    return descriptors[0]
 
 
 def _let_go(descriptors: list[int]) -> None:

@@ -515,7 +515,7 @@ def _read(given: _Given, body: bytes) -> Any:
     except RecursionError:
         raise UpstreamError("The answer is nested too deeply to be read. Ask for less.") from None
     except ValueError as error:
-        raise UpstreamError(f"The answer is no JSON: {short(str(error), 300)}.") from None
+        raise UpstreamError(f"The answer is not JSON: {short(str(error), 300)}.") from None
     data = data if isinstance(data, dict) else {}
     found = data.get("result" if given.kind == "result" else "params")
     if isinstance(found, dict) or given.kind != "result":

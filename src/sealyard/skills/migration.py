@@ -26,7 +26,6 @@ class MigratedSkill(MigrationRecord, frozen=True, kw_only=True):
     """The migration of one skill, with its new code."""
 
     diff: str = ""
-    edits: tuple[str, ...] = ()
     """Each in words, with its line."""
     examples: int = 0
     """Examples that passed with the new code."""
@@ -129,21 +128,17 @@ async def _migrate(
         return msgspec.structs.replace(result, reason=reason)
     change = change_of(plan)
     try:
-        predicted, migration = await rewrite_beside(
+        migration = await rewrite_beside(
             skill.code, plan, form=skill.form, name=skill.name, offload=skills.guards.offload, who=principal
         )
     except HelperFailed as error:
         return msgspec.structs.replace(result, reason=f"The code could not be read: {error}")
-    predicted = foreseen(predicted, skill, change, await skills.store.skills.migrations())
+    predicted = foreseen(migration.difficulty, skill, change, await skills.store.skills.migrations())
     result = msgspec.structs.replace(result, predicted=predicted, change=change)
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
         return msgspec.structs.replace(result, reason=" ".join(reasons))
-    result = msgspec.structs.replace(
-        result,
-        diff=diff(skill.code, migration.code, skill.name),
-        edits=tuple(f"line {edit.line}: {edit.reason}" for edit in migration.edits),
-    )
+    result = msgspec.structs.replace(result, diff=diff(skill.code, migration.code, skill.name))
     fresh = _rewritten(skill, migration.code, need, spec, plan)
     if isinstance(fresh, str):
         return msgspec.structs.replace(result, outcome="failed", reason=fresh)

@@ -246,7 +246,7 @@ class Skills:
         reading = await self._reading(request, view, author)
         policy = self._runner.policy_of(author)
         packages = (await self._runner.sandbox()).packages.modules
-        verdict = await self._runner.review(request.code, policy, self.tools.names(view), packages, author)
+        verdict = await self._runner.review(request.code, policy, view, packages, author)
         refusal = verdict.refusal()
         if refusal is not None:
             line = f"Line {refusal.line}: " if refusal.line else ""
@@ -409,7 +409,8 @@ class Skills:
 
     async def unused(self, since: float) -> list[Skill]:
         """List skills that were neither saved nor used since a time."""
-        used = {(each.namespace, each.name) for each in await self.store.skills.uses(since)}
+        records = await self.store.skills.uses()
+        used = {(each.namespace, each.name) for each in records if (each.last_used_at or 0.0) >= since}
         return [
             skill
             for skill in await self.shelf.list_all()
@@ -501,12 +502,12 @@ class Skills:
             return check.difficulty
         whole = await self.store.skills.get(skill.namespace, skill.name, skill.version) or skill
         try:
-            predicted, _ = await rewrite_beside(
+            migration = await rewrite_beside(
                 whole.code, check.plan, form=whole.form, name=whole.name, offload=self.guards.offload, who=whole.author
             )
         except HelperFailed:
-            predicted = "impossible"  # no helper reads it in time
-        return foreseen(predicted, whole, change_of(check.plan), past)
+            return "impossible"  # no helper reads it in time
+        return foreseen(migration.difficulty, whole, change_of(check.plan), past)
 
     async def analyze(self, candidates: Sequence[SkillCandidate] = ()) -> SkillAnalysis:
         """Figures of every skill, the most effective first, and code that could become a skill."""
@@ -523,14 +524,15 @@ class Skills:
             figures.append(figures_of(skill, records.get((skill.namespace, skill.name)), checks, hardest))
         figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
         statuses = Counter(skill.status for skill in newest)
-        using, executions = await self.store.skills.reuse()
+        sums = await self.store.metrics.sums()
+        runs = sums.value("sealyard_execution_total", form="code")
         summary = SkillSummary(
             skills=len(newest),
             active=statuses["active"],
             drafts=statuses["draft"],
             quarantined=statuses["quarantined"],
             uses=sum(each.uses for each in figures),
-            executions_share=using / executions if executions else 0.0,
+            executions_share=sums.value("sealyard_skill_runs_total") / runs if runs else 0.0,
             translated=sum(each.translated for each in figures),
             migrations=len(past),
             migrated=sum(each.outcome == "migrated" for each in past),

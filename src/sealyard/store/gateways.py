@@ -152,6 +152,30 @@ def _lock(file: Path, held: ExitStack, *, wait_seconds: float = 0) -> bool:
             return True
 
 
+class Lead:
+    """The right of one gateway to do a job for all gateways of a store. The kernel ends it with the process."""
+
+    def __init__(self, store: Path, job: str) -> None:
+        self._store = store
+        self._job = job
+        self._held: ExitStack | None = None
+
+    def take(self) -> bool:
+        """True if this gateway has it now, because it had it before or nobody has it. Raises `OSError`."""
+        if self._held is None:
+            path = self._store.resolve()  # the locks lie beside the file itself, not beside a link
+            with ExitStack() as held:
+                if _lock(path.with_name(f"{path.name}.d") / f"{self._job}.lead", held):
+                    self._held = held.pop_all()
+        return self._held is not None
+
+    def close(self) -> None:
+        """Leave it to another gateway."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+
 # Replacing a store
 
 

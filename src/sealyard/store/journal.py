@@ -26,7 +26,7 @@ _PACKER = ThreadPoolExecutor(1, "sealyard-traces")
 _SUMMED_AGAIN = 64
 """Answers between two counts of the total: other gateways write too."""
 _EXECUTIONS_COUNTED = 1_024
-"""Executions whose bytes are counted; the counts of older ones are dropped."""
+"""Executions whose bytes are counted, more than run at once; the counts of older ones are dropped."""
 
 _CALLS = (
     f"SELECT {CALLS.listed('calls')}, trace_answers.answer"  # noqa: S608

@@ -30,7 +30,7 @@ _RUN_BYTES = 4 << 20
 _CODE_BYTES = 256 << 10  # of code: far more than learning parses
 _MESSAGE_CHARACTERS = 4_000  # of an error; its cause stands at the beginning
 _FORMS = 4
-"""Forms of models that are kept, the last saved: gateways of one store may learn in different ways."""
+"""Forms of models that are kept, the last saved: those of a gateway, of the version before and of their settings."""
 _FORGOTTEN = 10_000  # marks: every piece of evidence is compared with all of them
 _SUBJECT_CHARACTERS = 256  # of a name to forget; twice the longest of a tool
 

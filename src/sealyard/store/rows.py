@@ -23,16 +23,12 @@ _CONTEXT_BYTES = 1 << 20
 """Of the context of an execution: agents pass whole answers in it."""
 _SPARE_LEVELS = 32
 """Levels of nesting kept in reserve for a reader deeper in its stack."""
-_INTEGER_DIGITS = 4300
-"""A longer number, with its sign, cannot be read by `msgspec`."""
-_DECODED_CHARACTERS = 64 << 10
-"""Longer texts are searched for long numbers instead of decoded, which would block other threads."""
-_DIGITS = "0123456789"
-_NUMBER = re.compile(r"[0-9]*")
-PARAMETERS = 500
-"""Parameters of one statement; every SQLite takes 999."""
+_LONG_NUMBER = re.compile(r"-[0-9]{4300}")
+"""The only number that `msgspec` writes and cannot read: its limit counts the sign, and Python's does not."""
 _FEW_BRACKETS = 200
 """Text with fewer brackets can be read: nesting fails at about a thousand levels."""
+PARAMETERS = 500
+"""Parameters of one statement; every SQLite takes 999."""
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -209,6 +205,7 @@ def write_executions(connection: sqlite3.Connection, records: Iterable[Execution
                 _encode_outcome(record.outcome),
                 storable(record.catalog_version),
                 record.background,
+                record.form,
             )
         )
     connection.executemany("INSERT INTO codes (sha256, code) VALUES (?, ?) ON CONFLICT DO NOTHING", codes)
@@ -216,7 +213,7 @@ def write_executions(connection: sqlite3.Connection, records: Iterable[Execution
         upsert(
             "executions",
             "execution_id, owner, principal, session, code_sha256, context, context_cut, started_at, ended_at, status,"
-            " outcome, catalog_version, background",
+            " outcome, catalog_version, background, form",
             key="execution_id",
         ),
         rows,
@@ -352,7 +349,7 @@ def encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
         return None, False
     if is_longer(value, most_bytes):
         return None, True
-    text = encode_bounded(value)
+    text = encode_json(value)
     if text is None or len(text) > most_bytes:
         return None, True
     return text, False
@@ -389,17 +386,6 @@ def _encode_outcome(outcome: Outcome | None) -> str | None:
     return text
 
 
-def encode_bounded(value: Any) -> str | None:
-    """Encode as `encode_json` does, but faster, a value that `is_longer` found small."""
-    try:
-        encoded = _ENCODER.encode(value)
-    except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
-        return encode_json(value)
-    if len(encoded) < _INTEGER_DIGITS and encoded.count(b"[") + encoded.count(b"{") < _FEW_BRACKETS:
-        return encoded.decode()  # short and flat enough to be readable for sure
-    return encode_json(value)
-
-
 def encode_json(value: Any) -> str | None:
     """JSON text that can be read again; None if there is none."""
     try:
@@ -413,28 +399,15 @@ def encode_json(value: Any) -> str | None:
 
 def encode_strictly(value: Any) -> str:
     """JSON text that can be read again. Raises what `encode_json` and `msgspec` name for a value that has none."""
-    # Inside some lists, which are cut off again: text nested almost too deeply may be unreadable deeper in a stack.
-    for _ in range(_SPARE_LEVELS):
-        value = [value]
-    text = _ENCODER.encode(value)[_SPARE_LEVELS:-_SPARE_LEVELS].decode()
-    if len(text) > _INTEGER_DIGITS and (len(text) <= _DECODED_CHARACTERS or _has_long_number(text)):
-        msgspec.json.decode(text)  # raises for a number that is too long to be read
+    text = _ENCODER.encode(value).decode()
+    if text.count("[") + text.count("{") > _FEW_BRACKETS:
+        # Inside some more lists: text nested almost too deeply may be unreadable deeper in a stack.
+        for _ in range(_SPARE_LEVELS):
+            value = [value]
+        _ENCODER.encode(value)
+    if _LONG_NUMBER.search(text):
+        msgspec.json.decode(text)  # raises, unless that is part of a string
     return text
-
-
-def _has_long_number(text: str) -> bool:
-    """True if `text` has `_INTEGER_DIGITS` digits in a row, which cover one of the places tried.
-
-    Searching every character would block other threads for 20 ms a megabyte.
-    """
-    for place in range(_INTEGER_DIGITS - 1, len(text), _INTEGER_DIGITS):
-        if text[place] in _DIGITS:
-            before = text[place - _INTEGER_DIGITS + 1 : place]
-            found = _NUMBER.match(text, place)
-            assert found is not None  # it matches no digits too
-            if len(before) - len(before.rstrip(_DIGITS)) + len(found[0]) >= _INTEGER_DIGITS:
-                return True
-    return False
 
 
 def _mend(value: Any) -> Any:

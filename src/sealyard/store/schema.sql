@@ -388,3 +388,32 @@
     -- An ask whose arguments are cut in `ask`, with all of them, so that its approver can read everything it sends.
     ALTER TABLE approvals ADD COLUMN whole TEXT;
     ALTER TABLE approvals_remembered ADD COLUMN whole TEXT;
+
+-- schema 10
+    -- Alerts are a copy of what the gateway that checks them has in memory, so nothing is lost with the old table.
+    DROP TABLE alert_silences;
+    DROP TABLE alerts;
+    CREATE TABLE alerts (
+        rule TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        state TEXT NOT NULL,
+        value DOUBLE PRECISION,
+        threshold DOUBLE PRECISION,
+        message TEXT NOT NULL,
+        since DOUBLE PRECISION NOT NULL,
+        changed_at DOUBLE PRECISION NOT NULL,
+        delivered INTEGER NOT NULL,
+        PRIMARY KEY (rule, subject)
+    );
+    -- The request behind an execution; empty for older ones.
+    ALTER TABLE executions ADD COLUMN form TEXT NOT NULL DEFAULT '';
+
+    -- `skill_use_sums` holds every use from now on, not only those whose rows are gone.
+    INSERT INTO skill_use_sums (namespace, name, version, principal, uses, calls, failures, seconds, translated,
+        last_at, error)
+    SELECT namespace, name, version, principal, count(*), sum(calls), sum(failures), sum(seconds), sum(translated),
+        max(at), max(error) FROM skill_uses WHERE true GROUP BY namespace, name, version, principal
+    ON CONFLICT (namespace, name, version, principal) DO UPDATE SET uses = uses + excluded.uses,
+        calls = calls + excluded.calls, failures = failures + excluded.failures, seconds = seconds + excluded.seconds,
+        translated = translated + excluded.translated, last_at = max(last_at, excluded.last_at),
+        error = coalesce(excluded.error, error);

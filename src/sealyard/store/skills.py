@@ -1,14 +1,13 @@
 """Versions of skills, their uses and their migrations; shared by all gateways that have the store open.
 
 A version never changes, except for its status, its note and the results of its examples. Concurrent saves of one name
-become versions in the order of their writes. A failed write that was reported is not repeated later.
+become versions in the order of their writes.
 
 A version without its examples is one JSON text; its mutable fields and lookup keys have columns of their own.
 """
 
 import asyncio
 import itertools
-import math
 import sqlite3
 import zlib
 from collections.abc import Callable, Sequence
@@ -27,15 +26,16 @@ from sealyard.versioning import Difficulty
 from sealyard.versioning.compare import Severity, Version
 
 _USES_KEPT = 50_000
-"""Single uses of all skills together; older ones are kept as sums."""
+"""Single uses of all skills together: some 10 MB. The sums have the older ones too."""
 _ERROR_CHARACTERS = 2_000
-"""Of a skill's last error, which guests write."""
+"""Of a skill's last error, which guests write: the message and the innermost lines of a traceback."""
 _MOST = 2**31
 """The largest figure that is taken from a guest: sums of it fit into an integer of the database."""
-_ROLLED_AT_ONCE = 500
+_REMOVED_AT_ONCE = 500
 """Rows in one transaction: other writes come in between."""
 _RAW_FACTOR = 16
-"""Examples may be this many times as large as their limit before compression."""
+"""Examples may be this many times as large as their limit before compression: zlib makes JSON some ten times smaller,
+and larger ones are not worth the time to try."""
 
 _SKILLS = msgspec.json.Decoder(Skill)
 _EXAMPLES = msgspec.json.Decoder(tuple[SkillExample, ...])
@@ -374,16 +374,29 @@ def _numbers(version: str) -> tuple[int, int, int]:
 
 
 _USES = Columns("skill_uses", SkillUse)
-_SUMMED = ("calls", "failures", "seconds", "translated")
-_ADD_SUMS = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMMED)
+_ADDED = ", ".join(f"{name} = {name} + excluded.{name}" for name in ("calls", "failures", "seconds", "translated"))
+_HAS_USE = (
+    "SELECT 1 FROM skill_uses WHERE namespace = :namespace AND name = :name AND version = :version"
+    " AND execution_id = :execution_id"
+)
 _ADD_USE = (
     f"{named_insert('skill_uses', _USES.names)} ON CONFLICT (namespace, name, version, execution_id) DO UPDATE SET"
-    f" at = excluded.at, {_ADD_SUMS}, error = coalesce(excluded.error, error)"
+    f" at = excluded.at, {_ADDED}, error = coalesce(excluded.error, error)"
+)
+_ADD_SUM = (
+    "INSERT INTO skill_use_sums (namespace, name, version, principal, uses, calls, failures, seconds, translated,"  # noqa: S608
+    " last_at, error) VALUES (:namespace, :name, :version, :principal, :uses, :calls, :failures, :seconds, :translated,"
+    " :at, :error) ON CONFLICT (namespace, name, version, principal) DO UPDATE SET uses = uses + excluded.uses,"
+    f" {_ADDED}, last_at = max(last_at, excluded.last_at), error = coalesce(excluded.error, error)"
 )
 
 
 def _add_uses(connection: sqlite3.Connection, values: list[dict[str, Any]]) -> None:
-    connection.executemany(_ADD_USE, values)
+    """Add uses to their rows and to the sums. Several by one execution are one use."""
+    for use in values:
+        is_new = connection.execute(_HAS_USE, use).fetchone() is None
+        connection.execute(_ADD_USE, use)
+        connection.execute(_ADD_SUM, {**use, "uses": int(is_new)})
 
 
 def _use_values(use: SkillUse) -> dict[str, Any]:
@@ -402,43 +415,23 @@ def _count(number: int) -> int:
     return min(max(number, 0), _MOST)
 
 
-_EVERY_USE = (
-    "SELECT namespace, name, version, principal, 1 AS uses, calls, failures, seconds, translated, at, error"
-    " FROM skill_uses WHERE at >= :since UNION ALL SELECT namespace, name, version, principal, uses, calls, failures,"
-    " seconds, translated, last_at, error FROM skill_use_sums WHERE last_at >= :since"
-)
 _SHARES = (
-    "SELECT namespace, name, version, principal, sum(uses), sum(calls), sum(failures), sum(seconds), sum(translated),"  # noqa: S608
-    f" max(at) FROM ({_EVERY_USE}) GROUP BY namespace, name, version, principal"
-    " ORDER BY namespace, name, version, principal"
-)
-_VERSION = " WHERE namespace = :namespace AND name = :name AND version = :version AND error IS NOT NULL"
-_LAST_ERROR = (
-    f"SELECT error FROM (SELECT error, at FROM skill_uses{_VERSION} UNION ALL"  # noqa: S608
-    f" SELECT error, last_at FROM skill_use_sums{_VERSION}) WHERE at >= :since ORDER BY at DESC LIMIT 1"
+    "SELECT namespace, name, version, principal, uses, calls, failures, seconds, translated, last_at, error"
+    " FROM skill_use_sums ORDER BY namespace, name, version, principal"
 )
 
 
-def _read_uses(connection: sqlite3.Connection, since: float = -math.inf) -> list[SkillRecord]:
-    """The record of each version that was used since a time, by namespace, name and version.
-
-    Uses that were rolled up count at the time of the last of them.
-    """
-    rows = connection.execute(_SHARES, {"since": since}).fetchall()
-    return [
-        _to_record(connection, place, list(shares), since)
-        for place, shares in itertools.groupby(rows, key=lambda row: row[:3])
-    ]
+def _read_uses(connection: sqlite3.Connection) -> list[SkillRecord]:
+    """The record of each version that was ever used, by namespace, name and version."""
+    rows = connection.execute(_SHARES).fetchall()
+    return [_to_record(place, list(shares)) for place, shares in itertools.groupby(rows, key=lambda row: row[:3])]
 
 
-def _to_record(
-    connection: sqlite3.Connection, place: tuple[str, str, str], rows: list[tuple[Any, ...]], since: float
-) -> SkillRecord:
-    version = dict(zip(("namespace", "name", "version"), place, strict=True))
-    error = connection.execute(_LAST_ERROR, {**version, "since": since}).fetchone()
-    _, _, _, _, uses, calls, failures, seconds, translated, at = zip(*rows, strict=True)
+def _to_record(place: tuple[str, str, str], rows: list[tuple[Any, ...]]) -> SkillRecord:
+    _, _, _, principals, uses, calls, failures, seconds, translated, at, errors = zip(*rows, strict=True)
+    failed = [(last_at, error) for last_at, error in zip(at, errors, strict=True) if error is not None]
     return SkillRecord(
-        **version,
+        **dict(zip(("namespace", "name", "version"), place, strict=True)),
         uses=sum(uses),
         calls=sum(calls),
         failures=sum(failures),
@@ -446,42 +439,26 @@ def _to_record(
         last_used_at=max(at),
         principals=len(rows),
         translated=sum(translated),
-        last_error=None if error is None else error[0],
-        shares=tuple(UseShare(principal=row[3], uses=row[4], calls=row[5], failures=row[6]) for row in rows),
+        last_error=max(failed)[1] if failed else None,
+        shares=tuple(
+            UseShare(principal=principal, uses=count, calls=called, failures=failing)
+            for principal, count, called, failing in zip(principals, uses, calls, failures, strict=True)
+        ),
     )
 
 
-def _roll_up(connection: sqlite3.Connection, before: float, most: int) -> int:
-    """Add the oldest uses to the sums of their principals and delete their rows; returns their number.
-
-    Old uses are those from before a time, and all but the newest `most`.
-    """
+def _remove_uses(connection: sqlite3.Connection, before: float, most: int) -> int:
+    """Remove some uses from before a time, or older than the newest `most`; returns their number."""
     newest = connection.execute("SELECT at FROM skill_uses ORDER BY at DESC LIMIT 1 OFFSET ?", (most - 1,)).fetchone()
     edge = before if newest is None else max(before, newest[0])
-    numbers = connection.execute(
-        "SELECT rowid FROM skill_uses WHERE at < ? ORDER BY at LIMIT ?", (edge, _ROLLED_AT_ONCE)
-    ).fetchall()
-    for (number,) in numbers:  # the oldest first: the last error stays
-        connection.execute(
-            "INSERT INTO skill_use_sums (namespace, name, version, principal, uses, calls, failures, seconds,"  # noqa: S608
-            " translated, last_at, error) SELECT namespace, name, version, principal, 1, calls, failures, seconds,"
-            " translated, at, error FROM skill_uses WHERE rowid = ?"
-            f" ON CONFLICT (namespace, name, version, principal) DO UPDATE SET uses = uses + 1, {_ADD_SUMS},"
-            " last_at = max(last_at, excluded.last_at), error = coalesce(excluded.error, error)",
-            (number,),
-        )
-    connection.executemany("DELETE FROM skill_uses WHERE rowid = ?", numbers)
-    return len(numbers)
+    old = "SELECT rowid FROM skill_uses WHERE at < ? ORDER BY at LIMIT ?"
+    return connection.execute(
+        f"DELETE FROM skill_uses WHERE rowid IN ({old})",  # noqa: S608
+        (edge, _REMOVED_AT_ONCE),
+    ).rowcount
 
 
 _MIGRATIONS = Columns("skill_migrations", MigrationRecord)
-
-
-def _read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
-    """The number of executions in the journal that used a skill, and of all executions."""
-    query = "SELECT count(*) FROM executions WHERE execution_id IN (SELECT execution_id FROM skill_uses)"
-    used = connection.execute(query).fetchone()[0]
-    return used, connection.execute("SELECT count(*) FROM executions").fetchone()[0]
 
 
 def _read_migrations(connection: sqlite3.Connection) -> list[MigrationRecord]:
@@ -525,7 +502,7 @@ class SkillTable(Table):
                 write = partial(
                     _insert, skill=skill, text=text, examples=examples, severity=severity, head=number, limits=limits
                 )
-                kept = await self._writer.change(write, len(text) + len(examples or b""), is_retried=False)
+                kept = await self._writer.change(write, len(text) + len(examples or b""))
                 if isinstance(kept, InvalidSkill):
                     raise kept
                 if kept is not None:
@@ -548,14 +525,14 @@ class SkillTable(Table):
         """
         data = await asyncio.to_thread(_compress, skill.examples, limits) if skill.examples else None
         update = partial(_update, skill=skill, examples=data)
-        if not await self._writer.change(update, ROW_BYTES + len(data or b""), is_retried=False):
+        if not await self._writer.change(update, ROW_BYTES + len(data or b"")):
             raise unknown_version(skill.name, skill.version)
 
     async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
         """Delete one version, or all of them, durably, and return their number. The rows stay, for `Shelf.restore`."""
         numbers = None if version is None else _numbers(version)
         delete = partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now)
-        return await self._writer.change(delete, is_retried=False)
+        return await self._writer.change(delete)
 
     # Uses and migrations
 
@@ -566,18 +543,17 @@ class SkillTable(Table):
             self._writer.put(partial(_add_uses, values=values), ROW_BYTES * len(values))
 
     uses = reads(_read_uses)
-    reuse = reads(_read_reuse)
 
-    async def roll_up(self, before: float) -> int:
-        """Turn uses from before a time, and all but the newest fifty thousand, into sums; returns their number.
+    async def prune(self, before: float) -> int:
+        """Remove single uses from before a time, and all but the newest fifty thousand; returns their number.
 
-        No total changes. Raises `StoreError`.
+        They stay in the sums. Raises `StoreError`.
         """
         total = 0
-        roll_up = partial(_roll_up, before=before, most=_USES_KEPT)
-        while done := await self._writer.change(roll_up, is_retried=False):
+        remove = partial(_remove_uses, before=before, most=_USES_KEPT)
+        while done := await self._writer.change(remove):
             total += done
         return total
 
-    record_migration = writes(_write_migration, is_retried=False)
+    record_migration = writes(_write_migration)
     migrations = reads(_read_migrations)

@@ -160,7 +160,7 @@ class Store(Table):
             ValueError: Its kind is not one of `AUDIT_KINDS`.
         """
         if entry.kind not in AUDIT_KINDS:
-            raise ValueError(f"There is no audit entry of the kind {entry.kind!r}. Use one of AUDIT_KINDS, or add it.")
+            raise ValueError(f"No audit entry has the kind {entry.kind!r}. Use one of AUDIT_KINDS, or add it.")
         self._writer.put_row(self._log.add, (time.time_ns() // 1000, entry), ROW_BYTES)
 
     audit_entries = reads(read_entries)

@@ -42,16 +42,16 @@ def reads(query: Query[_P, _T]) -> Method[_P, _T]:
     return read
 
 
-def writes(query: Query[_P, _T], *, is_retried: bool = True) -> Method[_P, _T]:
+def writes(query: Query[_P, _T]) -> Method[_P, _T]:
     """Make a method that runs `query` in a transaction of the object's `_writer`, and returns once it is on disk.
 
-    Raises `StoreError` if it could not be written; `Writer.change` says what `is_retried` does. `query` may run again,
-    so no argument is an iterator.
+    Raises `StoreError` if it could not be written, and then never writes it. `query` may run again, so no argument is
+    an iterator.
     """
 
     @wraps(query)
     async def change(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         writer: Writer = self._writer
-        return await writer.change(lambda connection: query(connection, *args, **kwargs), is_retried=is_retried)
+        return await writer.change(lambda connection: query(connection, *args, **kwargs))
 
     return change

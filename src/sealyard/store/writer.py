@@ -1,8 +1,9 @@
 """The thread that writes: it commits all waiting rows in one transaction, table by table.
 
 No waiting row is dropped. When a write fails, every waiting caller gets the error, the rows keep their place, and the
-thread tries again when a caller waits or a moment later, whichever comes first. A change that fails by itself costs its
-own caller only: the others are committed without it. No exception of a write ends the thread.
+thread tries again when a caller waits or a moment later, whichever comes first. A change is never made after its caller
+got an error: it leaves the queue when its write fails. One that fails by itself costs its own caller only: the others
+are committed without it. No exception of a write ends the thread.
 """
 
 import asyncio
@@ -40,11 +41,11 @@ ROW_BYTES = 1024
 _LINGER_SECONDS = 0.04
 """The time for which a row waits for others: it is on disk within 50 ms, even if the loop is a little late."""
 _RETRY_SECONDS = 1.0
-"""Between two attempts of a failed write that no caller waits for."""
+"""Between two attempts of a failed write that no caller waits for: a full disk is not made room on any faster."""
 _MANY_ROWS = 512
-"""The number of rows that are written without waiting for more."""
+"""Rows that are written without waiting for more: chosen, not measured."""
 _BACKLOG_BYTES = 32 << 20
-"""Memory of waiting rows, roughly, before `room` waits for their write."""
+"""Memory of waiting rows, roughly, before `room` waits for their write: some seconds of calls with large answers."""
 _LOOK_SECONDS = 0.05
 """The longest time between two checks of the file by `has_room`: as long as a row may wait."""
 
@@ -53,30 +54,32 @@ class _ChangeFailed(Exception):
     """A change failed by itself: the transaction is made again without it."""
 
 
-class _Attempt(Generic[_T]):
-    """A write with a result. The writer retries a failed write, unless its caller gave it up."""
+class _Change(Generic[_T]):
+    """Statements with a result, which are executed until they are committed or have failed."""
 
     value: _T
 
     def __init__(self, work: Callable[[sqlite3.Connection], _T]) -> None:
         self._work = work
         self.error: Exception | None = None
-        """The exception that is no fault of the store."""
-        self.is_given_up = False
-        self.has_caller = True
+        self.is_committed = False
 
     def __call__(self, connection: sqlite3.Connection) -> None:
-        if self.is_given_up:
+        if self.error is not None:
             return
         try:
             self.value = self._work(connection)
         except (sqlite3.Error, StoreError):
             raise
         except Exception as error:
-            self.error, self.is_given_up = error, True
-            if not self.has_caller:
-                _log.exception("A change could not be written later either.")
+            self.error = error
             raise _ChangeFailed from error
+
+    def end(self, failure: str) -> None:
+        """Note that its transaction is committed, or has failed."""
+        self.is_committed = not failure
+        if failure and self.error is None:
+            self.error = StoreError(failure)
 
 
 class Writer:
@@ -122,29 +125,24 @@ class Writer:
         """Enqueue statements whose values take about `size_bytes` of memory. Raises as `put_row` does."""
         self.put_row(_write_each, write, size_bytes)
 
-    async def change(
-        self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = ROW_BYTES, *, is_retried: bool = True
-    ) -> _T:
+    async def change(self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = ROW_BYTES) -> _T:
         """Execute statements and return their result once it is on disk.
 
-        What else `work` raises is raised here; then nothing of it is written, now or later.
+        What else `work` raises is raised here. After an error nothing of it is written, now or later.
 
         Raises:
-            StoreError: It could not be written. It is tried again with later writes, unless `is_retried` is false.
+            StoreError: It could not be written.
         """
-        attempt = _Attempt(work)
-        self.put(attempt, size_bytes)
+        change = _Change(work)
+        self.put(change, size_bytes)
         try:
             await self.flush()
         except StoreError:
-            if attempt.error is None:
+            if change.error is None and not change.is_committed:
                 raise
-        finally:
-            attempt.has_caller = False
-            attempt.is_given_up = attempt.is_given_up or not is_retried
-        if attempt.error is not None:
-            raise attempt.error
-        return attempt.value
+        if change.error is not None:
+            raise change.error
+        return change.value
 
     def put_row(self, write: WriteRows[_T], row: _T, size_bytes: int) -> None:
         """Enqueue a row that takes about `size_bytes` of memory; `write` gets all its rows of a transaction at once.
@@ -255,11 +253,14 @@ class Writer:
             self._is_urgent = False
             self._is_writing = True
         self._failure = self._commit(connection, batch) if batch else ""
+        for _, row in batch:
+            if isinstance(row, _Change):
+                row.end(self._failure)
         with self._lock:
             self._is_writing = False
             flushes, self._flushes = self._flushes[:flush_count], self._flushes[flush_count:]
             if self._failure:
-                self._waiting = batch + self._waiting
+                self._waiting = [each for each in batch if not isinstance(each[1], _Change)] + self._waiting
             else:
                 self._backlog_bytes -= size_bytes
         self._settle(flushes, self._failure)

@@ -23,7 +23,7 @@ RiskReason = Literal["review", "tools", "arguments", "same_failures", "cost", "n
 """The cause of a risk: review findings, tools that often fail, arguments that do not fit, failures of similar or of the
 same code, a predicted need above the limits, a tool that was never called."""
 
-HintKind = Literal["fix", "chain", "needs", "shape", "skill", "save_skill", "risk"]
+HintKind = Literal["fix", "chain", "shape", "skill", "save_skill", "risk"]
 """The subject of a hint: a fix, a tool that follows, arguments a tool needs, an output shape, a matching skill, code
 worth saving, code that is likely to fail."""
 

@@ -98,7 +98,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     spill: Spill | None = None
     notes: tuple[str, ...] = ()
-    """Conversions of the result, such as `NaN became null`."""
+    """Losses in the result, such as `NaN became null`."""
     usage: Usage
     tier: str
     level: str
@@ -138,6 +138,10 @@ RecordStatus = Literal["running", "ok", "failed", "timeout", "limit", "broken", 
 """`lost`: the gateway ended while it ran."""
 
 
+Form = Literal["code", "analysis", "call", "rehearsal", "proxy"]
+"""The request behind an execution: code, an analysis of rows, one call, a trial of a skill, or a relayed call."""
+
+
 class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution, as stored in the journal. `status` is `running` until it ends."""
 
@@ -152,6 +156,8 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     catalog_version: str = ""
     background: bool = False
+    form: Form | Literal[""] = ""
+    """Empty if an older version wrote it."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -111,7 +111,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def difficulty(self) -> Difficulty:
-        """The difficulty by the definitions alone; `predict` reads code too."""
+        """The difficulty by the definitions alone; a migration reads code too."""
         if self.after is None or any(obstacle.side == "tool" for obstacle in self.obstacles):
             return "impossible"
         return "needs a look" if self.obstacles else "mechanical"

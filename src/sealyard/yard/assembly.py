@@ -5,10 +5,10 @@ import contextlib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -53,6 +53,8 @@ from sealyard.yard.yard import Yard
 
 _log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 _CHANGES_NAMED = 5
 """Tools that one line of the log names: a server may change ten thousand at once."""
 
@@ -71,8 +73,8 @@ async def open_yard(
 
     It searches what the store remembers at once; the sandbox and the upstreams that nobody has listed yet start
     meanwhile. `policy` is used instead of what the config says. `preset` is for calls that no rule of the config
-    decides, unless it names one. `with_sandbox=False` is for who only looks: it then runs nothing. `sinks` observe
-    every run beside the gateway's own: each makes a `RunObserver` when one begins.
+    decides, unless it names one. `with_sandbox=False` opens a yard that cannot run code. `sinks` observe every run
+    beside the gateway's own: each makes a `RunObserver` when one begins.
 
     Raises:
         InvalidConfig: Something in the config cannot be carried out.
@@ -91,16 +93,14 @@ async def open_yard(
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(config.store.path, traces=_trace_budget(config)))
         catalog = Catalog(store)
-        servers: dict[str, ToolServer] = {}
-        listing = _Listing(config, store, catalog, servers)
-        await listing.load(upstreams or {})
         # Beside the store: programs that clean up temporary directories do not come there. Resolved, because workers
         # have another working directory than the gateway.
         home = (await asyncio.to_thread(config.store.path.resolve)).parent
         library = await stack.enter_async_context(open_library(home / "run"))
-        finder = Finder(catalog, library, servers)
-        listing.on_taken = finder.note_listed
-        names = NameCheck(config)
+        servers: dict[str, ToolServer] = {}
+        kept = await _load_catalog(config, store, catalog, upstreams or {})
+        finder, names = Finder(catalog, library, servers), NameCheck(config)
+        listing = _Listing(config, store, catalog, servers, finder, names, kept)
         for name, upstream in config.upstreams.items():
             servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=home / "oauth")
         for name, server in (upstreams or {}).items():
@@ -109,15 +109,13 @@ async def open_yard(
         stack.push_async_callback(_close_all, servers)
         stack.push_async_callback(finder.close)
         options = _pool_options(config, home)
-        slots = Slots.of(options)
+        slots = Slots(options)
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
-            sandbox = asyncio.create_task(_open(walls, config, options, slots, policy, library, home / "run"))
             stack.push_async_callback(walls.aclose)
-            stack.push_async_callback(_abandon, sandbox)
-            loading = asyncio.create_task(asyncio.to_thread(tokens.load))
-            stack.push_async_callback(_abandon, loading)
+            sandbox = _begin(stack, _open(walls, config, options, slots, policy, library, home / "run"))
+            _begin(stack, asyncio.to_thread(tokens.load))
         guards = await _open_guards(config, privacy, store, stack)
         observed = DriftWatch(catalog, store)
         await observed.load()
@@ -141,16 +139,14 @@ async def open_yard(
         yard = _assemble(config, store, guards, rules, observer, tools, runner, sinks)
         stack.push_async_callback(yard.close)
         if with_sandbox:
-            await _begin(config, rules, store, guards, stack)
-            operations = yard.operations
-            watching = (operations.upkeep.run(), operations.alerting.watch())
-            for work in (*watching, _check_names(names, listing, catalog, finder)):
-                stack.push_async_callback(_abandon, asyncio.create_task(work))
+            await _serve(config, rules, store, guards, stack)
+            _begin(stack, yard.operations.upkeep.run())
+            _begin(stack, yard.operations.alerting.watch())
+            _begin(stack, listing.check_names())
         if config.learning.enabled:
-            stack.push_async_callback(_abandon, asyncio.create_task(yard.guidance.learner.watch()))
+            _begin(stack, yard.guidance.learner.watch())
         if config.discovery.semantic:
-            meaning = asyncio.create_task(_load_meaning(finder, store, config.discovery.vectors))
-            stack.push_async_callback(_abandon, meaning)
+            _begin(stack, _load_meaning(finder, store, config.discovery.vectors))
         finder.start_listing()
         yield yard
 
@@ -196,8 +192,8 @@ def _assemble(
     )
     upkeep = Upkeep(
         store,
-        tools.upstreams,
         config.metrics,
+        upstreams=tools.upstreams,
         circuits=broker.circuits,
         upstream_of=tools.upstream_of,
         record=observer.record,
@@ -222,7 +218,6 @@ def _assemble(
         report=figures.report,
         statuses=tools.statuses,
         circuits=upkeep.open_circuits,
-        scanner=guards.scanner,
     )
     return Yard(
         store=store,
@@ -237,53 +232,65 @@ def _assemble(
     )
 
 
-class _Listing:
-    """Takes in what upstreams list. What another server under the same name offered is not what this one does."""
+async def _load_catalog(config: Config, store: Store, catalog: Catalog, given: Iterable[str]) -> dict[str, str]:
+    """Load the remembered tools of the config's unchanged upstreams, and of those that are `given`.
 
-    def __init__(self, config: Config, store: Store, catalog: Catalog, servers: Mapping[str, ToolServer]) -> None:
+    Returns the fingerprints that the store has.
+    """
+    kept = await store.fingerprints()
+    same = [name for name, upstream in config.upstreams.items() if kept.get(name) == _fingerprint(upstream)]
+    await catalog.load([*same, *given])
+    return kept
+
+
+class _Listing:
+    """Updates the catalog with what upstreams list. The tools of another server under the same name do not count."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        catalog: Catalog,
+        servers: Mapping[str, ToolServer],
+        finder: Finder,
+        names: NameCheck,
+        kept: dict[str, str],
+    ) -> None:
+        """`kept` are the fingerprints that the store has."""
         self._store = store
         self._catalog = catalog
         self._servers = servers
+        self._finder = finder
+        self._names = names
+        self._kept = kept
         self._prints = {name: _fingerprint(upstream) for name, upstream in config.upstreams.items()}
         self._sources = {name: _source(upstream) for name, upstream in config.upstreams.items()}
-        self._kept: dict[str, str] = {}
-        self.on_taken: Callable[[str], None] = lambda upstream: None
-        """Called with every upstream whose tools were taken in."""
-        self.on_listed: Callable[[], Awaitable[None]] | None = None
-        """Awaited after that."""
-
-    async def load(self, given: Iterable[str]) -> None:
-        """Load the remembered tools of the config's unchanged upstreams, and of those that are `given`."""
-        self._kept = await self._store.fingerprints()
-        same = [name for name, mark in self._prints.items() if self._kept.get(name) == mark]
-        await self._catalog.load([*same, *given])
+        self._is_complete = False
 
     async def take(self, upstream: str, definitions: list[Definition]) -> None:
-        """Take in what one of them lists now."""
+        """Update the catalog with the tools that one of them lists now."""
         declared, source = self._servers[upstream].status().server, self._sources.get(upstream, "")
         change = await self._catalog.update(upstream, definitions, declared=declared, source=source)
         mark = self._prints.get(upstream)
         if mark is not None and self._kept.get(upstream) != mark:
             self._kept[upstream] = mark
             await self._store.save_fingerprint(upstream, mark)
-        self.on_taken(upstream)
+        self._finder.note_listed(upstream)
         if change.changed:
             more = len(change.changed) - _CHANGES_NAMED
             names = ", ".join(change.changed[:_CHANGES_NAMED]) + (f" and {more:,} more" if more > 0 else "")
             _log.warning("The definition of %s changed. Look at it: sealyard tools --status.", names)
-        if self.on_listed is not None:
-            await self.on_listed()
+        if self._is_complete:
+            await self._log_names()
 
+    async def check_names(self) -> None:
+        """Log names of the config that match no tool, once servers had their time to list, and then at each listing."""
+        await self._finder.listed()
+        await self._log_names()
+        self._is_complete = True
 
-async def _check_names(names: NameCheck, listing: _Listing, catalog: Catalog, finder: Finder) -> None:
-    """Log what the config names and no tool has, once servers had their time to list, and whenever one lists anew."""
-
-    async def log() -> None:
-        await names.log(catalog.snapshot, finder.unlisted(), finder.idle_patterns())
-
-    await finder.listed()
-    await log()
-    listing.on_listed = log
+    async def _log_names(self) -> None:
+        await self._names.log(self._catalog.snapshot, self._finder.unlisted(), self._finder.idle_patterns())
 
 
 class Border(msgspec.Struct, frozen=True, kw_only=True):
@@ -306,9 +313,11 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     privacy = build_privacy(config.privacy)
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
         guards = await _open_guards(config, privacy, store, stack)
-        await _begin(config, policy, store, guards, stack)
+        await _serve(config, policy, store, guards, stack)
         approvals = Approvals(store, config.policy)
         broker = Broker({}, policy=policy, approvals=approvals, store=store, digest=guards.digest)
+        upkeep = Upkeep(store, config.metrics, record=store.metrics.record)
+        _begin(stack, upkeep.run())
         yield Border(
             guards=guards,
             policy=policy,
@@ -390,15 +399,15 @@ async def _open_tracing(config: Config, endpoint: str, guards: Guards) -> "conte
     )
 
 
-async def _begin(config: Config, rules: Policy, store: Store, guards: Guards, stack: contextlib.AsyncExitStack) -> None:
-    """Be a gateway until the stack is closed: say so in the audit log, and let go of what has expired."""
+async def _serve(config: Config, rules: Policy, store: Store, guards: Guards, stack: contextlib.AsyncExitStack) -> None:
+    """Record start and stop in the audit log, and expire values of the vault meanwhile."""
     await _record_start(config, rules, store)
     stack.callback(store.audit, AuditEntry(kind="gateway.stop", principal="local"))
-    stack.push_async_callback(_abandon, asyncio.create_task(guards.expire()))
+    _begin(stack, guards.expire())
 
 
 async def _record_start(config: Config, rules: Policy, store: Store) -> None:
-    """Write down that this gateway begins, by which rules, and whether those are other ones than last time."""
+    """Record the start of this gateway with its rules, and a change of the rules since the last start."""
     public = msgspec.structs.replace(config.privacy, vault_key=None)
     encoded = msgspec.json.encode([rules.preset, config.policy, public, sorted(config.trusted)], order="sorted")
     body: dict[str, Any] = {
@@ -480,10 +489,17 @@ async def _load_meaning(finder: Finder, store: Store, folder: str | None) -> Non
 
 
 async def _close_all(servers: Mapping[str, ToolServer]) -> None:
-    """At once: one that does not want to end holds up only itself."""
+    """Close all concurrently, so that one slow server delays only itself."""
     await asyncio.gather(*(server.close() for server in servers.values()))
 
 
-async def _abandon(task: "asyncio.Task[object]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+def _begin(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+    """Start work in the background, which is cancelled and awaited when the stack is closed."""
+    task = asyncio.create_task(work)
+
+    async def abandon() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(abandon)
+    return task

@@ -158,7 +158,7 @@ class CodeRun:
             yield
 
     async def prepare(self, limits: Limits) -> Failure | None:
-        """Review the code and look at what is to be expected of it; why it is not run, if it is not.
+        """Review the code and predict its outcome. Returns the failure if it must not run.
 
         Code that cannot be read in its time is not run. Waiting for a person does not count.
         """
@@ -168,12 +168,12 @@ class CodeRun:
         look = self._look = Look(limits=limits)
         try:
             async with asyncio.timeout_at(run.clock.end_by if len(code) > _SHORT_CODE else None):
-                names, who = yard.tools.names(self._snapshot), self._execution.principal
-                self._verdict = await yard.runner.review(code, policy, names, modules, who)
+                view, who = self._snapshot, self._execution.principal
+                self._verdict = await yard.runner.review(code, policy, view, modules, who)
                 if self._is_code:
                     look = self._look = await self._take_look(limits)
         except TimeoutError:
-            message = f"To read the code took longer than the {policy.wall_seconds:g} s that the run has."
+            message = f"Reviewing the code exceeded the run's limit of {policy.wall_seconds:g} s."
             return limit_failure("wall_time", message)
         if (refusal := self._verdict.refusal() or look.refusal) is not None:
             return refusal
@@ -349,7 +349,7 @@ async def _search(
     try:  # nothing has checked what comes from inside the sandbox
         asked = msgspec.convert(arguments, _SearchArguments)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"search_tools cannot be asked so: {error}.") from None
+        raise InvalidRequest(f"Invalid arguments for search_tools: {error}.") from None
     found = await find_tools(
         yard, **msgspec.structs.asdict(asked), visit=visit, view=view, guard=guard, execution_id=execution_id
     )

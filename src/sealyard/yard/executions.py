@@ -12,8 +12,6 @@ import msgspec
 from sealyard.errors import SealyardError, UnknownExecution
 from sealyard.values.runs import ExecutionRecord, Result
 
-"""The longest that a run may be given."""
-
 _KEPT = 256  # finished ones of one principal whose result can still be asked for; the journal has them all
 _SHOWN_CHARACTERS = 4_000  # of a background run's output, its end
 _LOOK_SECONDS = 5.0  # that a caller waits for the end by default

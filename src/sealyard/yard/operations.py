@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sealyard import __version__
 from sealyard.access import Runner, Tools
 from sealyard.broker.approvals import Approvals
+from sealyard.errors import StoreError
 from sealyard.learning import Guidance
 from sealyard.learning.overview import census_of
 from sealyard.metrics import Gauge, Point, Prices, Report, tokens
@@ -17,6 +18,8 @@ from sealyard.observe.readiness import Readiness
 from sealyard.observe.upkeep import Upkeep
 from sealyard.store import Store
 
+_ANSWER_SECONDS = 5.0
+"""For the store to answer a scrape: half of what Prometheus waits by default."""
 _DOWN = ("failed", "backing_off")
 _LEARNED_SECONDS = 60.0
 """Learned things are counted no more often than this: it takes the event loop some milliseconds."""
@@ -73,30 +76,15 @@ class Figures:
     async def gauges(self) -> list[Gauge]:
         """The current values of all gauges. Raises `StoreError`."""
         whole = await self.report()
-        statuses = self._tools.statuses()
-        circuits = self._upkeep.open_circuits()
-        opening = self._runner.opening
-        is_ready = opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
-        tier = opening.result().tier if is_ready and opening is not None else "none"
-        level = str(self._runner.policy.level)
         census = await self._store.census()
         found = [
-            Gauge.of("sealyard_info", 1, version=__version__, tier=str(tier), level=level, tokenizer=tokens.TOKENIZER),
-            Gauge.of("sealyard_executions_running", len(self._live.running())),
-            Gauge.of("sealyard_executions_queued", sum(run.queued for run in self._live.running())),
+            *self.current(),
             Gauge.of("sealyard_approvals_waiting", len(await self._approvals.waiting())),
-            Gauge.of("sealyard_sandbox_ready", is_ready),
             Gauge.of("sealyard_context_tokens_saved", whole.tokens.saved),
             Gauge.of("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
             Gauge.of("sealyard_store_bytes", census.size_bytes),
             Gauge.of("sealyard_metrics_uncounted_rows", await self._store.metrics.uncounted()),
         ]
-        found += [Gauge.of("sealyard_ready", part.ok, part=name) for name, part in self._readiness.parts.items()]
-        for status in statuses:
-            name = status.name
-            found.append(Gauge.of("sealyard_upstream_up", status.state not in _DOWN, upstream=name))
-            found.append(Gauge.of("sealyard_upstream_circuit_open", name in circuits, upstream=name))
-            found.append(Gauge.of("sealyard_upstream_tools", status.tools, upstream=name))
         for skill_status, count in census.skills.items():
             found.append(Gauge.of("sealyard_skills", count, status=skill_status))
         if whole.discovery.hit_rate is not None:
@@ -104,6 +92,27 @@ class Figures:
         if whole.skills.reuse_ratio is not None:
             found.append(Gauge.of("sealyard_skill_reuse_ratio", whole.skills.reuse_ratio))
         return [*found, *await self._learning()]
+
+    def current(self) -> list[Gauge]:
+        """The gauges that need no store."""
+        circuits = self._upkeep.open_circuits()
+        opening = self._runner.opening
+        is_ready = opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
+        tier = opening.result().tier if is_ready and opening is not None else "none"
+        level = str(self._runner.policy.level)
+        found = [
+            Gauge.of("sealyard_info", 1, version=__version__, tier=str(tier), level=level, tokenizer=tokens.TOKENIZER),
+            Gauge.of("sealyard_executions_running", len(self._live.running())),
+            Gauge.of("sealyard_executions_queued", sum(run.queued for run in self._live.running())),
+            Gauge.of("sealyard_sandbox_ready", is_ready),
+        ]
+        found += [Gauge.of("sealyard_ready", part.ok, part=name) for name, part in self._readiness.parts.items()]
+        for status in self._tools.statuses():
+            name = status.name
+            found.append(Gauge.of("sealyard_upstream_up", status.state not in _DOWN, upstream=name))
+            found.append(Gauge.of("sealyard_upstream_circuit_open", name in circuits, upstream=name))
+            found.append(Gauge.of("sealyard_upstream_tools", status.tools, upstream=name))
+        return found
 
     async def _learning(self) -> list[Gauge]:
         """The amount learned, and how often it was right."""
@@ -140,3 +149,11 @@ class Operations:
     async def gauges(self) -> list[Gauge]:
         """All figures of this moment, alerts among them. Raises `StoreError`."""
         return [*await self.figures.gauges(), *await self.alerting.gauges()]
+
+    async def exposed(self) -> tuple[Sums | None, list[Gauge]]:
+        """All sums and gauges. While the store fails or does not answer, only the gauges that need no store."""
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await self.figures.sums(), await self.gauges()
+        except (StoreError, TimeoutError):
+            return None, [*self.figures.current(), Gauge.of("sealyard_store_failing", 1)]

@@ -107,8 +107,8 @@ class Yard(Parts):
         snapshot, sandbox = await self.snapshot(principal), await self.sandbox()
         place = session_of(principal, session)
         guard = await self.guards.of(place)
-        policy, names = self.runner.policy_of(principal), self.tools.names(snapshot)
-        verdict = await self.runner.review(code, policy, names, sandbox.packages.modules, principal)
+        policy = self.runner.policy_of(principal)
+        verdict = await self.runner.review(code, policy, snapshot, sandbox.packages.modules, principal)
         shown: str = await guard.door.conceal(code)
         return await self.guidance.assess(shown, verdict, principal=principal, session=place, snapshot=snapshot)
 

@@ -227,30 +227,34 @@ def test_a_constant_needs_no_text() -> None:
     [
         (
             "i +",
-            "compute.result cannot be used: a value is missing at the end, at character 4 of 'i +'. ",
+            "compute.result cannot be used: a part is missing or misplaced, at character 4 of 'i +'. ",
         ),
-        ("i j", "compute.result cannot be used: 'j' is not expected, at character 3 of 'i j'. "),
-        ("(i", "compute.result cannot be used: ')' is missing, at character 3 of '(i'. "),
+        ("i j", "compute.result cannot be used: a part is missing or misplaced, at character 3 of 'i j'. "),
+        ("(i", "compute.result cannot be used: a part is missing or misplaced, at character 1 of '(i'. "),
         ("i ? 1", "compute.result cannot be used: '? 1' cannot be read, at character 3 of 'i ? 1'. "),
         ("'open", 'compute.result cannot be used: "\'open" cannot be read, at character 1 of "\'open". '),
         ("1abc", "compute.result cannot be used: '1abc' cannot be read, at character 1 of '1abc'. "),
         (
             "abs()",
-            "compute.result cannot be used: abs() takes 1 argument, not 0, at character 6 of 'abs()'. ",
+            "compute.result cannot be used: abs() takes 1 argument, not 0, at character 1 of 'abs()'. ",
         ),
         (
             "substr(s)",
-            "compute.result cannot be used: substr() takes 2 or 3 arguments, not 1, at character 10 of 'substr(s)'. ",
+            "compute.result cannot be used: substr() takes 2 or 3 arguments, not 1, at character 1 of 'substr(s)'. ",
         ),
         (
             "i in [j]",
-            "compute.result cannot be used: the list after 'in' holds literal values only, at character 8 of "
+            "compute.result cannot be used: the list after 'in' holds literal values only, at character 6 of "
             "'i in [j]'. ",
         ),
         (
             "i in [-'x']",
-            "compute.result cannot be used: the list after 'in' holds literal values only, at character 11 of "
+            "compute.result cannot be used: the list after 'in' holds literal values only, at character 6 of "
             "\"i in [-'x']\". ",
+        ),
+        (
+            "i in 'x'",
+            "compute.result cannot be used: after 'in' stands a list of values, at character 6 of \"i in 'x'\". ",
         ),
         (
             "i is 7",
@@ -259,7 +263,7 @@ def test_a_constant_needs_no_text() -> None:
         ),
         (
             r"'\x41'",
-            "compute.result cannot be used: '\\\\x' is no escape; write '\\\\' for a backslash, at character 7 of "
+            "compute.result cannot be used: '\\\\x' is not an escape; write '\\\\' for a backslash, at character 1 of "
             "\"'\\\\x41'\". ",
         ),
     ],

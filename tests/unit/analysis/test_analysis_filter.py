@@ -260,7 +260,7 @@ def test_an_empty_answer_says_when_kinds_never_met() -> None:
         ),
         (
             {"sort": [{"field": "price", "descending": True, "order": "asc"}]},
-            "sort[0] has 'descending' and 'order', which say the same. Give one of them.",
+            "sort[0] has 'descending', 'order', of which only one is possible. Give one of them.",
         ),
         (
             {"fields": ["symbol", "symbol"]},

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
 from sealyard.analysis.guest.plan import Limits
-from sealyard.analysis.guest.series import SORTED_WINDOW
 from sealyard.analysis.guest.summaries import run_statistics
+from sealyard.analysis.guest.time_series import MAX_REDUCED
 from sealyard.analysis.guest.values import UNITS, bucket_start, bucket_text, moment_of, next_bucket
 
 MOMENTS = st.datetimes(datetime(1, 1, 1), datetime(9998, 12, 31))
@@ -192,26 +192,29 @@ def test_a_million_steps_add_no_rounding_error() -> None:
         assert made[place]["sum_v"] == math.fsum(values[place - 2 : place + 1])
 
 
-def test_a_huge_window_costs_no_more_than_a_small_one() -> None:
-    """A window as wide as the input: each value enters once."""
+def test_a_huge_window_of_a_sum_costs_no_more_than_a_small_one() -> None:
+    """A window as wide as the input: each value is added once."""
     rows = [{"v": number} for number in range(20_000)]
     parameters = {"operation": "rolling", "window": 1_000_000_000, "min_count": 1}
-    made = _rows({**parameters, "aggregations": ["sum(v)", "max(v)", "distinct(v)", "std(v)"]}, rows)
+    made = _rows({**parameters, "aggregations": ["sum(v)", "first(v)", "std(v)"]}, rows)
     assert made[-1]["sum_v"] == 199_990_000
-    assert made[-1]["distinct_v"] == 20_000
+    assert made[-1]["first_v"] == 0
     assert made[-1]["std_v"] == pytest.approx(statistics.stdev(range(20_000)))
 
 
-def test_a_window_too_wide_to_keep_sorted_is_refused() -> None:
-    """A median needs its window in order, which is bounded."""
-    rows = [{"v": number} for number in range(SORTED_WINDOW + 1)]
-    parameters = {"operation": "rolling", "window": SORTED_WINDOW + 1, "min_count": 1, "aggregations": "median(v)"}
+def test_windows_that_hold_too_many_values_to_reduce_are_refused() -> None:
+    """A median reads each window anew, so the values of all windows are bounded; of groups together, too."""
+    rows = [{"v": number, "g": number % 2} for number in range(10_000)]
+    parameters = {"operation": "rolling", "window": 4_000, "aggregations": "median(v)"}
     with pytest.raises(AnalysisError) as raised:
         run_statistics(parameters, rows)
     assert str(raised.value) == (
-        "window holds more than 50000 values, the most that a median or percentile is taken of. Use a smaller window "
-        "or another function."
+        f"aggregations: the windows of 'median' hold more than {MAX_REDUCED} values together. Use a smaller window, "
+        "fewer rows, or 'mean', which is not bounded."
     )
+    with pytest.raises(AnalysisError):
+        run_statistics({**parameters, "window": 2_900, "min_count": 1, "group_by": "g"}, rows)
+    assert len(_rows({**parameters, "aggregations": "mean(v)"}, rows)) == 10_000
 
 
 def test_a_million_groups_make_a_bounded_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

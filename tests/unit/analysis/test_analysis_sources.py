@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest.duck import LEAST_BYTES
 from sealyard.analysis.guest.sources import rows_of_csv
 
 ROWS = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
@@ -118,7 +119,7 @@ def test_a_list_of_plain_values_is_rows_of_one_field() -> None:
         ({"data": ROWS, "limits": {"rows": -1}}, "limits.rows is -1. Give a whole number from 0."),
         (
             {"data": ROWS, "parameters": []},
-            "parameters is no object. Give the parameters of the analysis by their names.",
+            "parameters is []. Give an object of the parameters by their names.",
         ),
     ],
 )
@@ -310,7 +311,7 @@ def _doubled(cell: str) -> str:
         ("r.csv", b"a,\n1,2\n", "source: column 2 has no name in the header. Name it."),
         ("r.csv", b"a,a\n1,2\n", "source: the header has 'a' twice. Give each column a name of its own."),
         ("r.csv", b"a,b\n1,\xff\n", "source.workspace: 'r.csv' is not UTF-8 in line 2. Convert it first."),
-        ("r.parquet", b"PAR0", "'r.parquet' is no Parquet file that can be read here. Write it anew."),
+        ("r.parquet", b"PAR0", "'r.parquet' cannot be read as a Parquet file. Write it anew."),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(workspace: Path, name: str, content: bytes, message: str) -> None:
@@ -410,3 +411,29 @@ def test_an_empty_object_has_no_rows() -> None:
     """It is told so, and not as a list of nothing."""
     with pytest.raises(AnalysisError, match=r"data is an empty object\. Give a list of objects\."):
         run({"analysis_type": "filter", "data": {}, "parameters": {}}, lambda tool, arguments: None)
+
+
+def test_a_tool_is_called_once_for_the_same_arguments(workspace: Path) -> None:
+    """Also where DuckDB has begun with a large file, and Python begins anew because of a later mistake."""
+    called: list[dict[str, Any]] = []
+
+    def call_tool(tool: str, arguments: dict[str, Any]) -> Any:
+        called.append(arguments)
+        return [{"a": 1, "c": 2}]
+
+    line = '{"a": 1, "b": "x"}\n'
+    (workspace / "large.jsonl").write_text(line * (LEAST_BYTES // len(line) + 1), encoding="utf-8")
+    joins = [
+        {"join": {"source": {"tool": "s.t", "arguments": {"n": n}}, "on": "a", "suffix": suffix}}
+        for n, suffix in ((1, "_1"), (2, "_2"), (1, "_3"))
+    ]
+    steps: list[Any] = [{"filter": "a == 1"}, {"limit": 2}, *joins]
+    request = {"analysis_type": "transform", "source": {"workspace": "large.jsonl"}}
+
+    answer = run(request | {"parameters": {"steps": steps}}, call_tool)
+    assert (answer["engine"], len(answer["rows"]), called) == ("duckdb", 2, [{"n": 1}, {"n": 2}])
+
+    called.clear()
+    with pytest.raises(AnalysisError):
+        run(request | {"parameters": {"steps": [*steps, {"drop": "missing"}]}}, call_tool)
+    assert called == [{"n": 1}, {"n": 2}]

@@ -182,7 +182,7 @@ def test_pivot_spreads_a_field_over_columns_in_the_order_of_its_values() -> None
         {"k": "b", "9": 1, "10": 0, "null": 1},
     ]
     assert mistake(rows, {"pivot": {"index": "k", "columns": "c", "values": "v"}}) == (
-        "steps[0].pivot: the cell of k 'a', c 9 has 2 values. Give 'function', such as 'sum'."
+        "steps[0].pivot: the cell of k 'a', c 9 has 2 values. Give 'function', like 'sum'."
     )
     assert mistake([{"k": 1, "c": 1}, {"k": 1, "c": "1"}], {"pivot": {"index": "k", "columns": "c"}}) == (
         "steps[0].pivot makes the columns '1' twice. Rename the index or cast the field."
@@ -327,7 +327,7 @@ def test_steps_do_not_mix_with_parameters_beside_them() -> None:
     with pytest.raises(AnalysisError) as caught:
         run({"analysis_type": "transform", "data": ORDERS, "parameters": {"steps": [], "limit": 1}}, never)
 
-    assert str(caught.value) == "Beside 'steps' there is 'limit'. Make steps of them."
+    assert str(caught.value) == "'steps' and 'limit' are both given. Make steps of them."
 
 
 def test_a_pivot_of_too_many_columns_is_refused() -> None:

@@ -212,6 +212,24 @@ async def test_session_holds_for_later_runs_of_the_session_only(tmp_path: Path) 
     assert (later.decision, later.channel) == ("session", "remembered")
 
 
+async def test_approvals_for_sessions_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is dropped, and its call is asked for again; the others hold."""
+    monkeypatch.setattr("sealyard.broker.approvals._SESSIONS_KEPT", 2)
+    async with gateway(tmp_path) as (approvals, _):
+        for number in range(3):
+            asking = asyncio.create_task(approvals.ask(an_ask(number, session=f"ann:{number}")))
+            await until_waiting(approvals, f"ask{number}")
+            await approvals.answer(f"ask{number}", an_answer("session"))
+            await asking
+        kept = [await approvals.ask(an_ask(10 + number, session=f"ann:{number}")) for number in (1, 2)]
+        again = asyncio.create_task(approvals.ask(an_ask(20, session="ann:0")))
+        await until_waiting(approvals, "ask20")
+        again.cancel()
+        await asyncio.wait([again])
+
+    assert {each.channel for each in kept} == {"remembered"}
+
+
 async def test_always_holds_for_the_same_arguments_until_it_is_forgotten(tmp_path: Path) -> None:
     """In every gateway of the store and after a restart; other arguments are asked for."""
     async with gateway(tmp_path) as (approvals, _):

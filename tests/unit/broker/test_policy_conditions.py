@@ -232,7 +232,8 @@ def test_a_second_spelling_of_a_name_is_in_doubt(key: str) -> None:
         (
             "a..b",
             1,
-            "policy.rules[0].when.'a..b' is no name of an argument. Write it as 'name', 'object.name' or 'list.*'.",
+            "policy.rules[0].when.'a..b' is not the name of an argument. "
+            "Write it as 'name', 'object.name' or 'list.*'.",
         ),
         (
             "a",
@@ -243,19 +244,20 @@ def test_a_second_spelling_of_a_name_is_in_doubt(key: str) -> None:
         (
             "a",
             {"abov": 1},
-            "policy.rules[0].when.'a'.abov is no condition. There are above, at_least, at_most, below, exists, "
+            "policy.rules[0].when.'a'.abov is not a condition. There are above, at_least, at_most, below, exists, "
             "longer_than, matches, not. For a value inside an object quote the whole name, such as 'object.name'.",
         ),
         ("a", {"above": "1"}, "policy.rules[0].when.'a'.above is a text. Give a number."),
         ("a", {"above": True}, "policy.rules[0].when.'a'.above is true or false. Give a number."),
-        ("a", {"above": float("nan")}, "policy.rules[0].when.'a'.above is infinite or no number. Give a number."),
-        ("a", float("inf"), "policy.rules[0].when.'a' is infinite or no number. Give a number."),
+        ("a", {"above": float("nan")}, "policy.rules[0].when.'a'.above is not a finite number. Give a number."),
+        ("a", float("inf"), "policy.rules[0].when.'a' is not a finite number. Give a number."),
         ("a", {"longer_than": -1}, "policy.rules[0].when.'a'.longer_than is a number. Give a whole number from 0."),
         ("a", {"exists": "yes"}, "policy.rules[0].when.'a'.exists is a text. Give true or false."),
         (
             "a",
             {"exists": False, "above": 1},
-            "policy.rules[0].when.'a' says exists = false and more. What is not there has no value: say only that.",
+            "policy.rules[0].when.'a' sets exists = false and more. "
+            "A missing argument has no value: write only exists = false.",
         ),
         (
             "a",

@@ -327,7 +327,7 @@ def test_explain_says_of_every_rule_why_it_fits_or_not() -> None:
     def step(number: int, says: Any, fits: Any, why: str, *, decides: bool = False) -> Step:
         return Step(rule=f"policy.rules[{number}]", verdict=says, fits=fits, decides=decides, why=why)
 
-    depends = "it fits if amount above 100 and ccc is given (the tool declares no 'ccc')"
+    depends = "it applies if amount above 100 and ccc is given (the tool declares no 'ccc')"
     expected = [
         step(0, "deny", "no", "it names other tools: bank/*, shop/*"),
         step(1, "deny", "no", "it is for effect 'read_only', and this tool counts as 'destructive'"),
@@ -407,7 +407,7 @@ def test_a_condition_that_cannot_work_names_its_rule() -> None:
     with pytest.raises(InvalidConfig) as caught:
         policy(Rule(decision="deny"), Rule(decision="deny", when={"to": {"like": "x"}}))
 
-    assert str(caught.value).startswith("policy.rules[1].when.'to'.like is no condition.")
+    assert str(caught.value).startswith("policy.rules[1].when.'to'.like is not a condition.")
 
 
 def test_settings_are_plain_data() -> None:

@@ -1,6 +1,7 @@
 """Limits of calls: what is refused and until when, what waits, what is tried again, and what opens the breaker."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -74,6 +75,7 @@ class Gate:
     def __init__(self) -> None:
         self.clock = Clock()
         self.throttle = Throttle(clock=self.clock, sleep=self.clock.sleep, jitter=lambda: 0.5)
+        self.runs: defaultdict[str, dict[str, int]] = defaultdict(dict)
 
     async def call(
         self,
@@ -85,7 +87,7 @@ class Gate:
         idempotent: bool = False,
     ) -> Any:
         """What the server answers."""
-        turn = self.throttle.turn(tool(name), limits, run, is_idempotent=idempotent)
+        turn = self.throttle.turn(tool(name), limits, self.runs[run], is_idempotent=idempotent)
         async with turn as attempts:
             async for attempt in attempts:
                 with attempt:
@@ -113,11 +115,11 @@ async def test_without_limits_a_call_is_only_made() -> None:
     assert await gate.call(UNLIMITED, server) == "answer"
     assert server.allowed == [None]
     assert gate.throttle._tools == {}
-    assert gate.throttle._runs == {}
+    assert gate.runs == {"run": {}}
 
 
 async def test_calls_of_a_run_are_counted_by_tool() -> None:
-    """Another run and another tool have their own; a run that is over is forgotten."""
+    """Another run and another tool have their own."""
     gate, limits = Gate(), ToolLimits(calls_per_run=2)
     for _ in range(2):
         await gate.call(limits, Server())
@@ -127,9 +129,6 @@ async def test_calls_of_a_run_are_counted_by_tool() -> None:
     )
     assert await gate.call(limits, Server(), run="other") == "ok"
     assert await gate.call(limits, Server(), name="list") == "ok"
-    gate.throttle.forget("run")
-    gate.throttle.forget("never seen")
-    assert await gate.call(limits, Server()) == "ok"
 
 
 async def test_calls_that_fail_count_too() -> None:
@@ -510,16 +509,6 @@ async def test_a_breaker_that_opens_ends_the_retries() -> None:
     with pytest.raises(UpstreamUnavailable):
         await gate.call(ToolLimits(retries=9, breaker_failures=3), server, idempotent=True)
     assert (len(server.allowed), gate.clock.slept) == (3, [0.25, 0.5])
-
-
-async def test_runs_that_nobody_forgets_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest go first."""
-    monkeypatch.setattr(module, "_MOST_RUNS", 3)
-    gate, limits = Gate(), ToolLimits(calls_per_run=1)
-    for number in range(5):
-        await gate.call(limits, Server(), run=str(number))
-
-    assert list(gate.throttle._runs) == ["2", "3", "4"]
 
 
 async def test_tools_that_come_and_go_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import pytest
+from tests.unit.versioning.migration_world import make_change
 
 from sealyard.code import MAX_CODE_BYTES, Source, find_uses, parse, read, source
 from sealyard.code.names import children
@@ -14,13 +15,11 @@ from sealyard.code.source import Fault
 from sealyard.errors import InvalidSkill
 from sealyard.learning.code import code_print
 from sealyard.learning.code import read_sketch as read_sketch
-from sealyard.learning.flows import prepare_flows
 from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.skills import job_print
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import review
 from sealyard.skills.reading import read_skill
-from sealyard.values.facts import CallEvidence, Executed, RunEvidence
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.migrate import migrate
 
@@ -93,30 +92,6 @@ def read_everything(code: str) -> None:
     job_print(code)
     read_sketch(code)
     wrong_calls(code, specs())
-    fact = Executed(
-        at=1.0,
-        principal="ann",
-        session="v",
-        execution_id="e",
-        form="code",
-        status="ok",
-        failure=None,
-        error_type="",
-        level="production",
-        tier="namespace",
-        seconds=0.1,
-        use_case="compute",
-    )
-    call = CallEvidence(
-        number=0,
-        tool="mcp__bank__pay",
-        version="1.0.0",
-        arguments={"amount": 1},
-        answer={"paid": 1},
-        started_at=0.0,
-        seconds=0.1,
-    )
-    prepare_flows(RunEvidence(fact=fact, code=code, session="s", started_at=0.0, calls=(call, call)))
     try:
         find_uses(parse(code))
         read_skill("total", code, find=lambda ref: specs().get(f"{ref.module}.{ref.function}"))
@@ -138,7 +113,7 @@ def test_no_reader_changes_the_tree_that_all_share() -> None:
     tree = parse(JOB).tree
     before = ast.dump(tree, include_attributes=True)
     read_everything(JOB)
-    migrate(JOB, (), form="function", name="total")
+    migrate(JOB, make_change(name="fetch_expenses"), form="function", name="total")
 
     assert parse(JOB).tree is tree
     assert ast.dump(tree, include_attributes=True) == before

@@ -238,7 +238,7 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[learning]\ncritical = 'stop'", "learning.critical is 'stop'. Give 'ask', 'refuse' or 'warn'."),
         ("[learning]\nlimit = true", "learning has no key 'limit'. Did you mean 'limits'?"),
         ("[learning]\nenabled = 'yes'", "learning.enabled is 'yes'. Give true or false."),
-        ("[learning]\npool = 3", "learning.pool is 3. Give true or false."),
+        ("[learning]\nlimits = 3", "learning.limits is 3. Give true or false."),
         ("learning = false", "learning is False. Give a table."),
         ("[learning]\ndomain = 'Data Team'",
          "learning.domain is 'Data Team'. Give a word of up to 32 small letters, digits, '-' or '_', such as 'data'."),
@@ -254,7 +254,7 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[http.principals.ci]\nlevel = 'production'",
          "http.principals.ci has no token. Give it a token_sha256: `sealyard token ci` makes one."),
         ("[http.principals.ci]\ntoken_sha256 = 'my-plain-token'",
-         "http.principals.ci.token_sha256 is no SHA-256. Give 64 hex digits: `sealyard token ci`."),
+         "http.principals.ci.token_sha256 is not a SHA-256. Give 64 hex digits: `sealyard token ci`."),
         ("[http.principals.ci]\ntoken = 'a'\nlevel = 'development'",
          "http.principals.ci.level is 'development'. Give 'production', which is sandbox.level, or a stricter one."),
         ("[sandbox]\nlevel = 'hardened'\n[http.principals.ci]\ntoken = 'a'\nlevel = 'production'",
@@ -276,7 +276,7 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[upstreams.x]\nurl = 'https://a'\ntransport = 'stdio'",
          "upstreams.x.transport is 'stdio'. Give 'http' or 'sse', or leave it out."),
         ("[upstreams.x]\nurl = 'ftp://u:s3cret-value@a'",
-         "upstreams.x.url is no address of a server. Give one that begins with https:// or http://."),
+         "upstreams.x.url is not the address of a server. Give one that begins with https:// or http://."),
         ("[upstreams.x]\ncommand = 'a'\nargs = 's3cret-value'",
          "upstreams.x.args is a string. Give a list of strings."),
         ("[upstreams.x]\ncommand = 'a'\nenv.A = 12345678", "upstreams.x.env.A is a number. Give a string."),
@@ -501,7 +501,7 @@ def test_a_pattern_that_names_no_upstream_is_pointed_out(tmp_path: Path, environ
         "[upstreams.github]\ncommand = 'a'\n[http.principals.ci]\ntoken = 'a'\nupstreams = ['git*', 'jria']",
     )
 
-    assert config.warnings == ("http.principals.ci.upstreams names 'jria', and no upstream is called so.",)
+    assert config.warnings == ("http.principals.ci.upstreams names 'jria', but no upstream has a matching name.",)
 
 
 def test_two_principals_cannot_share_a_token(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -628,7 +628,6 @@ def test_learning_is_on_and_shared_unless_the_file_says_otherwise(tmp_path: Path
     half_life_days = 7
     critical = "ask"
     limits = false
-    pool = false
     [http.principals.ci]
     token = "a"
     domain = "data"
@@ -636,10 +635,10 @@ def test_learning_is_on_and_shared_unless_the_file_says_otherwise(tmp_path: Path
     config = load(tmp_path, environ, text)
 
     assert load(tmp_path, environ, "").learning == LearningConfig(
-        enabled=True, scope="shared", domain=None, half_life_days=30.0, critical="refuse", limits=True, pool=True
+        enabled=True, scope="shared", domain=None, half_life_days=30.0, critical="refuse", limits=True
     )
     assert config.learning == LearningConfig(
-        scope="domain", domain="code", half_life_days=7.0, critical="ask", limits=False, pool=False
+        scope="domain", domain="code", half_life_days=7.0, critical="ask", limits=False
     )
     assert config.http.scopes()["ci"].domain == "data"
 

@@ -12,7 +12,7 @@ import pytest
 from sealyard.config import Machine, read_machine
 from sealyard.config.clients import CLIENTS, find_places, find_servers
 from sealyard.config.draft import merge, render
-from sealyard.config.references import diff, find_literals, looks_secret
+from sealyard.config.references import describe_upstream, diff, find_literals, hide_arguments, looks_secret
 from sealyard.config.rewrite import plan_apply
 from sealyard.config.settings import UpstreamEntry, read_settings
 from sealyard.errors import InvalidConfig
@@ -222,6 +222,49 @@ def test_all_spellings_of_http_mean_http(machine: Machine, kind: str) -> None:
     assert found(machine) == {("cursor", "a"): UpstreamEntry(url="https://a/sse")}
 
 
+def test_variables_that_codex_passes_on_are_names_or_tables(machine: Machine) -> None:
+    """A variable from elsewhere is named, and so is an entry that names none."""
+    put(
+        machine,
+        ".codex/config.toml",
+        """
+        [mcp_servers.a]
+        command = "a"
+        env_vars = ["A", { name = "B", source = "local" }, { name = "C", source = "remote" }, { source = "local" }, 3]
+        """,
+    )
+    servers, problems = find_servers(machine)
+
+    assert problems == []
+    assert [(each.entry.env, each.notes) for each in servers] == [
+        (
+            {"A": "${A}", "B": "${B}", "C": "${C}"},
+            (
+                "set C in the environment: Codex takes it from 'remote'",
+                "an entry of 'env_vars' names no variable and is left out",
+                "an entry of 'env_vars' names no variable and is left out",
+            ),
+        )
+    ]
+
+
+def test_two_keys_of_one_meaning_are_both_understood(machine: Machine) -> None:
+    """None is reported as meaningless because the other decided; a time that is no number is."""
+    servers = {
+        "off": {"command": "x", "disabled": True, "enabled": False},
+        "slow": {"command": "x", "startup_timeout_sec": 20, "startup_timeout_ms": 5},
+        "odd": {"command": "x", "startup_timeout_ms": True},
+    }
+    put(machine, "shop/.mcp.json", {"mcpServers": servers})
+    read, _ = find_servers(machine)
+
+    assert [(each.name, each.entry, each.notes) for each in read] == [
+        ("off", UpstreamEntry(command="x", disabled=True), ()),
+        ("slow", UpstreamEntry(command="x", start_seconds=20.0), ()),
+        ("odd", UpstreamEntry(command="x"), ("'startup_timeout_ms' means nothing to sealyard and is left out",)),
+    ]
+
+
 def test_broken_file_costs_only_itself(machine: Machine) -> None:
     """It is named with its line, and so is every hostile entry; the rest is used."""
     broken = put(machine, ".cursor/mcp.json", '{\n  "mcpServers": {\n')
@@ -254,7 +297,8 @@ def test_broken_file_costs_only_itself(machine: Machine) -> None:
         f"{where}mcpServers.numbers.command is 1. Give a string. {rest}",
         f"{where}the server 'type' has the type {{'a': []}}, which sealyard does not know. {rest}",
         f"In {str(desktop)!r}, mcpServers is not an object. Its servers are not used.",
-        f"{str(broken)!r} is not JSON: line 3, column 1: expected a key in double quotes. Correct it there.",
+        f"{str(broken)!r} is not JSON: line 3, column 1: expecting property name enclosed in double quotes. "
+        "Correct it there.",
     ]
 
 
@@ -306,9 +350,9 @@ def test_same_server_of_several_clients_is_written_once(machine: Machine) -> Non
     assert [(each.name, each.entry.command, each.clients, each.notes) for each in merged] == [
         ("github", "npx", ("claude-code", "cursor"), ("is the same server as 'gh'",)),
         ("db", "db1", ("cursor",), ()),
-        ("db-gemini", "db3", ("gemini",), ("called so because 'db' is another server",)),
+        ("db-gemini", "db3", ("gemini",), ("renamed, because another server is called 'db'",)),
         ("db-windsurf", "db4", ("gemini",), ()),
-        ("db-windsurf-2", "db2", ("windsurf",), ("called so because 'db' is another server",)),
+        ("db-windsurf-2", "db2", ("windsurf",), ("renamed, because another server is called 'db'",)),
     ]
 
 
@@ -391,6 +435,8 @@ def test_rendered_file_reads_back_as_what_was_found(machine: Machine) -> None:
         ("X", "https://h/p:q@r", False),
         ("GITHUB_TOKEN", "${GITHUB_TOKEN}", False),
         ("Authorization", "Bearer ${env:T}", False),
+        ("GITHUB_TOKEN", "${GITHUB_TOKEN:-abc}", True),
+        ("TEAM", "${TEAM:-platform}", False),
         ("MAX_TOKENS", "4096", False),
         ("GITHUB_TOKEN", "", False),
         ("NODE_ENV", "production", False),
@@ -409,6 +455,68 @@ def test_every_place_of_a_literal_secret_is_named() -> None:
 
     assert list(find_literals(stdio)) == ["env.A_TOKEN", "args"]
     assert list(find_literals(http)) == ["headers.Authorization", "bearer_token", "url"]
+
+
+BEARER = "0123456789abcdef0123"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--header", f"Authorization: Bearer {BEARER}"], ["--header", "Authorization: …"]),
+        (["-H", f"Authorization:Bearer {BEARER}"], ["-H", "Authorization:…"]),
+        (["--header", f"X-Api-Key: {BEARER}"], ["--header", "X-Api-Key: …"]),
+        ([f"-HX-Api-Key: {BEARER}"], ["-HX-Api-Key: …"]),
+        ([f"--header=Authorization: Bearer {BEARER}"], ["--header=Authorization: …"]),
+        (["--header", f"X-Org: a, Authorization: {BEARER}"], ["--header", "X-Org: a, Authorization: …"]),
+        (["--header", f"X-Session: Bearer {BEARER}"], ["--header", "X-Session: …"]),
+        ([f'{{"X-Org": "a", "Authorization": "{BEARER}"}}'], ['{"X-Org": "a", "Authorization": "…']),
+        ([f"--env=API_TOKEN={BEARER}"], ["--env=API_TOKEN=…"]),
+        (["-e", f"API_TOKEN={BEARER}"], ["-e", "API_TOKEN=…"]),
+        (["-c", f"TEAM=a API_TOKEN={BEARER} npx server"], ["-c", "TEAM=a API_TOKEN=…"]),
+        ([f"https://mcp.example/?a=1&api_key={BEARER}"], ["https://mcp.example/?a=1&api_key=…"]),
+        ([f"--password=two words {BEARER}"], ["--password=…"]),
+        ([f"--token=${{TOKEN:-{BEARER}}}"], ["--token=…"]),
+    ],
+)
+def test_a_secret_in_an_argument_is_hidden_wherever_it_stands(arguments: list[str], shown: list[str]) -> None:
+    """A header, a variable, a part of a query and a member of JSON; the key stays readable."""
+    entry = UpstreamEntry(command="npx", args=tuple(arguments))
+
+    assert hide_arguments(arguments) == shown
+    assert BEARER not in describe_upstream(entry)
+    assert list(find_literals(entry)) == ["args"]
+    assert BEARER not in diff("", json.dumps(arguments), "f", values=[{"args": arguments}])
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "Authorization: Bearer ${TOKEN}",
+        "Authorization:${AUTH_HEADER}",
+        "--token=${TOKEN}",
+        "X-Team: platform",
+        "https://mcp.example:8443/token/sse?readonly=true",
+        "ghcr.io/acme/token:1.2",
+        "--max-tokens=4096",
+    ],
+)
+def test_an_argument_without_a_secret_is_shown(argument: str) -> None:
+    """References, numbers, addresses and names of images."""
+    assert hide_arguments(["--header", argument]) == ["--header", argument]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://u:p@h/", f"https://h/?key={BEARER}", f"https://h/#{BEARER}", "https://h/sk-0123456789abcdef0123/sse"],
+)
+def test_a_secret_in_an_address_is_hidden(url: str) -> None:
+    """The user, the query, the fragment, and what looks like a key in the path."""
+    entry = UpstreamEntry(url=url)
+
+    assert "…" in describe_upstream(entry)
+    assert not {"p@h", BEARER} & {part for part in ("p@h", BEARER) if part in describe_upstream(entry)}
+    assert list(find_literals(entry)) == ["url"]
 
 
 def test_diff_shows_no_secret_in_any_spelling() -> None:

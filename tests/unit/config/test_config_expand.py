@@ -30,8 +30,6 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
         ("${EMPTY:-other}", "other"),
         ("${EMPTY}", ""),
         ("${env:NONE:-a:-b}", "a:-b"),
-        ("${NONE:-${TOKEN}}", "s3cret"),
-        ('${NONE:-{"a": {}}}', '{"a": {}}'),
         ("${TRICKY}", "${TOKEN} $TOKEN"),
         ("${input:github-token}", "from-input"),
         ("${workspaceFolder}/x", "/src/shop/x"),
@@ -51,10 +49,10 @@ def test_references_become_what_they_stand_for(text: str, value: str) -> None:
         ("a ${NONE} b", "the variable NONE is not set"),
         ("${env:NONE}", "the variable NONE is not set"),
         ("${input:my key}", "the variable MY_KEY is not set"),
-        ("${NONE:-${ALSO}}", "the variable ALSO is not set"),
+        ("${NONE:-${ALSO}}", "the default of ${NONE} holds a brace, such as that of another reference"),
+        ('${TOKEN:-{"a": 1}}', "the default of ${TOKEN} holds a brace, such as that of another reference"),
         ("${command:pick-secret}", "${command:…} is a reference that sealyard does not know"),
         ("${TOKEN:+set}", "${TOKEN:…} is a reference that sealyard does not know"),
-        ("${A:-" * 30 + "x" + "}" * 30, "the default of ${A} holds references more than 20 deep"),
     ],
 )
 def test_what_stands_for_nothing_is_named(text: str, reason: str) -> None:

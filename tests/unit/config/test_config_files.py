@@ -36,7 +36,7 @@ def test_change_keeps_the_mode_and_leaves_a_backup(file: Path) -> None:
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (NEW, 0o640)
     assert (backup.path.read_bytes(), stat.S_IMODE(backup.path.stat().st_mode)) == (OLD, 0o640)
     assert find_backups(file) == [backup]
-    restore_file(file, new=backup.read_original(), backups=[backup], keep=None)
+    restore_file(file, new=backup.read_original(), backups=[backup])
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode), names(file.parent)) == (OLD, 0o640, ["mcp.json"])
 
 
@@ -46,7 +46,7 @@ def test_file_that_was_not_there_goes_away_again(tmp_path: Path) -> None:
     backup = change_file(file, old=None, new=NEW)
 
     assert (stat.S_IMODE(file.stat().st_mode), backup.read_original()) == (0o600, None)
-    restore_file(file, new=None, backups=[backup], keep=None)
+    restore_file(file, new=None, backups=[backup])
     assert names(file.parent) == []
 
 

@@ -65,8 +65,8 @@ def test_tables_are_sections_that_people_can_read() -> None:
 @given(JSON, st.sampled_from([None, 1, "\t"]))
 def test_plain_json_is_read_as_the_standard_library_reads_it(value: Any, indent: int | str | None) -> None:
     """In any layout, escaped or not."""
-    assert jsonc.parse(json.dumps(value, indent=indent)).value == value
-    assert jsonc.parse("\ufeff" + json.dumps(value, indent=indent, ensure_ascii=False)).value == value
+    assert jsonc.parse(json.dumps(value, indent=indent)) == value
+    assert jsonc.parse("\ufeff" + json.dumps(value, indent=indent, ensure_ascii=False)) == value
 
 
 @given(st.text(alphabet='{}[]",:/*\\ \n1truenulEe-."'))
@@ -80,12 +80,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         except jsonc.InvalidJson:
             return
     else:
-        assert jsonc.parse(text).value == expected
+        assert jsonc.parse(text) == expected
 
 
 def test_comments_and_trailing_commas_are_allowed_outside_strings() -> None:
     """A string that holds slashes or stars is not touched."""
-    assert jsonc.parse(COMMENTED).value == {
+    assert jsonc.parse(COMMENTED) == {
         "theme": "dark",
         "mcpServers": {"a": {"command": "x", "args": ["//not a comment", "/*nor this*/"]}},
         "last": [1, 2],
@@ -95,16 +95,17 @@ def test_comments_and_trailing_commas_are_allowed_outside_strings() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{\n  "a": s3cret\n}', "line 2, column 8: expected a value"),
-        ('{"a": "s3cret', "line 1, column 7: this string does not end, or not rightly"),
-        ('{"a": "s3cret\\x"}', "line 1, column 7: this value cannot be read"),
-        ('{"a": 1 "b": 2}', "line 1, column 9: expected ',' or '}'"),
-        ('{"a" 1}', "line 1, column 6: expected ':' after the key"),
-        ("{,}", "line 1, column 2: expected a key in double quotes"),
-        ("{} {}", "line 1, column 4: there is more text after the value"),
-        ("/* open", "line 1, column 1: expected a value"),
-        ("[" * 200, "line 1, column 101: values are nested more than 100 deep"),
-        ("1" * 5000, "line 1, column 1: this value cannot be read"),
+        ('{\n  "a": s3cret\n}', "line 2, column 8: expecting value"),
+        ('{"a": "s3cret', "line 1, column 7: unterminated string starting at"),
+        ('{"a": "s3cret\\x"}', "line 1, column 14: invalid \\escape"),
+        ('{"a": 1 "b": 2}', "line 1, column 9: expecting ',' delimiter"),
+        ('{"a" 1}', "line 1, column 6: expecting ':' delimiter"),
+        ("{,}", "line 1, column 2: expecting property name enclosed in double quotes"),
+        ("{} {}", "line 1, column 4: extra data"),
+        ("/* open", "line 1, column 1: expecting value"),
+        ("[" * 200, "values are nested more than 100 deep"),
+        ("1" * 5000, "a number is too long or infinite"),
+        ('{"a": NaN}', "a number is too long or infinite"),
     ],
 )
 def test_broken_json_is_named_by_its_place_and_never_quoted(text: str, message: str) -> None:
@@ -175,4 +176,4 @@ def test_change_of_any_object_changes_nothing_else(table: dict[str, Any], indent
             return
     inner[keys[-1]] = {"n": "\ud800"}
 
-    assert jsonc.parse(jsonc.put(json.dumps(table, indent=indent), tuple(keys), {"n": "\ud800"})).value == expected
+    assert jsonc.parse(jsonc.put(json.dumps(table, indent=indent), tuple(keys), {"n": "\ud800"})) == expected

@@ -1,4 +1,4 @@
-"""Chains: shares of runs, who may say what to whom, versions, bounds, scores, and what a viewer is told."""
+"""Chains: shares of runs, who may say what to whom, bounds, scores, and what a viewer is told."""
 
 import random
 from collections.abc import Iterable
@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from sealyard.catalog import Snapshot
-from sealyard.learning.chains import FOLLOWERS, PARAMETERS, SOURCES, TIPS, TOOLS, VISITS, Chains, Tip, tip_mark
-from sealyard.learning.flows import prepare_flows
+from sealyard.learning.chains import FOLLOWERS, TIPS, TOOLS, VISITS, Chains, Tip, tip_mark
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.values.facts import CallEvidence, Executed, Hinted, RunEvidence
 from sealyard.values.tools import ToolAnnotations, ToolSpec
@@ -29,8 +28,6 @@ def spec(
     parameters: Iterable[str] = (),
     required: Iterable[str] = (),
     *,
-    output: dict[str, Any] | None = None,
-    version: str = "1.0.0",
     destructive: bool | None = None,
     function: str | None = None,
 ) -> ToolSpec:
@@ -42,10 +39,9 @@ def spec(
         module="shop",
         function=function or name,
         input_schema={"type": "object", "properties": dict.fromkeys(parameters, TEXT), "required": list(required)},
-        output_schema=output,
         annotations=ToolAnnotations(read_only=destructive is None, destructive=destructive),
         digest=f"{name} {list(parameters)} {list(required)}",
-        version=version,
+        version="1.0.0",
     )
 
 
@@ -72,7 +68,6 @@ class Journal:
         principal: str = "ann",
         status: str = "ok",
         session: str = "",
-        versions: dict[str, str] | None = None,
         given: dict[str, dict[str, Any]] | None = None,
         answers: dict[str, Any] | None = None,
     ) -> None:
@@ -82,7 +77,7 @@ class Journal:
             CallEvidence(
                 number=number,
                 tool=full(tool),
-                version=(versions or {}).get(tool, "1.0.0"),
+                version="1.0.0",
                 arguments=(given or {}).get(tool, {}),
                 answer=(answers or {}).get(tool),
                 has_answer=True,
@@ -103,39 +98,30 @@ class Journal:
         )
         self._teach(RunEvidence(fact=fact, started_at=self.at, calls=calls))
 
-    def flow(self, number: int = 1, *, principal: str = "ann", field: str = "id", **more: Any) -> None:
-        """A run in which a field of what was found became the order that is shown."""
-        value = f"o{number:05}"
-        options: dict[str, Any] = {"answers": {"find": [{field: value}]}, "given": {"show": {"order_id": value}}} | more
-        self.run("find", "show", principal=principal, **options)
-
     def hint(self, tip: Tip, *, principal: str = "ann", session: str = "s1") -> None:
         """Somebody is told something."""
         self.at += 60.0
         self._teach(
-            Hinted(at=self.at, principal=principal, session=session, hint=tip.kind, subject=tip.subject, mark=tip.mark)
+            Hinted(at=self.at, principal=principal, session=session, hint="chain", subject=tip.subject, mark=tip.mark)
         )
 
     def _teach(self, event: RunEvidence | Hinted) -> None:
         self.events.append(event)
         teach(self.chains, event)
 
-    def tips(self, spec: ToolSpec, shop: Snapshot = SHOP, *, principal: str = "ann", **more: Any) -> tuple[Tip, ...]:
+    def tips(self, spec: ToolSpec, shop: Snapshot = SHOP, *, principal: str = "ann") -> tuple[Tip, ...]:
         """What a principal is told of a tool."""
-        viewer = Viewer(principal, more.pop("now", self.at), MONTH)
-        return self.chains.tips(spec, viewer, view=shop, **more)
+        return self.chains.tips(spec, Viewer(principal, self.at, MONTH), view=shop)
 
-    def followers(self, tool: str, shop: Snapshot = SHOP, *, principal: str = "ann", **more: Any) -> list[Any]:
+    def followers(self, tool: str, shop: Snapshot = SHOP, *, principal: str = "ann") -> list[Any]:
         """The names and shares of what follows a tool."""
-        viewer = Viewer(principal, more.pop("now", self.at), MONTH)
-        found = self.chains.followers(full(tool), viewer, view=shop.tools, **more)
+        found = self.chains.next_tools(full(tool), Viewer(principal, self.at, MONTH), view=shop.tools)
         return [(each.tool.removeprefix("mcp__shop__"), round(each.support.share, 2)) for each in found]
 
 
 def teach(chains: Chains, event: RunEvidence | Hinted) -> None:
     """As the learner does it."""
-    flows = prepare_flows(event) if isinstance(event, RunEvidence) else ()
-    chains.learn(Lesson(number=0, event=event, flows=flows), MONTH)
+    chains.learn(Lesson(number=0, event=event), MONTH)
 
 
 # What follows what
@@ -202,130 +188,32 @@ def test_old_habits_fade() -> None:
     assert journal.followers("find") == [("count", 0.91)]
 
 
-# Flow and needs
-
-
-def test_the_flow_is_told_with_the_chain_and_as_a_need() -> None:
-    """From both sides: what to do with this answer, and where to get that parameter."""
-    journal = Journal()
-    for number in range(3):
-        journal.flow(number)
-    (chain,), (need,) = journal.tips(FIND), journal.tips(SHOW, with_code=True)
-
-    assert (chain.kind, chain.subject, chain.mark) == ("chain", full("find"), tip_mark("chain", full("show")))
-    assert chain.text == "Often used with shop.show after it (100 % of runs): its id becomes order_id."
-    assert (need.kind, need.subject, need.mark) == ("needs", full("show"), tip_mark("needs", "order_id"))
-    assert need.text == "Usually needs order_id from the id of shop.find (100 % of runs)."
-    assert (chain.code, need.code) == (
-        None,
-        "from servers.shop import find, show\n"
-        "found = find()\n"
-        'answers = [show(order_id=row["id"]) for row in found]\n'
-        "answers",
-    )
-
-
-def test_an_optional_parameter_that_nearly_all_give_is_a_need() -> None:
-    """One that is demanded is known from the signature, and one that half of them give is a choice."""
-    journal = Journal()
-    for number in range(5):
-        journal.run("show", given={"show": {"order_id": f"{number}", "lang": "en", "made_up": 1}})
-    tips = journal.tips(SHOW)
-    for number in range(3):
-        journal.run("show", given={"show": {"order_id": f"{number}"}})
-
-    assert [tip.text for tip in tips] == ["Usually needs lang too, though it is optional (100 % of runs)."]
-    assert journal.tips(SHOW) == ()
-
-
-def test_a_tools_own_next_page_is_a_need() -> None:
-    """It has no fragment: code that pages is the agent's to write."""
-    listing = spec("listing", ["cursor"])
-    journal = Journal()
-    for number in range(3):
-        journal.at += 60
-        pages = tuple(
-            CallEvidence(
-                number=page,
-                tool=full("listing"),
-                version="1.0.0",
-                arguments={"cursor": f"c{number}-{page - 1}"} if page > 1 else {},
-                answer={"next_cursor": f"c{number}-{page}"},
-                has_answer=True,
-                started_at=journal.at,
-                seconds=0.1,
-            )
-            for page in (1, 2)
-        )
-        fact = Executed(at=journal.at, principal="ann", form="code", status="ok", seconds=1.0, use_case="polling")
-        teach(journal.chains, RunEvidence(fact=fact, started_at=journal.at, calls=pages))
-
-    (tip,) = journal.tips(listing, view(listing), with_code=True)
-    assert tip.text == "Usually needs cursor from the next_cursor of its answer before (100 % of runs)."
-    assert tip.code is None
-
-
-def test_a_new_major_version_forgets_fields_and_parameters() -> None:
-    """Its answers and arguments are others; that it follows is still true."""
-    journal = Journal()
-    for number in range(3):
-        journal.flow(number)
-    newer = view(spec("find", version="2.0.0"), SHOW)
-    only_chain = journal.tips(newer.tools[full("find")], newer)
-    no_need = journal.tips(SHOW, newer)
-    show_2 = view(FIND, spec("show", ["number"], ["number"], version="2.0.0"))
-    for number in range(2):
-        value = f"n{number:05}"
-        journal.run(
-            "find",
-            "show",
-            versions={"show": "2.0.0"},
-            given={"show": {"number": value}},
-            answers={"find": [{"number": value}]},
-        )
-    journal.flow(9, versions={"show": "1.4.0"})
-
-    assert [tip.text for tip in only_chain] == ["Often used with shop.show after it (100 % of runs)."]
-    assert no_need == ()
-    assert [tip.text for tip in journal.tips(show_2.tools[full("show")], show_2)] == [
-        "Usually needs number from the number of shop.find (100 % of runs)."
-    ]
-    assert journal.tips(SHOW) == ()
-
-
-def test_a_field_is_one_field_whether_its_place_was_seen_or_not() -> None:
-    """An answer that was too large for the journal this time does not speak against what was seen before."""
-    journal = Journal()
-    for number in range(2):
-        journal.flow(number)
-    code = "for row in find():\n    show(order_id=row['id'])"
-    for number in range(2):
-        journal.at += 60
-        calls = (
-            CallEvidence(number=1, tool=full("find"), version="1.0.0", arguments={}, started_at=0.0, seconds=0.1),
-            CallEvidence(
-                number=2, tool=full("show"), version="1.0.0", arguments={"order_id": f"q{number:05}"}, has_answer=True,
-                started_at=0.0, seconds=0.1,
-            ),
-        )  # fmt: skip
-        fact = Executed(at=journal.at, principal="ann", form="code", status="ok", seconds=1.0, use_case="workflow")
-        teach(journal.chains, RunEvidence(fact=fact, code=code, started_at=journal.at, calls=calls))
-
-    (need,) = journal.chains.needs(SHOW, Viewer("ann", journal.at, MONTH), view=SHOP.tools)
-    assert (need.source, need.support.share, round(need.support.evidence)) == ((full("find"), "[].id"), 1.0, 4)
-
-
 # Who may say what to whom
 
 
-def test_tools_outside_of_the_view_are_never_named() -> None:
-    """Neither as what follows nor as where something comes from; and nothing is told of a tool outside of it."""
+def test_a_tip_names_the_tool_that_follows_and_in_how_many_runs() -> None:
+    """It is about the first tool, and its mark stands for the second."""
     journal = Journal()
-    for number in range(5):
-        journal.flow(number)
+    for _ in range(3):
+        journal.run("find", "show")
+
+    assert journal.tips(SHOW) == ()
+    assert journal.tips(FIND) == (
+        Tip(
+            subject=full("find"),
+            mark=tip_mark(full("show")),
+            text="Often used with shop.show after it (100 % of runs).",
+        ),
+    )
+
+
+def test_tools_outside_of_the_view_are_never_named() -> None:
+    """And nothing is told of a tool outside of it."""
+    journal = Journal()
+    for _ in range(5):
+        journal.run("find", "show")
 
     assert journal.tips(FIND, view(FIND)) == ()
-    assert journal.tips(SHOW, view(SHOW)) == ()
     assert journal.followers("find", view(SHOW)) == []
 
 
@@ -378,10 +266,9 @@ def test_a_flood_of_things_cannot_push_out_what_others_found() -> None:
     shop = view(*SHOP.tools.values(), *(spec(name) for name in many))
     journal = Journal()
     for _ in range(3):
-        journal.run("find", "show", principal="ann", given={"show": {"order_id": "1", "lang": "en"}})
+        journal.run("find", "show", principal="ann")
     for name in many * 2:
         journal.run("find", name, principal="mal")
-        journal.run("show", principal="mal", given={"show": {"order_id": "1", f"key_{name}": "x", "lang": "en"}})
     for _ in range(2):
         journal.run("find", "count", principal="ben")
 
@@ -389,8 +276,6 @@ def test_a_flood_of_things_cannot_push_out_what_others_found() -> None:
     assert found == ["show"]
     assert {full("show"), full("count")} <= journal.chains.tools[full("find")].followers.keys()
     assert len(journal.chains.tools[full("find")].followers) == FOLLOWERS
-    assert "lang" in journal.chains.tools[full("show")].given
-    assert len(journal.chains.tools[full("show")].given) == PARAMETERS
 
 
 def test_a_newcomer_gets_in_where_one_principal_has_taken_all_places() -> None:
@@ -409,37 +294,15 @@ def test_a_newcomer_gets_in_where_one_principal_has_taken_all_places() -> None:
     assert journal.followers("find", shop, principal="ben")[0] == ("count", 1.0)
 
 
-def test_a_field_that_one_other_principal_saw_is_told_only_if_it_is_declared() -> None:
-    """A key that looks like a name may be somebody's: then the chain is told without it."""
-    plain, declared = Journal(), Journal()
-    for number in range(3):
-        plain.flow(number, field="project_falcon")
-        declared.flow(number)
-    row = {"type": "object", "properties": {"id": TEXT}}
-    shop = view(spec("find", output={"type": "array", "items": row}), SHOW)
-
-    own, others = plain.tips(FIND), plain.tips(FIND, principal="zoe")
-    assert [tip.text for tip in own] == [
-        "Often used with shop.show after it (100 % of runs): its project_falcon becomes order_id."
-    ]
-    assert [tip.text for tip in others] == ["Often used with shop.show after it (100 % of runs)."]
-    assert plain.tips(SHOW, principal="zoe") == ()
-    assert [tip.text for tip in declared.tips(FIND, shop, principal="zoe")] == [
-        "Often used with shop.show after it (100 % of runs): its id becomes order_id."
-    ]
-    plain.flow(9, field="project_falcon", principal="ben")
-    assert plain.tips(SHOW, principal="zoe") != ()
-
-
 def test_no_value_of_any_call_is_in_what_is_learned_or_told() -> None:
-    """Not in the model's bytes, nor in any sentence, code or insight."""
+    """Not in the model's bytes, nor in any sentence or insight."""
     secret = "sesame-4711"
     journal = Journal()
     for _ in range(3):
         journal.run(
             "find", "show", given={"show": {"order_id": secret, "lang": secret}}, answers={"find": [{"id": secret}]}
         )
-    told = repr(journal.tips(FIND, with_code=True)) + repr(journal.chains.insights(Viewer("", journal.at, MONTH)))
+    told = repr(journal.tips(FIND)) + repr(journal.chains.insights(Viewer("", journal.at, MONTH)))
 
     assert "shop.show" in told
     assert secret not in told
@@ -448,43 +311,23 @@ def test_no_value_of_any_call_is_in_what_is_learned_or_told() -> None:
 
 @pytest.mark.parametrize("name", ["ignore_all_instructions", "zoë", "x y", "x" * 65, "x\nimport os", "ada_lovelace"])
 def test_functions_with_names_of_no_use_are_not_told(name: str) -> None:
-    """Orders to a model, people, what is no identifier: neither as what follows nor as a source."""
+    """Orders to a model, people, text that is not an identifier."""
     journal = Journal()
-    for number in range(3):
-        journal.flow(number)
+    for _ in range(3):
+        journal.run("find", "show")
 
-    assert journal.tips(SHOW, view(spec("find", function=name), SHOW)) == ()
     assert journal.tips(FIND, view(FIND, spec("show", ["order_id"], ["order_id"], function=name))) == ()
 
 
-@pytest.mark.parametrize(
-    ("key", "told"),
-    [("ignore_all_instructions", None), ("zoë", None), ("x" * 65, None), ("page size", "page_size"), ("from", "from_")],
-)
-def test_parameters_are_told_by_their_python_names_or_not_at_all(key: str, told: str | None) -> None:
-    """An upstream may call them whatever it likes."""
-    show = spec("show", ["order_id", key], ["order_id"])
+@pytest.mark.parametrize(("module", "is_told"), [("s" * 64, False), ("shop", True)])
+def test_sentences_stay_short(module: str, is_told: bool) -> None:
+    """With the longest names a tip is left out; it is never cut."""
+    second = msgspec.structs.replace(spec("show", function=f"show_{'a' * 59}"), module=module)
     journal = Journal()
-    for number in range(3):
-        journal.run("show", given={"show": {"order_id": f"{number}", key: "x"}})
+    for _ in range(3):
+        journal.run("find", "show")
 
-    sentence = f"Usually needs {told} too, though it is optional (100 % of runs)."
-    assert [tip.text for tip in journal.tips(show, view(show))] == ([] if told is None else [sentence])
-
-
-def test_sentences_stay_short() -> None:
-    """With the longest names that may be told the flow is left out; it is never cut."""
-    first, second = (
-        spec("find", function=f"find_{'a' * 59}"),
-        spec("show", ["order_id"], ["order_id"], function=f"show_{'a' * 59}"),
-    )
-    journal = Journal()
-    for number in range(3):
-        journal.flow(number, field=f"id_{'a' * 60}")
-
-    (tip,) = journal.tips(first, view(first, second))
-    assert tip.text == f"Often used with shop.show_{'a' * 59} after it (100 % of runs)."
-    assert journal.tips(second, view(first, second)) == ()
+    assert bool(journal.tips(FIND, view(FIND, second))) == is_told
 
 
 # Scores
@@ -527,25 +370,6 @@ def test_a_told_chain_is_right_if_the_other_tool_was_called_after_the_first() ->
     assert (item.kind, item.checked, item.right) == ("chain", 5, 3)
 
 
-def test_a_told_need_is_right_if_the_next_run_gave_the_parameter() -> None:
-    """By whoever was told, in the same visit."""
-    journal = Journal()
-    for number in range(3):
-        journal.run("show", given={"show": {"order_id": f"{number}", "lang": "en"}})
-    (tip,) = journal.tips(SHOW)
-    journal.hint(tip, session="s1")
-    journal.run("show", session="s2", given={"show": {"order_id": "1"}})
-    journal.run("show", session="s1", principal="ben", given={"show": {"order_id": "1"}})
-    none = journal.chains.insights(Viewer("", journal.at, MONTH))
-    journal.run("show", session="s1", given={"show": {"order_id": "1", "lang": "en"}})
-    journal.hint(tip, session="s3")
-    journal.run("show", session="s3", given={"show": {"order_id": "1"}})
-
-    assert (none.checked, none.accuracy) == (0, None)
-    found = journal.chains.insights(Viewer("", journal.at, MONTH))
-    assert (found.checked, found.right, found.accuracy) == (2, 1, 0.5)
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -575,18 +399,15 @@ def test_hints_of_others_and_odd_ones_are_not_kept(fields: dict[str, Any]) -> No
 
 
 def test_everything_that_is_kept_is_bounded() -> None:
-    """Tools, what follows each, sources, visits and tips; what was not scored when it goes is not counted right."""
+    """Tools, what follows each, visits and tips; what was not scored when it goes is not counted right."""
     chains = Chains()
     journal = Journal(chains)
     for number in range(TOOLS + 10):
         journal.run(f"a{number}", principal="mal")
-    letters = "abcdefghijklmnopqrstuvwxyz"
     for number in range(40):
         names = [f"b{number * 12 + each}" for each in range(12)]
         journal.run("hub", *names[1:])
         journal.run("hub", names[0])
-        key, value = f"g{letters[number % 26]}", f"w{number}x"
-        journal.run("y", "z", principal=f"p{number}", answers={"y": {key: value}}, given={"z": {"k": value}})
     for number in range(VISITS + 10):
         teach(chains, Hinted(at=0.0, session=f"s{number}", hint="chain", subject=full("a"), mark="00"))
     for number in range(TIPS + 10):
@@ -594,7 +415,6 @@ def test_everything_that_is_kept_is_bounded() -> None:
 
     assert len(chains.tools) == TOOLS
     assert len(chains.tools[full("hub")].followers) == FOLLOWERS
-    assert len(chains.tools[full("z")].sources) == SOURCES
     assert len(chains.visits) == VISITS
     assert len(chains.visits["local s"].tips) == TIPS
     assert chains.insights(Viewer("", journal.at, MONTH)).checked == 0
@@ -633,31 +453,23 @@ def test_nothing_known_says_nothing() -> None:
 
     assert journal.tips(FIND) == ()
     assert journal.followers("find") == []
-    assert journal.chains.needs(FIND, Viewer("ann", 0.0, MONTH), view=SHOP.tools) == []
     found = journal.chains.insights(Viewer("", 0.0, MONTH))
     assert (found.part, found.learned, found.evidence, found.checked, found.accuracy) == ("chains", 0, 0, 0, None)
 
 
 def test_insights_say_what_was_learned_and_from_how_much() -> None:
-    """The pair, the flow, how many principals, and when it was last so."""
+    """The pair, how many principals, and when it was last so."""
     journal = Journal()
-    for number in range(3):
-        journal.flow(number)
+    for _ in range(3):
+        journal.run("find", "show")
     found = journal.chains.insights(Viewer("", journal.at, MONTH))
 
-    assert (found.learned, found.evidence) == (2, 3)
+    assert (found.learned, found.evidence) == (1, 3)
     assert [(item.kind, item.subject, item.text, item.principals, item.last_at) for item in found.items] == [
         (
             "chain",
             "mcp__shop__find -> mcp__shop__show",
             "mcp__shop__show follows mcp__shop__find in 100 % of runs.",
-            1,
-            journal.at,
-        ),
-        (
-            "needs",
-            "mcp__shop__show",
-            "order_id of mcp__shop__show is the id of mcp__shop__find in 100 % of runs.",
             1,
             journal.at,
         ),

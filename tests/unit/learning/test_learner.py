@@ -467,7 +467,6 @@ async def test_a_principal_without_a_domain_is_told_from_what_all_do(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("prepare_flows", ["chains"]),
         ("prepare_answers", ["shapes"]),
         ("prepare_cause", ["failures"]),
         ("code_print", ["code"]),

@@ -300,7 +300,6 @@ def test_prometheus_rules_are_the_same_as_sealyards_own() -> None:
         "error_rate": (">", settings.error_rate),
         "slow_runs": (">", settings.p95_seconds),
         "timeouts": (">", settings.timeout_rate),
-        "privacy_detection": ("<", settings.detection_rate),
         "privacy_failures": (">", 0),
     }
 

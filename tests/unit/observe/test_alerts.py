@@ -7,19 +7,18 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.config.settings import AlertsConfig
-from sealyard.errors import InvalidRequest, StoreError
+from sealyard.config.settings import AlertRule, AlertsConfig
+from sealyard.errors import StoreError
 from sealyard.metrics import Prices, Report
 from sealyard.metrics.sums.sums import Sums
 from sealyard.observe import alerts as alerting
@@ -27,17 +26,13 @@ from sealyard.observe.alerts import (
     RULES,
     Alerting,
     Finding,
-    Look,
     Observed,
     advance,
     find_down,
     judge,
     list_alerts,
     post_alerts,
-    silence_rule,
-    unsilence_rule,
 )
-from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.store import Store, open_store
 from sealyard.store.alerts import Alert
 from sealyard.store.audit import log as audit
@@ -46,7 +41,7 @@ from sealyard.values.access import AuditEntry
 from sealyard.values.facts import Executed, Hidden, Searched, Used
 from sealyard.values.tools import UpstreamStatus
 
-LIMITS = AlertsConfig(hit_rate=0.8, error_rate=0.25, p95_seconds=10, timeout_rate=0.05, detection_rate=0.95, minimum=20)
+LIMITS = AlertsConfig(hit_rate=0.8, error_rate=0.25, p95_seconds=10, timeout_rate=0.05, minimum=20)
 
 
 def a_report(
@@ -109,7 +104,6 @@ def test_what_is_so_now_is_judged() -> None:
     """Each says what to do, with numbers and configured names and nothing else."""
     seen = Observed(
         upstreams_down={"mail": "unavailable", "crm": "circuit_open"},
-        detection_rate=0.9,
         is_audit_intact=False,
         audit_first_wrong=1200,
         is_store_failing=True,
@@ -133,14 +127,6 @@ def test_what_is_so_now_is_judged() -> None:
             "The upstream 'mail' is not running and could not be started. Run `sealyard tools --status`.",
         ),
         (
-            "privacy_detection",
-            "",
-            0.9,
-            0.95,
-            "The detectors find 90.0% of the built-in samples of private values; at least 95.0% are expected. Look at"
-            " [privacy] in the configuration.",
-        ),
-        (
             "audit_chain",
             "",
             1200,
@@ -157,7 +143,7 @@ def test_what_is_so_now_is_judged() -> None:
             " gateway's log.",
         ),
     ]
-    assert judged == {"upstream_down", "privacy_detection", "audit_chain", "store_failing"}
+    assert judged == {"upstream_down", "audit_chain", "store_failing"}
 
 
 def test_an_upstream_is_down_when_it_failed_and_not_when_it_was_never_needed() -> None:
@@ -172,28 +158,21 @@ def test_an_upstream_is_down_when_it_failed_and_not_when_it_was_never_needed() -
 # States
 
 DOWN = Finding(rule="upstream_down", subject="mail", message="down")
-JUDGED = {"upstream_down"}
 
 
-class Gateways:
-    """Alerts in memory, over which gateways step as they do over the store's."""
+class Checks:
+    """Alerts in memory, stepped by findings."""
 
     def __init__(self) -> None:
         self.alerts: dict[tuple[str, str], Alert] = {}
-        self.gone: set[str] = set()
-        self.silenced: set[str] = set()
 
-    def step(self, owner: str, now: float, *findings: Finding, for_seconds: float = 60) -> list[tuple[str, str]]:
-        """What is told by `owner` when it sees this: the state and the subject of each."""
-        before = dict(self.alerts)
-        look = Look(findings=findings, judged=JUDGED | {"audit_chain"}, now=now, for_seconds=for_seconds, owner=owner)
-        self.alerts = advance(look, before, self.silenced, lambda each: each not in self.gone)
-        told = []
-        for key, alert in self.alerts.items():
-            if alert.delivery == owner:
-                told.append((alert.state, alert.subject))
-                self.alerts[key] = msgspec.structs.replace(alert, delivery="")
-        return told
+    def step(self, now: float, *findings: Finding) -> list[tuple[str, str]]:
+        """The state and the subject of each alert that is due for the webhook, which accepts it."""
+        judged = {"upstream_down", "audit_chain"}
+        self.alerts = advance(self.alerts, findings, judged, now=now, for_seconds=60)
+        due = [(alert.state, alert.subject) for alert in self.alerts.values() if not alert.delivered]
+        self.alerts = {key: msgspec.structs.replace(each, delivered=True) for key, each in self.alerts.items()}
+        return due
 
     @property
     def states(self) -> list[str]:
@@ -201,122 +180,61 @@ class Gateways:
         return [alert.state for alert in self.alerts.values()]
 
 
-def test_what_lasts_fires_once_and_is_resolved_once() -> None:
-    """Pending says nothing to anybody; firing and resolved are told one time each, whatever follows."""
-    yard = Gateways()
-    told = [yard.step("a", now, DOWN) for now in (0, 30, 59.9, 60, 75, 600)]
-    told += [yard.step("a", now) for now in (615, 630)]
+def test_a_lasting_fault_fires_once_and_is_resolved_once() -> None:
+    """A pending alert is not sent; firing and resolved are sent one time each, whatever follows."""
+    checks = Checks()
+    sent = [checks.step(now, DOWN) for now in (0, 30, 59.9, 60, 75, 600)]
+    sent += [checks.step(now) for now in (615, 630)]
 
-    assert told == [[], [], [], [("firing", "mail")], [], [], [("resolved", "mail")], []]
-    assert yard.states == ["resolved"]
-
-
-def test_what_does_not_last_is_forgotten() -> None:
-    """A pending alert that is right again leaves nothing behind, and the next one waits anew."""
-    yard = Gateways()
-    told = [yard.step("a", 0, DOWN), yard.step("a", 30), yard.step("a", 45, DOWN), yard.step("a", 75, DOWN)]
-
-    assert (told, yard.states) == ([[], [], [], []], ["pending"])
+    assert sent == [[], [], [], [("firing", "mail")], [], [], [("resolved", "mail")], []]
+    assert checks.states == ["resolved"]
 
 
-def test_what_must_never_happen_is_told_at_once() -> None:
+def test_a_fault_that_does_not_last_is_forgotten() -> None:
+    """A pending alert whose fault is gone leaves nothing behind, and the next one waits anew."""
+    checks = Checks()
+    sent = [checks.step(0, DOWN), checks.step(30), checks.step(45, DOWN), checks.step(75, DOWN)]
+
+    assert (sent, checks.states) == ([[], [], [], []], ["pending"])
+
+
+def test_a_fault_that_must_never_happen_fires_at_once() -> None:
     """A changed audit log does not wait for `for_seconds`."""
-    yard = Gateways()
-
-    assert yard.step("a", 0, Finding(rule="audit_chain", message="wrong")) == [("firing", "")]
+    assert Checks().step(0, Finding(rule="audit_chain", message="wrong")) == [("firing", "")]
 
 
-def test_several_gateways_tell_once_and_an_alert_lasts_while_one_of_them_sees_it() -> None:
-    """The one that is well does not resolve what the other still sees."""
-    yard = Gateways()
-    told = [
-        yard.step("a", 0, DOWN),
-        yard.step("b", 10),
-        yard.step("b", 60, DOWN),
-        yard.step("a", 61, DOWN),
-        yard.step("b", 70),
-        yard.step("b", 80),
-        yard.step("a", 90),
-        yard.step("b", 95),
-    ]
+def test_a_rule_that_cannot_be_judged_keeps_its_alert() -> None:
+    """A report that could not be read resolves nothing."""
+    firing = Alert(rule="error_rate", state="firing", message="many", since=0, changed_at=0)
 
-    assert told == [[], [], [("firing", "mail")], [], [], [], [("resolved", "mail")], []]
+    after = advance({("error_rate", ""): firing}, (), {"upstream_down"}, now=60, for_seconds=60)
+
+    assert after == {("error_rate", ""): firing}
 
 
-def test_what_a_gateway_saw_that_is_gone_is_resolved_by_another() -> None:
-    """Its end does not leave the alert firing for ever."""
-    yard = Gateways()
-    yard.step("a", 0, DOWN)
-    yard.step("a", 60, DOWN)
-    before = yard.step("b", 70)
-    yard.gone.add("a")
+def test_a_resolved_alert_is_listed_for_a_month() -> None:
+    """And not for ever: upstreams come and go."""
+    checks = Checks()
+    checks.step(0, DOWN)
+    checks.step(60, DOWN)
+    checks.step(75)
+    kept = checks.step(75 + 30 * 86_400.0), checks.states
+    checks.step(76 + 30 * 86_400.0)
 
-    assert (before, yard.step("b", 85)) == ([], [("resolved", "mail")])
-
-
-def test_what_a_gateway_did_not_come_to_tell_is_told_by_the_next() -> None:
-    """It was killed between the commit and the message."""
-    untold = Alert(
-        rule="upstream_down", subject="mail", state="firing", message="down", since=0, changed_at=60, delivery="a"
-    )
-    yard = Gateways()
-    yard.alerts = {("upstream_down", "mail"): untold}
-    while_alive = yard.step("b", 70, DOWN)
-    yard.gone.add("a")
-
-    assert (while_alive, yard.step("b", 85, DOWN), yard.step("c", 90, DOWN)) == ([], [("firing", "mail")], [])
+    assert (kept, checks.states) == (([], ["resolved"]), [])
 
 
-def test_a_silenced_alert_is_told_when_the_silence_ends_if_it_still_fires() -> None:
-    """And not at all if it is over by then."""
-    yard = Gateways()
-    yard.silenced = {"upstream_down"}
-    quiet = [yard.step("a", 0, DOWN), yard.step("a", 60, DOWN), yard.step("a", 75, DOWN)]
-    yard.silenced = set()
-    after = yard.step("a", 90, DOWN)
-    yard.step("a", 100)
-    yard.silenced = {"upstream_down"}
-    again = [yard.step("a", 200, DOWN), yard.step("a", 260, DOWN), yard.step("a", 275)]
-    yard.silenced = set()
-
-    assert (quiet, after, again, yard.step("a", 290)) == ([[], [], []], [("firing", "mail")], [[], [], []], [])
-
-
-def test_an_alert_that_was_told_is_told_to_be_over_though_silenced() -> None:
-    """Else whoever was told that it fires would wait for ever."""
-    yard = Gateways()
-    yard.step("a", 0, DOWN)
-    fired = yard.step("a", 60, DOWN)
-    yard.silenced = {"upstream_down"}
-
-    assert (fired, yard.step("a", 75)) == ([("firing", "mail")], [("resolved", "mail")])
-
-
-def test_what_a_person_resolved_does_not_fire_again_before_it_was_right() -> None:
-    """Then it is new, and told again."""
-    yard = Gateways()
-    key = ("upstream_down", "mail")
-    yard.step("a", 0, DOWN)
-    yard.step("a", 60, DOWN)
-    yard.alerts[key] = msgspec.structs.replace(alerting._resolved(yard.alerts[key], 70, "cli"), delivery="")
-    held = [yard.step("a", now, DOWN) for now in (75, 200, 400)]
-    right = yard.step("a", 500)
-    new = [yard.step("a", 510, DOWN), yard.step("a", 570, DOWN)]
-
-    assert (held, right, new) == ([[], [], []], [], [[], [("firing", "mail")]])
-
-
-@given(steps=st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0, 40)), min_size=1, max_size=40))
-def test_what_is_told_alternates_whatever_gateways_see(steps: list[tuple[str, bool, float]]) -> None:
-    """Nobody is told twice in a row that something fires, or that it is over."""
-    yard = Gateways()
+@given(steps=st.lists(st.tuples(st.booleans(), st.floats(0, 40)), min_size=1, max_size=40))
+def test_firing_and_resolved_alternate_whatever_is_seen(steps: list[tuple[bool, float]]) -> None:
+    """Nobody receives twice in a row that something fires, or that it is over."""
+    checks = Checks()
     now = 0.0
-    told: list[str] = []
-    for owner, is_down, wait in steps:
+    sent: list[str] = []
+    for is_down, wait in steps:
         now += wait
-        told += [state for state, _ in yard.step(owner, now, *([DOWN] if is_down else []))]
+        sent += [state for state, _ in checks.step(now, *([DOWN] if is_down else []))]
 
-    assert told == ["firing", "resolved"] * (len(told) // 2) + ["firing"] * (len(told) % 2)
+    assert sent == ["firing", "resolved"] * (len(sent) // 2) + ["firing"] * (len(sent) % 2)
 
 
 # The store and the sinks
@@ -338,7 +256,6 @@ class World:
             report=self._report,
             statuses=lambda: self.statuses,
             circuits=lambda: self.circuits,
-            scanner=Scanner(),
             clock=lambda: self.now,
         )
 
@@ -418,12 +335,6 @@ async def receiving() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tries follow each other without a pause."""
-    monkeypatch.setattr(alerting, "_PAUSES_SECONDS", (0.0, 0.0, 0.0))
-
-
 async def test_an_alert_goes_through_its_states_and_is_posted_signed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -489,25 +400,23 @@ async def test_a_restart_tells_nothing_twice(tmp_path: Path) -> None:
     assert receiver.told() == [[("upstream_down", "mail", "firing")], [("upstream_down", "mail", "resolved")]]
 
 
-async def test_two_gateways_on_one_store_tell_once(tmp_path: Path) -> None:
-    """They look at the same time; the one that is well does not end what the other sees."""
+async def test_of_two_gateways_on_one_store_one_checks(tmp_path: Path) -> None:
+    """The other takes over when it ends, and repeats nothing."""
     path = tmp_path / "s.db"
-    async with (
-        receiving() as receiver,
-        world(path, webhook=receiver.url) as one,
-        world(path, webhook=receiver.url) as other,
-    ):
-        for gateway in (one, other):
-            gateway.set_down("mail")
-        await asyncio.gather(one.check(), other.check())
-        await asyncio.gather(one.check(60), other.check(60))
-        one.set_down()
-        still = await one.check(15)
-        other.set_down()
-        over = await other.check(15)
+    async with receiving() as receiver, world(path, webhook=receiver.url, for_seconds=0) as other:
+        async with world(path, webhook=receiver.url, for_seconds=0) as one:
+            one.set_down("mail")
+            fired = await one.check()
+            other.set_down("crm")
+            listed = await other.check(15)
+        taken_over = await other.check(15)
 
-    assert (still, over) == ([("upstream_down", "mail", "firing")], [("upstream_down", "mail", "resolved")])
-    assert receiver.told() == [[("upstream_down", "mail", "firing")], [("upstream_down", "mail", "resolved")]]
+    assert fired == listed == [("upstream_down", "mail", "firing")]
+    assert taken_over == [("upstream_down", "crm", "firing"), ("upstream_down", "mail", "resolved")]
+    assert [sorted(batch) for batch in receiver.told()] == [
+        [("upstream_down", "mail", "firing")],
+        [("upstream_down", "crm", "firing"), ("upstream_down", "mail", "resolved")],
+    ]
 
 
 async def test_all_that_changes_in_one_look_is_one_message(tmp_path: Path) -> None:
@@ -521,33 +430,44 @@ async def test_all_that_changes_in_one_look_is_one_message(tmp_path: Path) -> No
     assert len(receiver.bodies) <= 2  # what waits while one is sent goes into the next
 
 
-async def test_a_webhook_that_fails_is_tried_again_and_then_given_up(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, at_once: None
+async def test_a_change_is_posted_until_the_webhook_accepts_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A redirect is not followed. The failure is logged without the address, counted and shown."""
+    """A redirect is not followed. The failure is logged once, without the address, counted and shown."""
     async with receiving() as receiver, world(tmp_path / "s.db", webhook=receiver.url, for_seconds=0) as gateway:
         receiver.statuses = [500, 302, 204]
         gateway.set_down("mail")
-        await gateway.check()
-        taken = (await list_alerts(gateway.store)).alerts[0].undelivered
-        receiver.statuses = [500, 500, 404]
-        gateway.set_down()
-        await gateway.check(15)
-        refused = (await list_alerts(gateway.store)).alerts[0].undelivered
-        gauges = {each.name: each.value for each in await gateway.alerting.gauges() if not each.labels}
+        undelivered = []
+        for _ in range(4):
+            await gateway.check(15)
+            (alert,) = (await list_alerts(gateway.store)).alerts
+            gauges = {each.name: each.value for each in await gateway.alerting.gauges() if not each.labels}
+            undelivered.append((alert.undelivered, gauges["sealyard_alerts_undelivered"]))
 
-    assert (taken, refused, len(receiver.bodies)) == (False, True, 6)
-    assert [body["alerts"][0]["id"] for body in receiver.bodies[:3]] == [receiver.bodies[0]["alerts"][0]["id"]] * 3
-    assert gauges["sealyard_alerts_undelivered"] == 1
+    assert undelivered == [(True, 1), (True, 1), (False, 0), (False, 0)]
+    assert [body["alerts"][0]["id"] for body in receiver.bodies] == [receiver.bodies[0]["alerts"][0]["id"]] * 3
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert errors == ["The webhook did not take 1 changes of alerts in 3 tries: it answered with status 404."]
+    assert errors == [
+        "The webhook did not accept 1 changes of alerts: it answered with status 500. They are posted again until it"
+        " does."
+    ]
     assert "s3cret" not in caplog.text
 
 
-async def test_a_webhook_that_never_answers_holds_up_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: None
-) -> None:
-    """The next look comes while the message of the first still waits."""
+async def test_a_fault_that_ends_before_its_alert_was_accepted_is_posted_as_resolved(tmp_path: Path) -> None:
+    """The receiver is told the latest state, not a past one."""
+    async with receiving() as receiver, world(tmp_path / "s.db", webhook=receiver.url, for_seconds=0) as gateway:
+        receiver.statuses = [500]
+        gateway.set_down("mail")
+        await gateway.check()
+        gateway.set_down()
+        await gateway.check(15)
+
+    assert receiver.told()[1:] == [[("upstream_down", "mail", "resolved")]]
+
+
+async def test_a_webhook_that_never_answers_delays_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next check comes while the first message still waits, and posts nothing beside it."""
     monkeypatch.setattr(alerting, "_TRY_SECONDS", 0.2)
     async with receiving() as receiver, world(tmp_path / "s.db", webhook=receiver.url, for_seconds=0) as gateway:
         receiver.is_silent = True
@@ -556,10 +476,9 @@ async def test_a_webhook_that_never_answers_holds_up_nothing(
         gateway.now += 15
         await gateway.alerting.check()
         await gateway.alerting.settle()
-        await gateway.store.flush()
         (alert,) = (await list_alerts(gateway.store)).alerts
 
-    assert (alert.state, alert.undelivered) == ("firing", True)
+    assert (alert.state, alert.undelivered, len(receiver.bodies)) == ("firing", True, 1)
 
 
 @pytest.mark.parametrize("webhook", ["http://127.0.0.1:1/x", "ftp://files.example/x", "http://[bad", "nonsense"])
@@ -589,92 +508,39 @@ async def test_a_gateway_that_ends_while_it_tells_leaves_it_to_the_next(tmp_path
     assert receiver.told() == [[("upstream_down", "mail", "firing")]]
 
 
-async def test_a_silence_keeps_quiet_until_its_end(tmp_path: Path) -> None:
-    """Who silenced it and why is listed and in the audit log; what fires at the end is told then."""
-    async with receiving() as receiver, world(tmp_path / "s.db", webhook=receiver.url, for_seconds=0) as gateway:
-        made = await silence_rule(gateway.store, "upstream_down", 3600, principal="ada", reason="we know")
+async def test_a_rule_that_is_off_never_fires_and_ends_its_alert(tmp_path: Path) -> None:
+    """Also if it fired before it was turned off."""
+    path = tmp_path / "s.db"
+    async with world(path, for_seconds=0) as before:
+        before.set_down("mail")
+        fired = await before.check()
+    async with world(path, for_seconds=0, off=("upstream_down",)) as after:
+        after.set_down("mail")
+        off = [await after.check(15), await after.check(15)]
+
+    assert fired == [("upstream_down", "mail", "firing")]
+    assert off == [[("upstream_down", "mail", "resolved")]] * 2
+
+
+def test_every_rule_can_be_turned_off() -> None:
+    """`off` accepts the names of the rules and nothing else."""
+    assert set(get_args(AlertRule)) == set(RULES)
+
+
+async def test_a_change_is_in_the_audit_log(tmp_path: Path) -> None:
+    """When it fired and when it was resolved, with its figures."""
+    async with world(tmp_path / "s.db", for_seconds=0) as gateway:
         gateway.set_down("mail")
         await gateway.check()
-        listed = await list_alerts(gateway.store)
-        quiet = list(receiver.told())
-        gateway.now = made.until + 1
-        await gateway.check()
-        await unsilence_rule(gateway.store, "upstream_down", principal="bob")
-        await gateway.store.flush()
+        gateway.set_down()
+        await gateway.check(15)
         entries = await gateway.store.audit_entries()
 
-    assert (quiet, receiver.told()) == ([], [[("upstream_down", "mail", "firing")]])
-    assert listed.silences == [made]
-    assert (made.principal, made.reason, listed.alerts[0].silenced) == ("ada", "we know", True)
+    body = {"rule": "upstream_down", "subject": "mail", "value": None, "threshold": None}
     assert [(entry.kind, entry.principal, entry.body) for entry in entries] == [
-        ("alert.unsilence", "bob", {"rule": "upstream_down"}),
-        ("alert.silence", "ada", {"rule": "upstream_down", "until": made.until, "reason": "we know"}),
+        ("alert.resolved", "local", body),
+        ("alert.firing", "local", body),
     ]
-
-
-async def test_a_person_resolves_an_alert(tmp_path: Path) -> None:
-    """It is told at once and stays resolved while it is still so."""
-    async with receiving() as receiver, world(tmp_path / "s.db", webhook=receiver.url, for_seconds=0) as gateway:
-        gateway.set_down("mail")
-        await gateway.check()
-        with pytest.raises(InvalidRequest) as refused:
-            await gateway.alerting.resolve("upstream_down", principal="ada")
-        view = await gateway.alerting.resolve("upstream_down", "mail", principal="ada")
-        await gateway.alerting.settle()
-        held = await gateway.check(15)
-        (entry,) = await gateway.store.audit_entries()
-
-    assert (view.state, held) == ("resolved", [("upstream_down", "mail", "resolved")])
-    assert str(refused.value) == "There is no alert 'upstream_down'. There is one about 'mail'."
-    assert receiver.told() == [[("upstream_down", "mail", "firing")], [("upstream_down", "mail", "resolved")]]
-    assert (entry.kind, entry.principal, entry.body) == (
-        "alert.resolve",
-        "ada",
-        {"rule": "upstream_down", "subject": "mail"},
-    )
-
-
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (
-            lambda each: each.alerting.resolve("upstream_down", "mail"),
-            "There is no alert 'upstream_down' about 'mail'. `sealyard alerts` lists those that are.",
-        ),
-        (lambda each: each.alerting.resolve("party"), f"No alert is named 'party'. There are: {', '.join(RULES)}."),
-        (
-            lambda each: silence_rule(each.store, "party", 60, principal="local"),
-            f"No alert is named 'party'. There are: {', '.join(RULES)}.",
-        ),
-        (
-            lambda each: silence_rule(each.store, "timeouts", 0, principal="local"),
-            "A silence cannot last 0 s. Give more than 0 and at most 2,592,000.",
-        ),
-        (
-            lambda each: silence_rule(each.store, "timeouts", float("nan"), principal="local"),
-            "A silence cannot last nan s. Give more than 0 and at most 2,592,000.",
-        ),
-        (
-            lambda each: silence_rule(each.store, "timeouts", 60, principal="local", reason="x" * 501),
-            "The reason has 501 characters. Give at most 500.",
-        ),
-        (
-            lambda each: unsilence_rule(each.store, "timeouts", principal="local"),
-            "'timeouts' is not silenced. `sealyard alerts` lists what is.",
-        ),
-    ],
-)
-async def test_a_wrong_request_is_refused_with_what_is_right(
-    tmp_path: Path, ask: Callable[[World], Any], message: str
-) -> None:
-    """And nothing is written, not into the audit log either."""
-    async with world(tmp_path / "s.db") as gateway:
-        with pytest.raises(InvalidRequest) as caught:
-            await ask(gateway)
-        await gateway.store.flush()
-        entries = await gateway.store.audit_entries()
-
-    assert (str(caught.value), entries) == (message, [])
 
 
 async def test_figures_of_the_window_fire_and_recover(tmp_path: Path) -> None:
@@ -702,30 +568,8 @@ async def test_alerts_that_are_switched_off_still_check_what_prometheus_asks_for
     assert gauges == {
         "sealyard_alerts_undelivered": 0,
         "sealyard_store_failing": False,
-        "sealyard_privacy_detection_rate": 1.0,
         "sealyard_audit_chain_intact": True,
     }
-
-
-async def test_what_was_seen_while_the_store_failed_is_not_written_later(tmp_path: Path) -> None:
-    """By then it says nothing: an upstream that was down in between never fires."""
-    path = tmp_path / "s.db"
-    async with world(path, for_seconds=0) as gateway:
-        gateway.store.audit(AuditEntry(kind="gateway.start", principal="local"))
-        await gateway.store.flush()
-        with closing(sqlite3.connect(path)) as connection:
-            signature = connection.execute("SELECT signature FROM audit_head").fetchone()[0]
-        tamper(path, "UPDATE audit_head SET signature = '00'")
-        gateway.store.audit(AuditEntry(kind="gateway.stop", principal="local"))
-        look = Look(findings=(DOWN,), judged=JUDGED, now=gateway.now, for_seconds=0, owner=gateway.store.alerts.owner)
-        for _ in range(2):
-            with pytest.raises(StoreError):
-                await gateway.store.alerts.change(partial(advance, look), now=gateway.now)
-        tamper(path, f"UPDATE audit_head SET signature = '{signature}'")
-        await gateway.store.flush()
-        found = await gateway.store.alerts.alerts()
-
-    assert found == []
 
 
 async def test_a_check_that_breaks_is_not_the_last(
@@ -756,20 +600,6 @@ async def test_a_check_that_breaks_is_not_the_last(
     assert watching.cancelled()
     (record,) = [record for record in caplog.records if record.exc_info]
     assert (record.getMessage(), str(record.exc_info[1])) == ("Alerts could not be checked.", "an odd day")
-
-
-async def test_detectors_that_find_too_little_are_an_alert(tmp_path: Path) -> None:
-    """Such as ones that a pattern of allowed values has switched off, by mistake, for all but a few types."""
-
-    class Blind(Scanner):
-        def conceal(self, value: Any, replace: Any, **options: Any) -> Any:
-            return value
-
-    async with world(tmp_path / "s.db") as gateway:
-        gateway.alerting._scanner = Blind(ScanRules())
-        fired = await gateway.check()
-
-    assert fired == [("privacy_detection", "", "firing")]
 
 
 # The audit log

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy import TYPES
 from sealyard.privacy.detect import checks, registers
 from sealyard.privacy.detect.registers import FORMATS, Format
 
@@ -279,55 +278,38 @@ def test_verhoeff_finds_every_single_wrong_digit_and_every_swap() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("person", "Ada Lovelace"),
-        ("email", "ada@example.org"),
         ("phone", "(020) 7946 0958 ext. 12"),
-        ("date_of_birth", "1815-12-10"),
-        ("username", "ada99"),
-        ("ssn", "900 59 0289"),
         ("credit_card", "4111 1111 1111 1112"),
-        ("credit_card", "737"),
         ("iban", "GB00 AAAA 0000 0000 0000 00"),
-        ("ip", "[2001:db8::1]:443"),
-        ("mac", "00-1B-44-11-3A-B7"),
         ("passport", "C01X00T47"),
-        ("api_key", "anything-long"),
-        ("custom", "whatever"),
     ],
 )
-def test_cell_of_a_named_field_is_plausible_without_check_digits(name: str, value: str) -> None:
-    """The field says what it is; the form must only allow it."""
+def test_number_after_a_word_that_names_its_kind_is_plausible_without_check_digits(name: str, value: str) -> None:
+    """The word says what it is; the form must only allow it."""
     assert checks.is_plausible(name, value)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("person", "42"),
-        ("person", " "),
-        ("person", "N/A"),
-        ("email", "ada"),
         ("phone", "12"),
         ("phone", "see below"),
-        ("ssn", "yes"),
         ("credit_card", "Visa"),
         ("iban", "n/a"),
-        ("ip", "localhost"),
-        ("date_of_birth", "unknown"),
     ],
 )
-def test_cell_that_cannot_be_of_the_type_is_not_plausible(name: str, value: str) -> None:
-    """A column of card brands is no column of cards."""
+def test_what_cannot_be_of_the_type_is_not_plausible(name: str, value: str) -> None:
+    """A brand of cards is not the number of one."""
     assert not checks.is_plausible(name, value)
 
 
-@given(st.sampled_from([*TYPES, "custom"]), st.text(max_size=300))
+@given(st.sampled_from(sorted(checks._SHAPES)), st.text(max_size=300))
 def test_plausibility_never_raises(name: str, value: str) -> None:
     """Cells hold anything."""
     assert checks.is_plausible(name, value) in {True, False}
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", checks._SHAPES)
 @pytest.mark.parametrize("unit", ["1", "a", " ", "1-", "a@", "a1", "\n", ".", "x ", "1 "])
 def test_plausibility_of_a_huge_cell_is_decided_in_one_pass(name: str, unit: str) -> None:
     """A pattern that backtracks over its own repetition would not come to an end here."""

@@ -1,15 +1,26 @@
-"""The work of finding echoes grows with what is found, not with the number of strings in an answer."""
+"""Echoes of values: each is found as itself, and the work grows with what is found, not with what was handed over."""
+
+import time
 
 import pytest
 
 from sealyard.privacy.detect.scanner import Scanner
-from sealyard.privacy.echo import Echoes, Leaves, OwnWords, Sent
+from sealyard.privacy.echo import Echoes, Leaves, OwnWords, Sent, find_echoes
 from sealyard.privacy.mirror import Mirror
 from sealyard.privacy.reading.letters import Letters
 from sealyard.privacy.rules import Privacy
 from sealyard.values.tools import ToolSpec
 
 HANDED = [f"person{number}@shop.example" for number in range(20)]
+SPEC = ToolSpec(
+    upstream="crm",
+    name="list",
+    full_name="mcp__crm__list",
+    module="crm",
+    function="list",
+    input_schema={},
+    digest="list",
+)
 OTHERS = [f"number{number}k@shop.example" for number in range(3_000)]
 """They end as the addresses above do, with eleven letters: too little for an echo."""
 
@@ -64,17 +75,66 @@ def test_an_answer_is_searched_for_echoes_twice_at_most(monkeypatch, answer, mos
 
     monkeypatch.setattr(Leaves, "find", counted)
     guard = Mirror(Privacy(Scanner())).guard
-    spec = ToolSpec(
-        upstream="crm",
-        name="list",
-        full_name="mcp__crm__list",
-        module="crm",
-        function="list",
-        input_schema={},
-        digest="list",
-    )
     sent = Sent()
     sent.add([(HANDED[0], "email")])
-    admitted = guard.admit(spec, answer, sent=sent)
+    admitted = guard.admit(SPEC, answer, sent=sent)
     assert (admitted == answer) == (most == 1)
     assert len(searches) <= most
+
+
+FAMILIES = {
+    "common beginnings": [f"49301234567{number:02d}" for number in range(100)],
+    "common endings": [f"{number:02d}4930123456" for number in range(100)],
+    "common middles": [f"{number:02d}301234567{other:02d}" for number in range(20) for other in range(20)],
+    "accounts": [f"DE8937040044053201{number:04d}" for number in range(100)],
+}
+TURNS = {
+    "glued": lambda value: f"q{value}q",
+    "backwards": lambda value: value[::-1],
+    "hex": lambda value: value.encode().hex(),
+}
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_of_many_values_that_resemble_each_other_is_found_whole(family, turn, is_later):
+    """Regression: of nine or more values with a common beginning, the rest of a later one was shown."""
+    values = FAMILIES[family]
+    echoes = Echoes(is_later=is_later)
+    for value in values:
+        echoes.add([(value, "phone")])
+
+    for value in values:
+        for shift in range(3):
+            text = "z" * shift + TURNS[turn](value)
+            (echo,) = find_echoes(text, [echoes])
+            assert echo.value == value
+            assert echo.end - echo.start >= len(text) - shift - 2
+
+
+def test_a_call_that_hands_over_a_block_of_numbers_gets_each_as_its_own_token():
+    """Regression: `x4930123456708x` was answered as the token of another number and the digit 8."""
+    values = FAMILIES["common beginnings"][:30]
+    guard = Mirror(Privacy(Scanner())).guard
+    sent = Sent()
+    for value in values:
+        sent.add([(value, "phone")])
+
+    answer = guard.admit(SPEC, {"said": [f"x{value}x" for value in values]}, sent=sent)["said"]
+
+    assert len(set(answer)) == 30
+    assert all(guard.scope.reveal(said) == f"x{value}x" for said, value in zip(answer, values, strict=True))
+
+
+def test_values_that_resemble_each_other_cost_little_each():
+    """Hostile code: a thousand numbers of one block, and an answer that repeats their beginning all the time."""
+    echoes = Echoes()
+    for number in range(1_000):
+        echoes.add([(f"4930123456{number:04d}", "phone")])
+    text = "4930123456 or " * 2_000
+
+    started = time.process_time()
+    find_echoes(text, [echoes])
+
+    assert time.process_time() - started < 5

@@ -44,26 +44,25 @@ TEXTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
         "# Report\n\n| Name | Email |\n|---|---|\n| Ula Holt | ula@holt.example |\n\nDone.\n",
         [("person", "Ula Holt"), ("email", "ula@holt.example")],
     ),
-    "frame": (
-        "   id first_name      city             email\n"
-        "0   1       Ula    Berlin   ula@one.example\n1   2       Bob  New York   bob@two.example\n",
-        [
-            ("person", "Ula"),
-            ("address", "Berlin"),
-            ("email", "ula@one.example"),
-            ("person", "Bob"),
-            ("address", "New York"),
-            ("email", "bob@two.example"),
-        ],
+    "aligned lines": (
+        "Customer:  Ula Holt\nBorn:      3 May 1980\nLogin:     uholt\n",
+        [("person", "Ula Holt"), ("date_of_birth", "3 May 1980"), ("username", "uholt")],
     ),
-    "aligned": (
-        "First name    Phone           Plan\nUla           030 555 0101    gold\n"
-        "Ron Lee       030 555 0102    silver\n",
-        [("person", "Ula"), ("phone", "030 555 0101"), ("person", "Ron Lee"), ("phone", "030 555 0102")],
+    "aligned lines of several words": (
+        "First name:  Ula\nLast name:   Holt\nStreet:      Elm Way\n",
+        [("person", "Ula"), ("person", "Holt"), ("address", "Elm Way")],
+    ),
+    "columns aligned by spaces are prose": (
+        "First name    Email\nUla           ula@one.example\nRon Lee       ron@two.example\n",
+        [("email", "ula@one.example"), ("email", "ron@two.example")],
     ),
     "lines": (
         "Name: Ula Holt\nDate of birth: 3 May 1980\nPhone: 030 12345\nStatus: active\n",
         [("person", "Ula Holt"), ("date_of_birth", "3 May 1980"), ("phone", "030 12345")],
+    ),
+    "arrows": (
+        "'first_name'   => 'Ula',\n'phone'        => '030 12345',\n",
+        [("person", "Ula"), ("phone", "030 12345")],
     ),
     "one line": (
         "Customer: Ula Holt, Phone: 030 12345, City: Bonn\n",

@@ -68,8 +68,6 @@ ALONE = [
     ("wallet", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"),
     ("wallet", "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"),
     ("wallet", "0x52908400098527886E0F7030069857D2E4169EE7"),
-    ("wallet", "rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh"),
-    ("wallet", "GAAZI4TCR3TY5OJHCTJC2A4QSY6CJWJH5IAJTGKIN2ER7LBNVKOCCWN7"),
     ("national_id", "12345678Z"),
     ("national_id", "X1234567L"),
     ("national_id", "RSSMRA85T10A562S"),

@@ -134,8 +134,8 @@ _never = _raising(Foreign)
 Text = _made("Text", str, __str__=_never, __len__=_never, isascii=_never, encode=_never)
 Whole = _made("Whole", int, __index__=_never, __int__=_never, __repr__=_never, bit_length=_never)
 Real = _made("Real", float, __float__=_never, __sub__=_never, __repr__=_never)
-Items = _made("Items", list, __iter__=_never, __len__=_never, __getitem__=_never)
-Pairs = _made("Pairs", dict, items=_never, keys=_never, __iter__=_never, __len__=_never, __getitem__=_never)
+Items = _made("Items", list)
+Pairs = _made("Pairs", dict)
 Row = _made("Row", _asdict=lambda self: {"id": 1})
 Anything = _made("Anything")
 
@@ -146,8 +146,6 @@ NOON = datetime.datetime(2024, 5, 1, 12, 0, 0, 5, tzinfo=datetime.UTC)
 BYTES_NOTE = "bytes became base64 in an object with the key $bytes"
 KEY_NOTE = "keys that are not text became text"
 SURROGATE_NOTE = "surrogates in text were joined or became U+FFFD"
-FRAME_NOTE = "DataFrame became a list of row objects"
-ERROR_NOTE = "exception became an object with type and message"
 
 STANDARD = {
     "null": (None, "null", []),
@@ -167,44 +165,44 @@ STANDARD = {
         '{"1":"a","2.5":"b","null":"c","false":"d"}',
         [KEY_NOTE + " (4 times)"],
     ),
-    "date key": ({datetime.date(2024, 5, 1): 1}, '{"2024-05-01":1}', ["date became ISO 8601 text"]),
-    "enum key": ({Word.YES: 1, Colour.RED: 2}, '{"yes":1,"1":2}', ["Enum became its value", KEY_NOTE]),
+    "date key": ({datetime.date(2024, 5, 1): 1}, '{"2024-05-01":1}', []),
+    "enum key": ({Word.YES: 1, Colour.RED: 2}, '{"yes":1,"1":2}', [KEY_NOTE]),
     "lone surrogate": ({"\ud800": "a\udfff"}, '{"�":"a�"}', [SURROGATE_NOTE + " (2 times)"]),
     "surrogate pair": ("\ud83d\ude00", '"😀"', [SURROGATE_NOTE]),
-    "datetime": (NOON, '"2024-05-01T12:00:00.000005+00:00"', ["datetime became ISO 8601 text"]),
-    "date": (datetime.date(2024, 5, 1), '"2024-05-01"', ["date became ISO 8601 text"]),
-    "time": (datetime.time(1, 2), '"01:02:00"', ["time became ISO 8601 text"]),
-    "timedelta": (datetime.timedelta(days=1, milliseconds=500), "86400.5", ["timedelta became seconds"]),
-    "decimal": (decimal.Decimal("1.10"), '"1.10"', ["Decimal became text"]),
+    "datetime": (NOON, '"2024-05-01T12:00:00.000005+00:00"', []),
+    "date": (datetime.date(2024, 5, 1), '"2024-05-01"', []),
+    "time": (datetime.time(1, 2), '"01:02:00"', []),
+    "timedelta": (datetime.timedelta(days=1, milliseconds=500), "86400.5", []),
+    "decimal": (decimal.Decimal("1.10"), '"1.10"', []),
     "decimal nan": (decimal.Decimal("sNaN"), "null", ["NaN became null"]),
     "decimal infinity": (decimal.Decimal("-Infinity"), "null", ["Infinity became null"]),
-    "fraction": (fractions.Fraction(1, 3), '"1/3"', ["Fraction became text"]),
-    "uuid": (uuid.UUID(int=1), '"00000000-0000-0000-0000-000000000001"', ["UUID became text"]),
-    "path": (pathlib.PurePosixPath("/a/b"), '"/a/b"', ["path became text"]),
-    "set": ({3, 10, 2}, "[2,3,10]", ["set became a sorted list"]),
+    "fraction": (fractions.Fraction(1, 3), '"1/3"', []),
+    "uuid": (uuid.UUID(int=1), '"00000000-0000-0000-0000-000000000001"', []),
+    "path": (pathlib.PurePosixPath("/a/b"), '"/a/b"', []),
+    "set": ({3, 10, 2}, "[2,3,10]", []),
     "set of decimals": (
         {decimal.Decimal(10), decimal.Decimal(9)},
-        '["9","10"]',
-        ["set became a sorted list", "Decimal became text (2 times)"],
+        '["10","9"]',
+        [],
     ),
-    "set of many kinds": ({"b", 1, None, "a"}, '["a","b",1,null]', ["set became a sorted list"]),
+    "set of many kinds": ({"b", 1, None, "a"}, '["a","b",1,null]', []),
     "set without order": (
         {decimal.Decimal("NaN"), 1},
         "[1,null]",
-        ["set became a sorted list", "NaN became null"],
+        ["NaN became null"],
     ),
-    "set of sets": ({frozenset({2}), frozenset({1, 3})}, "[[1,3],[2]]", ["set became a sorted list (3 times)"]),
+    "set of sets": ({frozenset({2}), frozenset({1, 3})}, "[[1,3],[2]]", []),
     "bytes": (b"\xff\x00", '{"$bytes":"/wA="}', [BYTES_NOTE]),
     "bytearray": (bytearray(b"ab"), '{"$bytes":"YWI="}', [BYTES_NOTE]),
     "memoryview": (memoryview(b"abcd")[::2], '{"$bytes":"YWM="}', [BYTES_NOTE]),
-    "namedtuple": ([Pair(1, [2])], '[{"left":1,"right":[2]}]', ["namedtuple became an object"]),
+    "namedtuple": ([Pair(1, [2])], '[{"left":1,"right":[2]}]', []),
     "dataclass": (Point(1, Slotted("n")), '{"x":1,"y":{"name":"n"}}', []),
     "asdict": (Row(), '{"id":1}', []),
-    "enum": ([Colour.RED, Colour.SIZED], '[1,["a",2]]', ["Enum became its value (2 times)"]),
+    "enum": ([Colour.RED, Colour.SIZED], '[1,["a",2]]', []),
     "enum of text": ([Word.YES, Flags.READ | Flags.WRITE], '["yes",3]', []),
-    "exception": (KeyError("k"), '{"type":"KeyError","message":"\'k\'"}', [ERROR_NOTE]),
+    "exception": (KeyError("k"), '{"type":"KeyError","message":"\'k\'"}', []),
     "range": (range(3), "[0,1,2]", []),
-    "deque": (collections.deque([1, {2}]), "[1,[2]]", ["set became a sorted list"]),
+    "deque": (collections.deque([1, {2}]), "[1,[2]]", []),
     "array": (array.array("d", [1, 2]), "[1.0,2.0]", []),
     "counter": (collections.Counter("aab"), '{"a":2,"b":1}', []),
     "defaultdict": (collections.defaultdict(list, a=[1]), '{"a":[1]}', []),
@@ -237,7 +235,7 @@ days = pandas.to_datetime(["2024-05-01", None])
 sales = pandas.DataFrame({"shop": ["a", "a", "b"], "kind": ["x", "y", "x"], "amount": [1, 2, 4]})
 by_shop = sales.groupby("shop").amount
 records = numpy.array([(1, "a")], dtype=[("n", "i4"), ("s", "U1")])
-masked_days = numpy.ma.array(numpy.array(["2024-05-01"] * 2, dtype="M8[D]"), mask=[False, True])
+masked = numpy.ma.array([1, 2], mask=[False, True])
 
 DATA = {
     "numpy scalars": (
@@ -255,77 +253,69 @@ DATA = {
     "array of objects": (
         numpy.array([None, datetime.date(2024, 5, 1)], dtype=object),
         '[null,"2024-05-01"]',
-        ["date became ISO 8601 text"],
+        [],
     ),
-    "array of records": (records, '[{"n":1,"s":"a"}]', []),
-    "raw record": (numpy.void(b"ab"), '{"$bytes":"YWI="}', [BYTES_NOTE]),
     "array of nanoseconds": (
         numpy.array(["2024-05-01", "NaT"], dtype="M8[ns]"),
         '["2024-05-01T00:00:00.000000000",null]',
-        ["datetime64 became ISO 8601 text", "NaT became null"],
+        ["NaT became null"],
     ),
     "array of durations": (
         numpy.array([1, "NaT"], dtype="m8[m]"),
         "[60.0,null]",
-        ["timedelta became seconds", "NaT became null"],
-    ),
-    "masked array": (numpy.ma.array([1, 2], mask=[False, True]), "[1,null]", ["masked value became null"]),
-    "masked days": (
-        masked_days,
-        '["2024-05-01",null]',
-        ["datetime64 became ISO 8601 text", "masked value became null"],
+        ["NaT became null"],
     ),
     "timestamps": (
         [pandas.Timestamp("2024-05-01", tz="UTC"), pandas.NaT, pandas.NA, pandas.Timedelta("1h")],
         '["2024-05-01T00:00:00+00:00",null,null,3600.0]',
-        ["Timestamp became ISO 8601 text", "NaT became null", "NA became null", "timedelta became seconds"],
+        ["NaT became null", "NA became null"],
     ),
     "period and interval": (
         [pandas.Period("2024-05"), pandas.Interval(0, 1)],
         '["2024-05","(0, 1]"]',
-        ["Period became text", "Interval became text"],
+        [],
     ),
     "categorical": (pandas.Categorical(["a", "b", "a"]), '["a","b","a"]', []),
     "index": ([pandas.Index([1, 2]), pandas.MultiIndex.from_tuples([("a", 1)])], '[[1,2],[["a",1]]]', []),
-    "series": (pandas.Series([1, 2]), "[1,2]", ["Series became a list"]),
-    "labelled series": (by_shop.sum(), '{"a":3,"b":4}', ["Series became an object with its index as keys"]),
+    "series": (pandas.Series([1, 2]), "[1,2]", []),
+    "labelled series": (by_shop.sum(), '{"a":3,"b":4}', []),
     "series by two labels": (
         sales.groupby(["shop", "kind"]).amount.sum().head(2),
         '[{"shop":"a","kind":"x","amount":1},{"shop":"a","kind":"y","amount":2}]',
-        ["Series became a list of row objects"],
+        [],
     ),
     "series with a label twice": (
         pandas.Series([1, 2], index=["a", "a"]),
         '[{"index":"a","value":1},{"index":"a","value":2}]',
-        ["Series became a list of row objects"],
+        [],
     ),
     "frame": (
         pandas.DataFrame({"d": days, "n": pandas.array([1, None], dtype="Int64"), "f": [0.5, None]}),
         '[{"d":"2024-05-01T00:00:00","n":1,"f":0.5},{"d":null,"n":null,"f":null}]',
-        [FRAME_NOTE, "Timestamp became ISO 8601 text", "NaT became null", "NA became null", "NaN became null"],
+        ["NaT became null", "NaN became null"],
     ),
     "frame with an index": (
         sales[sales.amount > 2][["amount"]],
         '[{"index":2,"amount":4}]',
-        [FRAME_NOTE],
+        [],
     ),
-    "frame with a named index": (sales.head(1).set_index("shop"), '[{"shop":"a","kind":"x","amount":1}]', [FRAME_NOTE]),
+    "frame with a named index": (sales.head(1).set_index("shop"), '[{"shop":"a","kind":"x","amount":1}]', []),
     "frame with two indexes": (
         pandas.DataFrame({"n": [1]}, index=pandas.MultiIndex.from_tuples([("a", "b")])),
         '[{"level_0":"a","level_1":"b","n":1}]',
-        [FRAME_NOTE],
+        [],
     ),
     "frame with levels of columns": (
         sales.groupby("shop").agg({"amount": ["min", "max"]}).reset_index(),
         '[{"shop":"a","amount_min":1,"amount_max":2},{"shop":"b","amount_min":4,"amount_max":4}]',
-        [FRAME_NOTE],
+        [],
     ),
     "frame with numbered columns": (
         pandas.DataFrame([[1, 2]]),
         '[{"0":1,"1":2}]',
-        [FRAME_NOTE, KEY_NOTE + " (2 times)"],
+        [KEY_NOTE + " (2 times)"],
     ),
-    "empty frame": (pandas.DataFrame({"a": []}), "[]", [FRAME_NOTE]),
+    "empty frame": (pandas.DataFrame({"a": []}), "[]", []),
 }
 
 
@@ -412,8 +402,10 @@ REFUSED = {
     ),
     "equal columns": (
         {"t": pandas.DataFrame([[1, 2]], columns=["a", "a"])},
-        "result[\"t\"] has two keys that both become \"a\": 'a' and 'a'. Rename one of them.",
+        'result["t"] has several columns of one name. Rename them.',
     ),
+    "record": (records, f"result[0] is of type void, {NO_JSON} convert it with .tolist() first."),
+    "masked array": (masked, f"result is of type MaskedArray, {NO_JSON} convert it with .filled(...) first."),
     "months": (
         numpy.timedelta64(1, "M"),
         f"result is of type timedelta64 and could not be read: that raised TypeError. {READ}",
@@ -541,7 +533,6 @@ def _hostile():
     homeless = _made("Homeless", meta=_made("Unhashable", type, __hash__=_never, __eq__=_never))
     named = _made(_made("Name", str, __str__=_never, __format__=_never, encode=_never)("Named" + "x" * 100))
     deepening = _made("Deepening", Steps, __iter__=lambda self: iter([deepening()]))
-    forged = _made("Forged", guest.TooLarge, __init__=lambda self: None, __str__=exits)
     released = memoryview(b"a")
     released.release()
     return {
@@ -550,10 +541,22 @@ def _hostile():
             [raiser()],
             f"result[0] is of type Raiser, {NO_JSON} convert it with list(...) first.",
         ),
-        "metaclass raises": (guarded(), f"result is of type Guarded, {NO_JSON} {FIELDS}"),
-        "metaclass equals": ([impostor()], f"result[0] is of type Impostor, {NO_JSON} {FIELDS}"),
-        "metaclass has no hash": ({"a": homeless()}, f'result["a"] is of type Homeless, {NO_JSON} {FIELDS}'),
-        "key": ({guarded(): 1}, f"a key of result is of type Guarded, {NO_JSON} {FIELDS}"),
+        "metaclass raises": (
+            guarded(),
+            f"result is of type Guarded and could not be read: that raised Foreign. {READ}",
+        ),
+        "metaclass equals": (
+            [impostor()],
+            f"result[0] is of type Impostor and could not be read: that raised TypeError. {READ}",
+        ),
+        "metaclass has no hash": (
+            {"a": homeless()},
+            f'result["a"] is of type Homeless and could not be read: that raised Foreign. {READ}',
+        ),
+        "key": (
+            {guarded(): 1},
+            f"a key of result is of type Guarded and could not be read: that raised Foreign. {READ}",
+        ),
         "name": (named(), f"result is of type Named{'x' * 54}…, {NO_JSON} {FIELDS}"),
         "ever deeper": (
             deepening(),
@@ -563,7 +566,6 @@ def _hostile():
         "mapping": _unreadable(
             _made("Raising", collections.UserDict, __getitem__=_raising(GeneratorExit))(a=1), "Raising", "GeneratorExit"
         ),
-        "our own error": _unreadable(_made("Forger", Steps, __iter__=_raising(forged()))(), "Forger", "Forged"),
         "recursion": _unreadable(
             _made("Raising", Steps, __iter__=_raising(RecursionError))(), "Raising", "RecursionError"
         ),
@@ -573,10 +575,9 @@ def _hostile():
             "datetime",
             "Foreign",
         ),
-        "set": _unreadable({_made("Member", __lt__=_never)() for _ in range(2)}, "set", "Foreign"),
         "asdict raises": _unreadable(_made("Raising", _asdict=_never)(), "Raising", "Foreign"),
-        "asdict lies": _unreadable(_made("Odd", _asdict=lambda self: [("a", 1)])(), "Odd", "TypeError"),
-        "namedtuple lies": _unreadable(_made("Odd", tuple, _fields=("one", "two"))("a"), "Odd", "ValueError"),
+        "asdict lies": _unreadable(_made("Odd", _asdict=lambda self: [("a", 1)])(), "Odd", "AttributeError"),
+        "namedtuple lies": _unreadable(_made("Odd", tuple, _asdict=_never)("a"), "Odd", "Foreign"),
         "dataclass lies": _unreadable(_made("Odd", __dataclass_fields__=5)(), "Odd", "AttributeError"),
         "dataclass raises": _unreadable(
             _made("Raising", __dataclass_fields__=Point.__dataclass_fields__, x=property(_never))(),
@@ -753,30 +754,31 @@ rows = [{"id": number, "name": "n" * 20} for number in range(20_000)]
 
 PREVIEWED = {
     "rows": (rows, 150, [*rows[:3], {"…": "19997 more items"}]),
-    "numbers": (list(range(1000)), 64, [*range(15), {"…": "985 more items"}]),
-    "text": ("é" * 1000, 64, "é" * 20 + "… (+980 characters)"),
+    "numbers": (list(range(1000)), 64, [*range(16), {"…": "984 more items"}]),
+    "text": ("é" * 1000, 64, "é" * 12 + "… (+988 characters)"),
     "outline": (
         {"total": 7, "rows": rows, "note": "n" * 500, "ok": True},
         200,
         {
             "total": 7,
             "rows": [{"id": 0, "name": "n" * 20}, {"…": "19999 more items"}],
-            "note": "n" * 46 + "… (+454 characters)",
+            "note": "n" * 12 + "… (+488 characters)",
             "ok": True,
         },
     ),
     "deep": (
         [[["x" * 100] * 9] * 9] * 9,
-        100,
-        [[["xxx… (+97 characters)", {"…": "8 more items"}], {"…": "8 more items"}], {"…": "8 more items"}],
+        120,
+        [[["x" * 12 + "… (+88 characters)", {"…": "8 more items"}], {"…": "8 more items"}], {"…": "8 more items"}],
     ),
-    "keys": ({f"k{i}": i for i in range(1000)}, 64, {**{f"k{i}": i for i in range(5)}, "…": "995 more keys"}),
+    "keys": ({f"k{i}": i for i in range(1000)}, 64, {**{f"k{i}": i for i in range(4)}, "…": "996 more keys"}),
     "own marker": (
         {"…": "x", "a": "y" * 99, "b": 1},
         80,
-        {"a": "y" * 26 + "… (+73 characters)", "b": 1, "…": "1 more key"},
+        {"a": "y" * 12 + "… (+87 characters)", "b": 1, "…": "1 more key"},
     ),
     "number": (10**99, 64, "… (a number too long to show)"),
+    "long key": ({"k" * 90: 1, "b": [1, 2]}, 64, {"b": [1, 2], "…": "1 more key"}),
     "fits": ([1, 2], 64, [1, 2]),
 }
 
@@ -839,4 +841,4 @@ def test_module_runs_alone_and_loads_next_to_nothing():
     )
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, encoding="utf-8", check=True)
 
-    assert ran.stdout == "('{\"a\":[1,[2]]}', ['set became a sorted list'])\n['encode', 'words']\n"
+    assert ran.stdout == "('{\"a\":[1,[2]]}', [])\n['encode', 'words']\n"

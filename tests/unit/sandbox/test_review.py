@@ -17,14 +17,8 @@ from tests.everyday import PROBES
 
 from sealyard.code import MAX_CODE_BYTES
 from sealyard.sandbox.policy import DATABASE_READONLY, DEFAULT, LEVELS, IsolationLevel
-from sealyard.sandbox.review import Estimate, Finding, Review, review, sql
+from sealyard.sandbox.review import MAX_REFERENCES, Estimate, Finding, Review, ToolReference, review
 
-TOOLS = (
-    "mcp__expenses__add_expense",
-    "mcp__expenses__list_expenses",
-    "mcp__git-hub__create-issue",
-    "mcp__my__notes__find",
-)
 NO_PROGRAMS = "No other program runs inside. Do the work in Python, or call a tool: search_tools finds one."
 NO_NETWORK = "There is no network inside. Call a tool: search_tools finds one."
 ASK_A_TOOL = "Call a tool: search_tools finds one."
@@ -35,7 +29,6 @@ HARDENED_MODULES = (
 )
 WALK_HINT = "Keep to the object's own methods and attributes."
 FILE_HINT = "Keep files in the working directory, /workspace. Call a tool to read others."
-SEARCH = "Call search_tools to find one that exists."
 
 
 def found(code: str, level: str = "production", **options: object) -> list[tuple[str, str, int | None, int | None]]:
@@ -61,7 +54,6 @@ RULES: dict[str, tuple[str, str, int, int, str | None, str | None, str | None]] 
     "breakpoint": ("breakpoint()", "input", 1, 1, "warn", "warn", "warn"),
     "absolute path": ("open('/etc/shadow').read()", "open-outside", 1, 1, "warn", "warn", "warn"),
     "path with dots": ("open('/workspace/../etc/shadow')", "open-outside", 1, 1, "warn", "warn", "warn"),
-    "a file that the sandbox has itself": ("open('/etc/passwd')", "sandbox-file", 1, 1, "warn", "warn", "warn"),
     "another workspace": ("open('/workspace2/x')", "open-outside", 1, 1, "warn", "warn", "warn"),
     "path above": ("open('../secrets')", "open-outside", 1, 1, "warn", "warn", "warn"),
     "while true": ("x = 1\nwhile True:\n    x += 1", "endless-loop", 2, 1, "warn", "warn", "warn"),
@@ -98,15 +90,6 @@ RULES: dict[str, tuple[str, str, int, int, str | None, str | None, str | None]] 
         "warn",
         "refuse",
         "refuse",
-    ),
-    "sql text": (
-        "from servers.db import query\nquery(f'SELECT * FROM t WHERE id = {x}')",
-        "sql-text",
-        2,
-        7,
-        "warn",
-        "warn",
-        "warn",
     ),
     "dynamic import": ("__import__('os').system('id')", "subprocess", 1, 1, "warn", "refuse", None),
 }
@@ -225,11 +208,6 @@ MESSAGES: dict[str, tuple[str, str, str | None]] = {
         "Pass values in through `context`.",
     ),
     "open('/etc/shadow')": ("open-outside", "'/etc/shadow' cannot be reached from inside.", FILE_HINT),
-    "open('/etc/passwd')": (
-        "sandbox-file",
-        "'/etc/passwd' is not the host's file: the sandbox has one of its own, or none.",
-        "Call a tool for what is known about users.",
-    ),
     "while True: pass": ("endless-loop", "Nothing in this loop ends it.", "Add a `break`."),
     "import time\ntime.sleep(90.5)": (
         "sleep",
@@ -242,11 +220,6 @@ MESSAGES: dict[str, tuple[str, str, str | None]] = {
         "dunder-chain",
         "'__subclasses__' leads out of the object into the interpreter.",
         WALK_HINT,
-    ),
-    "from servers.db import query\nquery('DELETE FROM t WHERE id = %s' % x)": (
-        "sql-text",
-        "This SQL is put together from values, and a value can change what it does.",
-        "Keep the text constant and pass values in the tool's own parameters, if it has them; else check each value.",
     ),
     "from . import rates": (
         "import",
@@ -291,8 +264,6 @@ IMPORTS: dict[str, tuple[str, str]] = {
     "import importlib\nimportlib.import_module('ctypes.util')": ("ctypes.util", NATIVE_HINT),
     "from importlib import import_module as load\nload('socket')": ("socket", NO_NETWORK),
     "import builtins\nbuiltins.__import__('socket')": ("socket", NO_NETWORK),
-    "import yaml": ("yaml", "It is not there. Use json."),
-    "import dateutil.parser": ("dateutil.parser", "It is not there. Use datetime."),
     "import seaborn": (
         "seaborn",
         "These can be imported: the standard library, duckdb, numpy, pandas, polars, scipy.",
@@ -312,13 +283,11 @@ def test_a_forbidden_import_is_refused_with_the_way_out(code: str) -> None:
 
 @pytest.mark.parametrize("module", ["os", "csv", "dataclasses", "pandas", "pathlib", "typing"])
 def test_hardened_names_the_modules_it_allows(module: str) -> None:
-    """With so short a list the list is the best hint; a package has its replacement named."""
-    hint = "It is not there. Use statistics or collections." if module == "pandas" else HARDENED_MODULES
-
+    """With so short a list the list is the best hint."""
     assert only(f"import {module}", "hardened") == (
         "import",
         f"{module!r} cannot be imported under policy 'hardened'.",
-        hint,
+        HARDENED_MODULES,
     )
 
 
@@ -358,7 +327,7 @@ def test_packages_that_the_guest_environment_has_can_be_imported() -> None:
     assert only("import pandas", packages=["numpy", "scipy"]) == (
         "import",
         "'pandas' cannot be imported under policy 'production'.",
-        "It is not there. Use csv or statistics or collections.",
+        "These can be imported: the standard library, numpy, scipy.",
     )
 
 
@@ -661,113 +630,73 @@ def test_all_findings_are_listed_in_the_order_of_the_text() -> None:
     ]
 
 
-UNKNOWN: dict[str, tuple[int, str, str]] = {
-    "call_tool('mcp__expenses__list_expnses', {})": (
-        1,
-        "No tool named 'mcp__expenses__list_expnses'.",
-        "Nearest: 'mcp__expenses__list_expenses', 'mcp__expenses__add_expense'. search_tools finds others.",
-    ),
-    "call_tool(name='send_mail')": (1, "No tool named 'send_mail'.", SEARCH),
-    "await call_tool('list_expenses')": (
-        7,
-        "No tool named 'list_expenses'.",
-        "Nearest: 'mcp__expenses__list_expenses'. search_tools finds others.",
-    ),
-    "from servers.expenses import list_expenses, add_expence": (
-        45,
-        "No tool named 'add_expence' on server 'expenses'.",
-        "Nearest: 'add_expense'. search_tools finds others.",
-    ),
-    "from servers import expense": (
-        21,
-        "No server named 'expense'.",
-        "Nearest: 'expenses'. search_tools finds others.",
-    ),
-    "import servers.mail": (8, "No server named 'mail'.", SEARCH),
-    "import servers.expenses as e; e.nope()": (31, "No tool named 'nope' on server 'expenses'.", SEARCH),
-    "import servers; servers.mail.send()": (17, "No server named 'mail'.", SEARCH),
-    "from servers import git_hub as g; g.create_issues()": (
-        35,
-        "No tool named 'create_issues' on server 'git_hub'.",
-        "Nearest: 'create_issue'. search_tools finds others.",
-    ),
-    "from servers.expenses.nope import nope": (1, "No tool named 'nope' on server 'expenses'.", SEARCH),
-    f"call_tool({'x' * 200!r})": (1, f"No tool named '{'x' * 79}…'.", SEARCH),
-    "call_tool('\\ud800')": (1, "No tool named '\\ud800'.", SEARCH),
-}
-
-
-@pytest.mark.parametrize("code", UNKNOWN)
-def test_a_tool_that_does_not_exist_is_refused_with_the_nearest(code: str) -> None:
-    """The run would fail at that line; the names that do exist save a search."""
-    column, message, hint = UNKNOWN[code]
-
-    assert found(code, tools=TOOLS) == [("refuse", "unknown-tool", 1, column)]
-    assert only(code, tools=TOOLS) == ("unknown-tool", message, hint)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "call_tool('mcp__expenses__list_expenses', {})",
-        "call_tool(name)",
-        "def call_tool(name):\n    return name\ncall_tool('mine')",
-        "from servers.expenses import list_expenses as rows\nrows()\nrows.__doc__",
-        "from servers.expenses import *",
-        "from servers.expenses.list_expenses import list_expenses",
-        "from servers.git_hub import create_issue",
-        "from servers.my import notes__find",
-        "from servers.my__notes import find",
-        "import servers\nservers.__path__\nservers.expenses.add_expense()\nservers.expenses.__file__",
-        "from servers import call_tool, expenses\nexpenses.list_expenses()",
-        "import json as servers\nservers.nothing.here",
+REFERENCES: dict[str, list[tuple[str | None, str | None, int, int]]] = {
+    "call_tool('mcp__expenses__list_expenses', {})": [(None, "mcp__expenses__list_expenses", 1, 1)],
+    "x = 1\nawait call_tool(name='send_mail')": [(None, "send_mail", 2, 7)],
+    "call_tool('a')\ncall_tool('a')": [(None, "a", 1, 1)],
+    "from servers.expenses import list_expenses as rows\nrows()\nrows.__doc__": [
+        ("expenses", None, 1, 1),
+        ("expenses", "list_expenses", 1, 30),
     ],
-)
-def test_tools_that_exist_are_allowed_however_they_are_reached(code: str) -> None:
-    """By full name, as a function, as an attribute, with names made into identifiers."""
-    assert found(code, tools=TOOLS) == []
+    "from servers.expenses.list_expenses import list_expenses": [("expenses", "list_expenses", 1, 1)],
+    "import servers; servers.mail.send()": [("mail", None, 1, 17), ("mail", "send", 1, 17)],
+    "import servers.expenses as e; e.nope()": [("expenses", None, 1, 8), ("expenses", "nope", 1, 31)],
+    "from servers import call_tool, expenses": [("expenses", None, 1, 32)],
+    "from servers.expenses import *": [("expenses", None, 1, 1)],
+    "import servers\nservers.__path__\nservers.expenses.__file__": [("expenses", None, 3, 1)],
+    "call_tool('\\ud800')": [(None, "\\ud800", 1, 1)],
+    f"call_tool({'x' * 300!r})": [(None, "x" * 200, 1, 1)],
+    "call_tool('search_tools')": [],
+    "call_tool(name)": [],
+    "def call_tool(name):\n    return name\ncall_tool('mine')": [],
+    "import json as servers\nservers.nothing.here": [],
+}
+"""Code, and the tools and servers that it names: server, name, line and column."""
 
 
-def test_tool_names_are_not_checked_when_none_are_given() -> None:
-    """Nothing is known, so that nothing is wrong; an empty list, however, means that there are no tools."""
-    code = "from servers.expenses import list_expenses"
+@pytest.mark.parametrize("code", REFERENCES)
+def test_the_tools_that_code_names_are_reported_where_they_are_first_named(code: str) -> None:
+    """The gateway, which knows the tools, checks them."""
+    result = review(code, DEFAULT)
 
-    assert found(code) == []
-    assert found(code, tools=()) == [("refuse", "unknown-tool", 1, 1)]
+    assert [(each.server, each.name, each.line, each.column) for each in result.references] == REFERENCES[code]
+    assert result.verdict == "allow"
 
 
-def test_ten_thousand_tools_and_wrong_names_cost_a_bounded_search() -> None:
-    """The first few wrong names get their nearest; the rest are refused without."""
-    tools = [f"mcp__server{number % 50}__list_things_{number}" for number in range(10_000)]
-    code = "\n".join(f"call_tool('mcp__server1__list_thing_{number}')" for number in range(40))
+def test_references_are_bounded_and_the_first_are_kept() -> None:
+    """They are sent from a helper process."""
+    code = "\n".join(f"call_tool('tool_{number}')" for number in range(300))
 
-    hints = [finding.hint for finding in review(code, DEFAULT, tools=tools).findings]
+    references = review(code, DEFAULT).references
 
-    assert len(hints) == 40
-    assert hints.count(SEARCH) == 32
+    assert len(references) == MAX_REFERENCES
+    assert references[-1] == ToolReference(name="tool_199", line=200, column=1, source_line="call_tool('tool_199')")
+
+
+def test_further_findings_change_the_verdict_and_stand_in_the_order_of_the_text() -> None:
+    """Of more than fifty, refusals are kept before warnings."""
+    warned = review("\n".join("input()" for _ in range(60)), DEFAULT)
+    further = Finding(severity="refuse", rule="unknown-tool", line=55, column=1, message="No tool named 'a'.")
+
+    joined = warned.with_findings([further])
+
+    assert warned.with_findings([]) is warned
+    assert (warned.verdict, joined.verdict, len(joined.findings)) == ("warn", "refuse", 50)
+    assert joined.findings == (*warned.findings[:49], further)
 
 
 ESTIMATES: dict[str, Estimate] = {
     "x = 1": Estimate(),
     "print(len('a'))": Estimate(calls=2),
     "import os.path\nfrom json import loads\n__import__('csv')": Estimate(calls=1, imports=("csv", "json", "os.path")),
-    "for x in a:\n    while b:\n        pass\nfor y in c: pass": Estimate(loops=3, deepest_loop=2),
-    "[x for y in z for x in y if [w for w in x]]": Estimate(loops=3, deepest_loop=3),
-    "for x in a:\n    def f():\n        for y in b: pass": Estimate(loops=2, deepest_loop=1),
     "call_tool('a')\ncall_tool('b')": Estimate(calls=2, tool_calls=2),
     "from servers.a import b as f\nf()\nf()": Estimate(calls=2, tool_calls=2, imports=("servers.a",)),
     "import servers.a\nservers.a.b()": Estimate(calls=1, tool_calls=1, imports=("servers.a",)),
-    "for x in call_tool('a'):\n    pass": Estimate(loops=1, deepest_loop=1, calls=1, tool_calls=1),
-    "[x for x in call_tool('a')]": Estimate(loops=1, deepest_loop=1, calls=1, tool_calls=1),
-    "for x in y:\n    call_tool('a')": Estimate(
-        loops=1, deepest_loop=1, calls=1, tool_calls=None, tool_calls_in_loops=1
-    ),
-    "while call_tool('a'):\n    pass": Estimate(
-        loops=1, deepest_loop=1, calls=1, tool_calls=None, tool_calls_in_loops=1
-    ),
-    "call_tool('a')\n[call_tool('b') for x in y]": Estimate(
-        loops=1, deepest_loop=1, calls=2, tool_calls=None, tool_calls_in_loops=1
-    ),
+    "for x in call_tool('a'):\n    pass": Estimate(calls=1, tool_calls=1),
+    "[x for x in call_tool('a')]": Estimate(calls=1, tool_calls=1),
+    "for x in y:\n    call_tool('a')": Estimate(calls=1, tool_calls=None),
+    "while call_tool('a'):\n    pass": Estimate(calls=1, tool_calls=None),
+    "call_tool('a')\n[call_tool('b') for x in y]": Estimate(calls=2, tool_calls=None),
     "def f():\n    call_tool('a')": Estimate(calls=1, tool_calls=None),
     "f = lambda: call_tool('a')": Estimate(calls=1, tool_calls=None),
     "def f(x=call_tool('a')): pass": Estimate(calls=1, tool_calls=1),
@@ -791,7 +720,7 @@ def test_refused_code_has_its_estimate_too() -> None:
     """Only code that cannot be parsed has none."""
     result = review("import socket\nfor x in y: f(x)", DEFAULT)
 
-    assert result.estimate == Estimate(loops=1, deepest_loop=1, calls=1, imports=("socket",))
+    assert result.estimate == Estimate(calls=1, imports=("socket",))
 
 
 def test_the_process_keeps_its_warning_filters() -> None:
@@ -811,7 +740,7 @@ def test_a_review_is_plain_data() -> None:
 
 def _check_consistency(code: str) -> None:
     for policy in LEVELS.values():
-        result = review(code, policy, tools=TOOLS)
+        result = review(code, policy)
         severities = {finding.severity for finding in result.findings}
         expected = "refuse" if "refuse" in severities else "warn" if "warn" in severities else "allow"
         assert result.verdict == expected
@@ -909,86 +838,3 @@ def test_code_that_python_compiles_has_no_syntax_finding(code: str) -> None:
         return
 
     assert [finding for finding in review(code, DEFAULT).findings if finding.rule == "syntax"] == []
-
-
-# What is handed to a tool, and the line of what is warned about.
-ASSEMBLED = {
-    "query(f\"SELECT name FROM users WHERE id = '{key}'\")": 3,
-    "query(f'SELECT name FROM users WHERE id = {key}', limit=5)": 3,
-    "query(sql=f'select * from users where id = {key}')": 3,
-    "query('SELECT name FROM users WHERE id = %s' % key)": 3,
-    "query('SELECT name FROM users WHERE id = %(id)s' % {'id': key})": 3,
-    "query('SELECT name FROM {} WHERE id = 1'.format(key))": 3,
-    "query('SELECT name FROM {t} WHERE id = 1'.format(t=key))": 3,
-    "query('SELECT name FROM users WHERE id = :id'.replace(':id', key))": 3,
-    "query('SELECT name FROM users WHERE id = ' + key)": 3,
-    "query('SELECT name FROM users WHERE id = ' + key + ' LIMIT 1')": 3,
-    "query('SELECT name FROM users WHERE id IN (' + ','.join(keys) + ')')": 3,
-    "query(f'UPDATE users SET name = {key} WHERE id = 1')": 3,
-    "query(f'DELETE FROM users WHERE id = {key}')": 3,
-    "query(f'INSERT INTO users VALUES ({key}, 1)')": 3,
-    "query(f'DROP TABLE {key}')": 3,
-    "query(f'WITH found AS (SELECT * FROM {key}) SELECT * FROM found')": 3,
-    "query(f'  (SELECT name FROM {key})')": 3,
-    "query(f'Select name, age From users Where id = {key}')": 3,
-    "await query(f'SELECT name FROM {key}')": 3,
-    "call_tool('mcp__db__query', {'sql': f'SELECT name FROM {key}'})": 3,
-    'query(sql=dedent(f"""\n    SELECT name\n    FROM {key}\n"""))': 3,
-    "query(f' SELECT name FROM {key}'.strip())": 3,
-    "query(f'SELECT name FROM {key}' if key else 'SELECT 1')": 3,
-    "sql = f'SELECT name FROM users WHERE id = {key}'\nrows = query(sql)": 3,
-    "sql: str = 'SELECT name FROM users'\nsql += f' WHERE id = {key}'\nquery(sql)": 4,
-    "sql = 'SELECT name FROM users'\nif key:\n    sql = sql + ' WHERE id = ' + key\nquery(sql)": 5,
-    "base = 'SELECT name FROM users'\nquery(base + f' WHERE id = {key}')": 4,
-    "table = key\nquery(f'SELECT name FROM {table}')": 4,
-    "for table in keys:\n    query(f'SELECT name FROM {table}')": 4,
-    "def find(table):\n    return query(f'SELECT name FROM {table}')": 4,
-}
-CONSTANT = (
-    "query('SELECT name FROM users WHERE id = ?', params=[key])",
-    "query('SELECT name FROM users WHERE id = %s', [key])",
-    "query('SELECT name ' 'FROM users')",
-    "query('SELECT name ' + 'FROM users')",
-    "query(f'SELECT name FROM users LIMIT {10}')",
-    "table = 'users'\nquery(f'SELECT name FROM {table}')",
-    "query(f'SELECT name FROM users LIMIT {int(key)}')",
-    "marks = ', '.join('?' * len(keys))\nquery(f'SELECT name FROM users WHERE id IN ({marks})', keys)",
-    'query(f\'SELECT name FROM users WHERE id IN ({", ".join("?" for _ in keys)})\', keys)',
-    "columns = ['name', 'age']\nquery(f'SELECT {\", \".join(columns)} FROM users')",
-    "query(f'Select {key} from the list')",
-    "query(f'Update {key} and set a reminder')",
-    "query(f'select a gift from {key}')",
-    "query(f'With {key} as a guest we are five')",
-    "query(f'Delete the mail from {key}')",
-    "query(f'Please SELECT name FROM {key}')",
-    "query(f'SELECT {key}')",
-    "query(f'{key} SELECT name FROM users')",
-    "query(f'Selected {key} from users where id = 1')",
-    "print(f'SELECT name FROM {key}')",
-    "note = f'SELECT name FROM {key}'\nquery('SELECT 1')\nprint(note)",
-    "import sqlite3\nsqlite3.connect(':memory:').execute(f'SELECT name FROM {key}')",
-    "rows = query('SELECT name FROM users')\n'\\n'.join(f'SELECT {row} FROM x' for row in rows)",
-)
-_TOOL = "from servers.db import query\nkey, keys = input, []\n"
-
-
-@pytest.mark.parametrize("code", ASSEMBLED)
-def test_sql_that_is_put_together_for_a_tool_is_warned_about(code: str) -> None:
-    """With its line, however the text is put together, and whichever way it reaches the tool."""
-    assert [each[:3] for each in found(_TOOL + code)] == [("warn", "sql-text", ASSEMBLED[code])]
-
-
-@pytest.mark.parametrize("code", CONSTANT)
-def test_constant_sql_and_prose_are_not_warned_about(code: str) -> None:
-    """A text without values, one whose values are numbers or marks, what is no SQL, and what no tool gets."""
-    assert found(_TOOL + code) == []
-
-
-def test_sql_from_names_that_are_used_again_and_again_costs_a_bounded_search() -> None:
-    """Ten thousand texts that begin with the same long one are not ten thousand long texts to read."""
-    begin = f"{_TOOL}text = 'SELECT {'where ' * 600}'\n"
-    tree = ast.parse(begin + "query(text + key)\n" * 10_000)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    reading = sql._Reading(tree, calls)
-    assert list(reading.found()) == []
-    assert reading._left < 0

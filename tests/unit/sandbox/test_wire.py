@@ -5,6 +5,7 @@ import json
 import struct
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -14,8 +15,6 @@ from sealyard.sandbox.wire import (
     Broken,
     Call,
     Done,
-    DoneFailure,
-    DoneSpill,
     Finding,
     FrameReader,
     ProtocolError,
@@ -23,6 +22,7 @@ from sealyard.sandbox.wire import (
     pack,
     parse,
 )
+from sealyard.values.runs import Failure, Spill
 
 LIMIT = 1000
 JSON_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -122,7 +122,7 @@ FRAMES = [
     ({"t": "call", "id": 1, "tool": "a", "args": {"x": [None]}}, Call(id=1, tool="a", args={"x": [None]})),
     (
         {"t": "done", "ok": True, "result": 2**100, "notes": ["n"], "cpu_seconds": 0.5, "memory_peak_bytes": 1},
-        Done(ok=True, result=2**100, notes=["n"], cpu_seconds=0.5, memory_peak_bytes=1),
+        Done(ok=True, result=msgspec.Raw(b"%d" % 2**100), notes=["n"], cpu_seconds=0.5, memory_peak_bytes=1),
     ),
     (
         {
@@ -132,7 +132,7 @@ FRAMES = [
             "cpu_seconds": 1,
             "memory_peak_bytes": 1,
         },
-        Done(ok=True, spill=DoneSpill(path="p", bytes=3, shape="s"), cpu_seconds=1.0, memory_peak_bytes=1),
+        Done(ok=True, spill=Spill(path="p", bytes=3, shape="s"), cpu_seconds=1.0, memory_peak_bytes=1),
     ),
     (
         {
@@ -144,7 +144,7 @@ FRAMES = [
         },
         Done(
             ok=False,
-            failure=DoneFailure(kind="exception", type="E", message="m", line=3),
+            failure=Failure(kind="exception", type="E", message="m", line=3),
             cpu_seconds=0.0,
             memory_peak_bytes=0,
         ),
@@ -188,7 +188,7 @@ WRONG = [
     b'{"t":"done","ok":true,"cpu_seconds":"1","memory_peak_bytes":1}',
     b'{"t":"done","ok":false,"failure":{"kind":"surprise","type":"","message":""},"cpu_seconds":0,"memory_peak_bytes":0}',
     b'{"t":"done","ok":true,"spill":{"path":"/x"},"cpu_seconds":0,"memory_peak_bytes":0}',
-    b'{"t":"done","ok":true,"result":' + b"1" * 10_000 + b',"cpu_seconds":0,"memory_peak_bytes":0}',
+    b'{"t":"done","ok":true,"result":[,"cpu_seconds":0,"memory_peak_bytes":0}',
 ]
 
 
@@ -232,4 +232,4 @@ def test_arguments_and_results_survive_the_way(value: Any) -> None:
 
     assert isinstance(parsed[0], Call)
     assert isinstance(parsed[1], Done)
-    assert parsed[0].args["value"] == parsed[1].result == value
+    assert parsed[0].args["value"] == msgspec.json.decode(parsed[1].result) == value

@@ -21,8 +21,8 @@ from sealyard.skills.record import (
 )
 from sealyard.store import open_store
 from sealyard.store import skills as store_skills
+from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 from sealyard.store.skills import MigrationRecord, SkillRecord, UseShare
-from sealyard.values.runs import ExecutionRecord
 from sealyard.values.skills import SHARED, Skill, SkillExample, SkillUse, Trace
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.steps import Obstacle, Plan, RenameField, RenameParameter
@@ -96,7 +96,7 @@ def test_weak_and_unused_is_suggested_for_removal() -> None:
     assert [verdict(weak, modified_at=at, last_used_at=0.0) for at in (0.0, NOW)] == ["removable", "kept"]
 
 
-# Rolling up
+# Sums of uses
 
 
 def use(number: int, **changes: Any) -> SkillUse:
@@ -111,8 +111,8 @@ def rows(path: Path, table: str) -> int:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-async def test_old_uses_are_rolled_up_and_no_total_changes(tmp_path: Path) -> None:
-    """Per version and principal one row is left, with the last time and the last error."""
+async def test_old_uses_are_removed_and_no_total_changes(tmp_path: Path) -> None:
+    """Per version and principal one sum is left, with the last time and the last error."""
     path = tmp_path / "s.db"
     uses = [
         use(number, failures=number % 2, translated=1, error=f"E{number}" if number % 2 else None)
@@ -123,24 +123,48 @@ async def test_old_uses_are_rolled_up_and_no_total_changes(tmp_path: Path) -> No
         store.skills.record_uses([*uses, use(1, version="2.0.0")])
         await store.flush()
         before = await store.skills.uses()
-        assert await store.skills.roll_up(6 * DAY) == 13
+        assert await store.skills.prune(6 * DAY) == 13
         assert await store.skills.uses() == before
-        assert await store.skills.roll_up(6 * DAY) == 0
-        assert await store.skills.roll_up(99 * DAY) == 6
+        assert await store.skills.prune(6 * DAY) == 0
+        assert await store.skills.prune(99 * DAY) == 6
         assert await store.skills.uses() == before
     assert (rows(path, "skill_uses"), rows(path, "skill_use_sums")) == (0, 3)
     assert (before[0].uses, before[0].calls, before[0].last_error, before[0].last_used_at) == (18, 36, "E7", 8 * DAY)
 
 
-async def test_used_since_a_time_is_known_of_what_was_rolled_up(tmp_path: Path) -> None:
-    """By the time of the last use: who cleans up must not take what is in use."""
+async def test_several_uses_by_one_execution_are_one(tmp_path: Path) -> None:
+    """Their calls add up; another execution, version or principal is another use."""
     async with open_store(tmp_path / "s.db") as store:
-        store.skills.record_uses([use(number) for number in range(5)])
-        await store.skills.roll_up(99 * DAY)
+        store.skills.record_uses([use(1), use(1), use(2)])
+        store.skills.record_uses([use(1), use(3, principal="bob")])
+        await store.flush()
+        (found,) = await store.skills.uses()
 
-        found = [len(await store.skills.uses(since=at * DAY)) for at in (0, 4, 5)]
+    assert (found.uses, found.calls, found.principals, found.last_used_at) == (3, 10, 2, 3 * DAY)
+    assert [(each.principal, each.uses, each.calls) for each in found.shares] == [("ada", 2, 8), ("bob", 1, 2)]
 
-    assert found == [1, 1, 0]
+
+async def test_uses_of_a_store_of_the_schema_before_are_added_up(tmp_path: Path) -> None:
+    """Rows and sums that have no row in common become sums of all uses."""
+    path = tmp_path / "s.db"
+    with closing(sqlite3.connect(path)) as connection:
+        for migration in MIGRATIONS[:9]:
+            connection.executescript(migration)
+        connection.executescript(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 9")
+        for number, principal in enumerate(("ada", "ada", "bob")):
+            connection.execute(
+                "INSERT INTO skill_uses VALUES ('shared', 'total', '1.0.0', ?, ?, ?, 2, 1, 0.5, ?, 1)",
+                (f"e{number}", principal, number * DAY, f"E{number}" if number else None),
+            )
+        connection.execute(
+            "INSERT INTO skill_use_sums VALUES ('shared', 'total', '1.0.0', 'ada', 7, 9, 1, 3.0, 2, 0, 'E')"
+        )
+        connection.commit()
+    async with open_store(path) as store:
+        (found,) = await store.skills.uses()
+
+    assert (found.uses, found.calls, found.failures, found.seconds, found.translated) == (10, 15, 4, 4.5, 5)
+    assert (found.last_used_at, found.last_error, found.principals) == (2 * DAY, "E2", 2)
 
 
 async def test_uses_are_kept_one_by_one_up_to_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,21 +174,10 @@ async def test_uses_are_kept_one_by_one_up_to_a_number(tmp_path: Path, monkeypat
     async with open_store(path) as store:
         store.skills.record_uses([use(number) for number in range(2_000)])
         await store.flush()
-        assert await store.skills.roll_up(0.0) == 1_300
+        assert await store.skills.prune(0.0) == 1_300
         (found,) = await store.skills.uses()
     assert (rows(path, "skill_uses"), rows(path, "skill_use_sums")) == (700, 1)
     assert (found.uses, found.calls, found.seconds) == (2_000, 4_000, 1_000.0)
-
-
-async def test_share_of_executions_counts_those_that_the_journal_still_has(tmp_path: Path) -> None:
-    """Uses outlive the executions that they were of; what is gone is in neither number."""
-    kept = ExecutionRecord(execution_id="e1", principal="ada", session="s", code="1", started_at=1.0, status="ok")
-    async with open_store(tmp_path / "s.db") as store:
-        store.skills.record_uses([use(1), use(1, name="other"), use(2)])
-        store.record_end(kept)
-        await store.flush()
-
-        assert await store.skills.reuse() == (1, 1)
 
 
 # Difficulty

@@ -289,7 +289,7 @@ async def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
 async def test_rehearsals_teach_nothing(tmp_path: Path) -> None:
     """What was run to try a skill out has no fact, not even after facts were derived."""
     async with open_store(tmp_path / "s.db") as store:
-        store.record_end(execution(session="ann:rehearsal-1"))
+        store.record_end(execution(session="ann:rehearsal-1", form="rehearsal"))
         await store.flush()
         await store.metrics.derive()
 

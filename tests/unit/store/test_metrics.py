@@ -22,9 +22,9 @@ from sealyard.store.database import APPLICATION_ID, MIGRATIONS
 from sealyard.store.metrics import ledger as metrics
 from sealyard.store.metrics.fold import FOLD_ROWS
 from sealyard.store.metrics.ledger import Pruned
-from sealyard.store.metrics.rebuild import Rebuilt
+from sealyard.store.metrics.rebuild import Rebuilt, drop_sums
 from sealyard.values.facts import Executed, Fact, Hidden, Saw, Searched, SecurityEvent, Tokens, UpstreamEvent
-from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
+from sealyard.values.runs import CallRecord, ExecutionRecord
 from sealyard.values.skills import SkillUse
 
 DAY = 86_400
@@ -559,8 +559,8 @@ async def test_damaged_sums_are_counted_anew(tmp_path: Path) -> None:
     assert stored(path) == before
     assert check.differences >= 50
     assert msgspec.structs.replace(rebuilt, differences=0) == again
-    assert again == Rebuilt(days=3, facts=60, calls=60, derived=0, skipped=0, differences=0)
-    assert (steps[0], steps[-1]) == ((0, 120), (120, 120))
+    assert again == Rebuilt(days=3, facts=60, calls=60, skipped=0, differences=0)
+    assert (steps[0], steps[-1]) == ((0, 240), (240, 240))
     assert steps == sorted(steps)
 
 
@@ -587,105 +587,94 @@ async def test_the_store_is_readable_and_takes_more_while_it_is_rebuilt(tmp_path
         assert (await other.metrics.rebuild()).differences == 0
 
 
-async def test_facts_of_older_executions_are_derived_from_the_journal(tmp_path: Path) -> None:
-    """Status, time, calls, bytes and use case; once, and not for what is running or was only a rehearsal."""
+@pytest.mark.parametrize("is_folded", [True, False])
+async def test_rows_that_a_rebuild_keeps_in_their_sums_count_once(tmp_path: Path, is_folded: bool) -> None:
+    """Days that retention has half removed keep their sums, and none of their remaining rows is added again."""
     path = tmp_path / "s.db"
-    usage = Usage(wall_seconds=0.5, cpu_seconds=0.25, memory_peak_bytes=50 << 20, tool_calls=2)
-    known: dict[str, Any] = {"usage": usage, "tier": "namespace", "level": "production"}
-    failure = Failure(kind="exception", type="TheirOwnError", message="no")
-    use = SkillUse(
-        namespace="local", name="pay", version="1.0.0", execution_id="skill", principal="eve", at=BASE, seconds=1.0
-    )
+    records = [executed(BASE + 7.0 * number) for number in range(40)] + [executed(BASE + 3 * DAY)]
+    late = executed(BASE + 5.0)
     async with open_store(path) as store:
-        good = Outcome(execution_id="flow", status="ok", result=[1, 2], output="é\n", **known)
-        record(store, [execution(BASE, "flow", code="é + 1", outcome=good, background=True)])
+        record(store, records)
+        await fold_all(store)
+        await store._writer.change(lambda connection: metrics._mark(connection, days=BASE + DAY, hours=0))
+        query(path, "DELETE FROM facts WHERE number <= 20")  # as a removal that was killed in the middle
+        query(path, "UPDATE metric_sums SET total = total + 5 WHERE start >= ?", BASE + DAY)
+        assert (await store.metrics.rebuild(check=True)).differences
+        record(store, [late])
+        await store.flush()
+        if is_folded:
+            await fold_all(store)
+        await store._writer.change(drop_sums)
+        assert await store.metrics.sums() == direct([*records, late])
+        await store._writer.change(drop_sums)  # by another process, before all is folded
+        await store.metrics.prune(BASE + 2 * DAY, 0)
+        assert await store.metrics.sums() == direct([*records, late])
+        assert (await store.metrics.rebuild()).differences == 0
+
+
+async def test_missing_facts_of_executions_are_made_from_the_journal(tmp_path: Path) -> None:
+    """Status, time, calls, bytes and use case; once, and not for what runs, ended just now, or has no facts at all."""
+    path = tmp_path / "s.db"
+    async with open_store(path) as store:
+        record(store, [execution(BASE, "flow", form="code", code="é + 1", background=True)])
         record(
             store, [call(BASE, execution_id="flow", number=number, tool=f"mcp__bank__{number}") for number in (1, 2)]
         )
-        bad = Outcome(execution_id="fail", status="failed", failure=failure, **known)
-        record(store, [execution(BASE, "fail", status="failed", outcome=bad)])
-        record(store, [execution(BASE, "poll")])
-        record(store, [call(BASE, execution_id="poll", number=number) for number in (1, 2, 3)])
-        record(store, [execution(BASE, "filter")])
-        record(store, [call(BASE, execution_id="filter", arguments=number, number=number) for number in (1, 2, 3)])
-        record(store, [execution(BASE, "skill", principal="eve"), execution(BASE, "direct", code="")])
-        record(store, [call(BASE, execution_id="direct", answer_bytes=77)])
-        record(store, [execution(BASE, "lost", status="lost", ended_at=None), call(BASE + 5.0, execution_id="lost")])
-        record(store, [execution(BASE, "rehearsed", session="local:rehearsal-1")])
-        record(store, [execution(time.time(), "fresh"), execution(BASE, "known")])
-        record(store, [executed(BASE, execution_id="known", status="timeout")])
-        store.record_start(execution(BASE, "runs", ended_at=None, status="running"))
-        store.skills.record_uses([use])
+        record(
+            store, [execution(BASE, "compute", form="code", principal="eve"), execution(BASE, "rows", form="analysis")]
+        )
+        record(store, [execution(BASE, "direct", form="call", code=""), call(BASE, execution_id="direct")])
+        lost = execution(time.time(), "lost", form="code", status="lost", ended_at=None)
+        record(store, [lost, call(lost.started_at + 5.0, execution_id="lost")])
+        record(
+            store, [execution(BASE, "rehearsed", form="rehearsal"), execution(BASE, "relayed", form="proxy", code="")]
+        )
+        record(store, [execution(BASE, "former"), execution(time.time(), "fresh", form="code")])
+        record(store, [execution(BASE, "known", form="code"), executed(BASE, execution_id="known", status="timeout")])
+        store.record_start(execution(BASE, "runs", form="code", ended_at=None, status="running"))
         await store.flush()
 
-        check = await store.metrics.rebuild(check=True)
-        assert (check.derived, len(await store.metrics.facts("execution"))) == (7, 1)
-        rebuilt = await store.metrics.rebuild()
-        assert rebuilt.derived == 7
-        assert (await store.metrics.rebuild()).derived == 0
+        assert await store.metrics.derive(time.time() - DAY) == 1
+        assert await store.metrics.derive() == 4
+        assert await store.metrics.derive() == 0
         found = {fact.execution_id: fact for fact in await store.metrics.facts("execution")}
         whole = await store.metrics.sums()
 
-    def old(execution_id: str, **changes: Any) -> Executed:
+    def made(execution_id: str, **changes: Any) -> Executed:
         plain: dict[str, Any] = {"at": BASE + 1.0, "form": "code", "status": "ok", "seconds": 1.0, "code_characters": 5}
         return Executed(execution_id=execution_id, **plain | {"use_case": "compute"} | changes)
 
-    measured = {"cpu_seconds": 0.25, "memory_bytes": 50 << 20, "level": "production", "tier": "namespace"}
     assert found == {
         "known": executed(BASE, execution_id="known", status="timeout"),
-        "flow": old(
+        "flow": made(
             "flow",
             calls=2,
             tools=("mcp__bank__1", "mcp__bank__2"),
             bytes_in=20,
-            bytes_out=len("[1,2]é\n".encode()),
             use_case="workflow",
             is_background=True,
-            **measured,
         ),
-        "fail": old("fail", status="failed", failure="exception", error_type="other", **measured),
-        "poll": old("poll", calls=3, tools=("mcp__bank__pay",), bytes_in=30, use_case="polling"),
-        "filter": old("filter", calls=3, tools=("mcp__bank__pay",), bytes_in=30, use_case="filtering"),
-        "skill": old("skill", principal="eve", skills=1, use_case="skill_reuse"),
-        "direct": old(
-            "direct",
-            form="call",
-            calls=1,
-            tools=("mcp__bank__pay",),
-            bytes_in=77,
-            bytes_out=77,
-            code_characters=0,
-            use_case="direct",
+        "compute": made("compute", principal="eve"),
+        "rows": made("rows", form="analysis", code_characters=0, use_case="analysis"),
+        "direct": made(
+            "direct", form="call", calls=1, tools=("mcp__bank__pay",), bytes_in=10, code_characters=0, use_case="direct"
         ),
-        "lost": old(
+        "lost": made(
             "lost",
-            at=BASE + 5.25,
+            at=lost.started_at + 5.25,
             status="lost",
-            seconds=5.25,
+            seconds=pytest.approx(5.25),
             calls=1,
             tools=("mcp__bank__pay",),
             bytes_in=10,
             use_case="filtering",
         ),
     }
-    assert whole.value("sealyard_execution_total") == 8
-
-
-async def test_an_outcome_that_cannot_be_read_hides_no_execution(tmp_path: Path) -> None:
-    """What a newer version or a broken disk left in the journal is taken for nothing."""
-    path = tmp_path / "s.db"
-    async with open_store(path) as store:
-        record(store, [execution(BASE)])
-        await store.flush()
-        query(path, "UPDATE executions SET outcome = '{\"newer\": 1}'")
-        assert (await store.metrics.rebuild()).derived == 1
-        (found,) = await store.metrics.facts("execution")
-    assert isinstance(found, Executed)
-    assert (found.status, found.level) == ("ok", "")
+    assert whole.value("sealyard_execution_total") == 6
 
 
 async def test_a_store_of_the_schema_before_is_upgraded_with_its_history(tmp_path: Path) -> None:
-    """Its calls count at once, its executions once they are rebuilt, and nothing twice."""
+    """Its calls count at once and nothing twice; its executions have no facts, and none are made up."""
     path = tmp_path / "s.db"
     with closing(sqlite3.connect(path)) as connection:
         for number in range(4):
@@ -707,18 +696,14 @@ async def test_a_store_of_the_schema_before_is_upgraded_with_its_history(tmp_pat
     async with open_store(path) as store:
         at_once = await store.metrics.sums()
         assert at_once.by("sealyard_upstream_calls_total", "upstream") == {"bank": 300}
-        assert at_once.value("sealyard_execution_total") == 0
         await fold_all(store)
+        assert await store.metrics.derive() == 0
         rebuilt = await store.metrics.rebuild()
-        assert (rebuilt.derived, rebuilt.facts, rebuilt.calls, rebuilt.differences) == (300, 300, 300, 0)
-        whole = await store.metrics.sums()
-        assert whole.by("sealyard_upstream_calls_total", "upstream") == {"bank": 300}
-        assert whole.by("sealyard_execution_use_cases_total", "use_case") == {"filtering": 300}
-        assert whole.amount("sealyard_execution_duration_seconds") == 600.0
+        assert (rebuilt.facts, rebuilt.calls, rebuilt.differences) == (0, 300, 0)
         record(store, [executed(BASE + 1.0), call(BASE + 1.0)])
         await fold_all(store)
         assert (await store.metrics.rebuild()).differences == 0
-        assert (await store.metrics.sums()).value("sealyard_execution_total") == 301
+        assert (await store.metrics.sums()).value("sealyard_execution_total") == 1
 
 
 # Any order of anything

@@ -209,13 +209,11 @@ async def test_principal_sees_nothing_of_others(path: Path) -> None:
     assert (found.use_cases, found.skills) == ({"workflow": 1}, ())
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), max_size=30), st.integers(1, 4))
-def test_pages_change_nothing(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]], page: int) -> None:
-    """Many rows of the same time, and pages smaller than those, give what one reading gives."""
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), max_size=30))
+def test_figures_of_a_tool_are_exact(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]]) -> None:
+    """Count, median and last time, also of many calls at one time."""
     path = tmp_path_factory.mktemp("usage") / "store.db"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(usage, "_PAGE_ROWS", page)
-        found = asyncio.run(read(path, [call(float(at), float(seconds)) for at, seconds in rows]))
+    found = asyncio.run(read(path, [call(float(at), float(seconds)) for at, seconds in rows]))
 
     seconds = sorted(float(each) for _, each in rows)
     assert [(each.calls, each.p50_seconds, each.last_at) for each in found.tools] == (

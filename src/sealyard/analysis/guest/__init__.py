@@ -1,20 +1,19 @@
 """Filter, aggregate, transform, validate and describe rows without code: the engine inside the sandbox.
 
 Standard library only, DuckDB where it is installed and the input is large, and SciPy for hypothesis tests. No part of a
-request is ever run as code: `pipeline` reads parameters into a `plan`, `steps` carries it out. A request or a row that
-does not fit raises `AnalysisError`, wherever it is noticed.
+request is ever run as code: `steps` reads parameters into the steps of a `plan` and carries them out. A request or a
+row that does not fit raises `AnalysisError`, wherever it is noticed.
 """
 
 import gc
 from collections.abc import Callable
 from typing import Any
 
-from .errors import AnalysisError
-from .parameters import as_object, as_word
-from .pipeline import Planned, parse_limits, parse_plan
+from .errors import AnalysisError, quoted
+from .parameters import as_count, as_object, as_word, path_to
 from .plan import Limits, Row
 from .sources import CallTool, parse_source, read_rows
-from .steps import run_plan
+from .steps import Planned, run_plan
 from .summaries import run_statistics
 from .validation import run_validation
 
@@ -50,10 +49,15 @@ def _run(request: dict[str, Any], call_tool: CallTool) -> dict[str, Any]:
     kind = as_word(given.get("analysis_type"), "analysis_type", {word: word for word in _TYPES})
     parameters = given.get("parameters")
     if not isinstance(parameters, dict | None):
-        raise AnalysisError("parameters is no object. Give the parameters of the analysis by their names.")
+        raise AnalysisError(f"parameters is {quoted(parameters)}. Give an object of the parameters by their names.")
     parameters = dict(parameters or {})
     source = parse_source(given, "", parameters.pop("data_field", None))
-    limits = parse_limits(given.get("limits"))
+    limits = _limits(given.get("limits"))
     if kind in _REPORTS:
         return _REPORTS[kind](parameters, read_rows(source, call_tool), limits)
-    return run_plan(parse_plan(_PLANNED[kind], parameters, source, limits), call_tool, kind)
+    return run_plan(_PLANNED[kind], parameters, source, limits, call_tool)
+
+
+def _limits(given: Any) -> Limits:
+    entry = as_object({} if given is None else given, "limits", ("rows", "bytes"))
+    return Limits(**{key: as_count(value, path_to("limits", key)) for key, value in entry.items() if value is not None})

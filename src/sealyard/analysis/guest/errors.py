@@ -27,24 +27,24 @@ def kind_of(value: object) -> str:
     return _KINDS.get(type(value), type(value).__name__)
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """`value` as a message quotes it: short, on one line."""
-    text = repr(value) if isinstance(value, str) else _compact(value)
+    text = repr(value) if isinstance(value, str) else _json_text(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
-def clipped(value: Any, most: int) -> Any:
+def shortened(value: Any, most: int) -> Any:
     """`value` as an answer shows it: text of at most `most` characters, lists and objects as short text."""
     if isinstance(value, str) and len(value) > most:
         return f"{value[: most - 1]}…"
-    return shown(value) if isinstance(value, list | dict) else value
+    return quoted(value) if isinstance(value, list | dict) else value
 
 
-def listed(words: Iterable[str]) -> str:
+def comma_list(words: Iterable[str]) -> str:
     """The words, separated by commas, at most thirty of them."""
     names = list(words)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(shown(name) for name in names[:_LISTED]) + more
+    return ", ".join(quoted(name) for name in names[:_LISTED]) + more
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -54,10 +54,10 @@ def nearest(word: str, words: Iterable[str]) -> str:
     found = difflib.get_close_matches(wanted, by_fold, n=1, cutoff=0.5)
     if not found and len(wanted) > 1:
         found = [each for each in by_fold if each.startswith(wanted)]
-    return f" Nearest: {shown(by_fold[found[0]])}." if found else ""
+    return f" Nearest: {quoted(by_fold[found[0]])}." if found else ""
 
 
-def _compact(value: Any) -> str:
+def _json_text(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

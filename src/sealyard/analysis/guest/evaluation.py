@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from itertools import compress, repeat
 from typing import Any, NamedTuple
 
-from .errors import AnalysisError, kind_of, shown
+from .errors import AnalysisError, kind_of, quoted
 from .plan import (
     MAX_INTEGER,
     MAX_TEXT,
@@ -322,7 +322,7 @@ def _round(value: Any, digits: Any = None) -> Any:
     if digits is not None and type(digits) is not int:
         raise _wrong_kind("round()", "whole numbers of digits", digits)
     if abs(digits or 0) > _MOST_DIGITS:
-        raise WrongKind(f"round() takes -{_MOST_DIGITS} to {_MOST_DIGITS} digits, not {shown(digits)}")
+        raise WrongKind(f"round() takes -{_MOST_DIGITS} to {_MOST_DIGITS} digits, not {quoted(digits)}")
     if digits is None:
         return bounded(int(_half_away(value)))
     if type(value) is int:
@@ -433,7 +433,7 @@ def _short(text: str) -> str:
 
 
 def _wrong_kind(name: str, wanted: str, value: Any) -> WrongKind:
-    return WrongKind(f"{name} needs {wanted}, not {shown(value)} ({kind_of(value)})")
+    return WrongKind(f"{name} needs {wanted}, not {quoted(value)} ({kind_of(value)})")
 
 
 ARITHMETIC: dict[Operator, Callable[[Any, Any], Any]] = {

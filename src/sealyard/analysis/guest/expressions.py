@@ -1,19 +1,23 @@
 """Reads expressions and conditions into the tree of `plan`.
 
 An expression is text, such as `price * quantity if quantity > 0 else null`; a condition is an object of a field, an
-operator and a value, nested by AND, OR and not. The parser is our own: anything it does not know is an error with its
-place, and nothing in it can reach Python itself. Fields are names, dotted paths, or any text between backticks.
-Keywords may be written in any case.
+operator and a value, nested by AND, OR and not. Fields are names, dotted paths, or any text between backticks. Keywords
+may be written in any case.
+
+The invariant: no text of a request reaches Python's parser. Every character belongs to a token of `_TOKEN`, the parser
+is given this module's own words for the tokens, and its tree is only read, by a list of the nodes that are allowed.
 """
 
+import ast
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any, NoReturn, cast
+from functools import partial
+from typing import Any, cast
 
-from .errors import AnalysisError, listed, nearest, shown
+from .errors import AnalysisError, comma_list, nearest, quoted
 from .evaluation import FUNCTIONS
-from .parameters import as_list, as_object, as_scalar, as_text, as_word, below
+from .parameters import as_list, as_object, as_scalar, as_text, as_word, path_to
 from .plan import (
     MAX_DEPTH,
     MAX_INTEGER,
@@ -34,6 +38,7 @@ from .plan import (
     Operator,
     Scalar,
 )
+from .values import NUMBERS
 
 MAX_CHARACTERS = 4_000
 """Longest text of an expression."""
@@ -54,9 +59,26 @@ _TOKEN = re.compile(
 _MOST_DIGITS = len(str(MAX_INTEGER)) + 1
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
-_KEYWORDS = frozenset(("and", "or", "not", "in", "is", "if", "else", "null", "none", "true", "false"))
+_KEYWORDS = frozenset(("and", "or", "not", "in", "is", "if", "else"))
 _CONSTANTS: dict[str, Scalar] = {"null": None, "none": None, "true": True, "false": False}
-_COMPARISONS = {"==": "==", "=": "==", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_SIGNS = {"<>": "!=", "&&": "and", "=": "=="}
+_ARITHMETIC: dict[type[ast.operator], Operator] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+}
+_COMPARISONS: dict[type[ast.cmpop], ComparisonOperator] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
 MAX_OPTIONS = 100_000
 """Most values after `in`."""
 
@@ -101,16 +123,16 @@ def parse_expression(text: object, at: str) -> Expression:
     if isinstance(text, bool | int | float) or text is None:
         return Constant(text)
     if not isinstance(text, str):
-        raise AnalysisError(f"{at} is {shown(text)}. Write an expression as text, for instance 'price * quantity'.")
+        raise AnalysisError(f"{at} is {quoted(text)}. Write an expression as text, for instance 'price * quantity'.")
     if len(text) > MAX_CHARACTERS:
         raise AnalysisError(f"{at} has {len(text)} characters. An expression has at most {MAX_CHARACTERS}.")
-    return _Parser(text, at).whole()
+    return _Reader(text, at).read()
 
 
 def check_pattern(pattern: Scalar, at: str) -> str:
     """A regular expression that Python can compile."""
     if not isinstance(pattern, str):
-        raise AnalysisError(f"{at} is {shown(pattern)}. Give a regular expression as text.")
+        raise AnalysisError(f"{at} is {quoted(pattern)}. Give a regular expression as text.")
     if len(pattern) > MAX_PATTERN:
         raise AnalysisError(f"{at} has {len(pattern)} characters. A regular expression has at most {MAX_PATTERN}.")
     try:
@@ -118,244 +140,176 @@ def check_pattern(pattern: Scalar, at: str) -> str:
             warnings.simplefilter("ignore")  # about syntax that may change in later versions of Python
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise AnalysisError(f"{at} is no regular expression: {error}. Change {shown(pattern)}.") from None
+        raise AnalysisError(f"{at} is not a regular expression: {error}. Change {quoted(pattern)}.") from None
     return pattern
 
 
-class _Parser:
-    """A recursive descent parser, one token ahead; each method reads one level of precedence, the loosest first."""
+class _Reader:
+    """Reads one expression: its tokens in Python's spelling, then Python's tree of them, then the tree of `plan`.
+
+    Python's parser sees operators, brackets, seven keywords and names of our own (`v0`, `v1`), which stand for fields,
+    functions and literals. Nothing that it makes is compiled or evaluated.
+    """
 
     def __init__(self, text: str, at: str) -> None:
         self._text = text
         self._at = at
         self._nodes = 0
-        self._depth = 0
-        self._end = 0
-        self._advance()
+        self._meanings: dict[str, Constant | Field] = {}
+        self._pieces: list[str] = []
+        self._places: list[int] = []  # of each piece in the text
 
-    def whole(self) -> Expression:
-        tree = self._choice()
-        if self._kind != "end":
-            self._fail(f"{self._piece!r} is not expected")
-        return tree
+    def read(self) -> Expression:
+        """The tree of the whole text."""
+        self._split()
+        try:
+            tree = ast.parse(" ".join(self._pieces), mode="eval")
+        except SyntaxError as error:
+            column = error.offset - 1 if error.offset else None  # 0 at the end
+            raise self._mistake("a part is missing or misplaced", column) from None
+        except (MemoryError, RecursionError):
+            raise self._mistake("it is nested too deeply", 0) from None
+        return self._tree(tree.body, 1)
 
-    def _advance(self) -> None:
-        found = _TOKEN.match(self._text, self._end)
-        self._start = self._end
-        if found is None or found.lastgroup is None:
-            rest = self._text[self._end :].lstrip()
-            self._fail(f"{shown(rest[:20])} cannot be read")
-        self._start, self._end = found.span(found.lastgroup)
-        self._kind, self._piece = found.lastgroup, found[found.lastgroup]
-        if self._kind == "name" and self._piece.lower() in _KEYWORDS:
-            self._kind, self._piece = "word", self._piece.lower()
-        elif self._piece == "&&":
-            self._kind, self._piece = "word", "and"
+    def _split(self) -> None:
+        end = depth = 0
+        while found := _TOKEN.match(self._text, end):
+            kind, piece, end = found.lastgroup, found[found.lastgroup or 0], found.end()
+            self._places.append(end - len(piece))
+            if kind == "end":
+                return
+            depth += piece in ("(", "[")
+            depth -= piece in (")", "]")
+            if depth > MAX_DEPTH:
+                raise self._mistake(f"it is nested deeper than {MAX_DEPTH}")
+            self._pieces.append(self._piece(str(kind), piece))
+        self._places.append(end + len(self._text[end:]) - len(self._text[end:].lstrip(" \t\r\n")))
+        raise self._mistake(f"{quoted(self._text[self._places[-1] :][:20])} cannot be read")
 
-    def _accept(self, *pieces: str) -> str | None:
-        """The current token, if it is one of these signs or words; then advances."""
-        if self._kind not in ("sign", "word") or self._piece not in pieces:
-            return None
-        piece = self._piece
-        self._advance()
-        return piece
-
-    def _expect(self, piece: str) -> None:
-        if self._accept(piece) is None:
-            self._fail(f"{piece!r} is expected before {self._piece!r}" if self._piece else f"{piece!r} is missing")
-
-    def _descend(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._fail(f"it is nested deeper than {MAX_DEPTH}")
-
-    def _choice(self) -> Expression:
-        self._descend()
-        tree = self._either()
-        if self._accept("if"):
-            test = self._either()
-            self._expect("else")
-            tree = self._count(Choice(test, tree, self._choice()))
-        self._depth -= 1
-        return tree
-
-    def _either(self) -> Expression:
-        return self._joined(self._both, "or", AnyOf)
-
-    def _both(self) -> Expression:
-        return self._joined(self._opposite, "and", AllOf)
-
-    def _joined(self, part: Callable[[], Expression], word: str, join: type[AllOf] | type[AnyOf]) -> Expression:
-        parts = [part()]
-        while self._accept(word):
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else self._count(join(tuple(parts)))
-
-    def _opposite(self) -> Expression:
-        negations = 0
-        while self._accept("not"):
-            negations += 1
-        tree = self._comparison()
-        for _ in range(negations):
-            tree = self._count(Not(tree))
-        return tree
-
-    def _comparison(self) -> Expression:
-        left = self._sum()
-        found: list[Expression] = []
-        while (part := self._compared(left)) is not None:
-            tree, left = part
-            found.append(tree)
-        if not found:
-            return left
-        return found[0] if len(found) == 1 else self._count(AllOf(tuple(found)))
-
-    def _compared(self, left: Expression) -> tuple[Expression, Expression] | None:
-        """A comparison of `left` with the next operand, and the left operand of a further comparison."""
-        sign = self._accept(*_COMPARISONS)
-        if sign is not None:
-            right = self._sum()
-            return self._count(Comparison(cast(ComparisonOperator, _COMPARISONS[sign]), left, right)), right
-        if self._accept("is"):
-            opposite = self._accept("not")
-            if self._accept("null", "none") is None:
-                self._fail("after 'is' only 'null' or 'not null' may stand; compare with '=='")
-            tree = self._count(Call("is_null", (left,)))
-            return (self._count(Not(tree)) if opposite else tree), left
-        opposite = self._accept("not")
-        if self._accept("in"):
-            tree = self._count(Membership(left, self._options()))
-            return (self._count(Not(tree)) if opposite else tree), left
-        if opposite:
-            self._fail("'in' is expected after 'not'")
-        return None
-
-    def _options(self) -> tuple[Scalar, ...]:
-        closing = ")" if self._accept("(") else "]"
-        if closing == "]":
-            self._expect("[")
-        options: list[Scalar] = []
-        while self._accept(closing) is None:
-            tree = self._sum()
-            match tree:
-                case Constant(value):
-                    options.append(value)
-                case Negative(Constant(int() | float() as value)) if not isinstance(value, bool):
-                    options.append(-value)
-                case _:
-                    self._fail("the list after 'in' holds literal values only")
-            if self._accept(",") is None:
-                self._expect(closing)
-                break
-        return tuple(options)
-
-    def _sum(self) -> Expression:
-        return self._chain(self._product, "+", "-")
-
-    def _product(self) -> Expression:
-        return self._chain(self._signed, "*", "/", "//", "%")
-
-    def _chain(self, operand: Callable[[], Expression], *signs: str) -> Expression:
-        left = operand()
-        while (sign := self._accept(*signs)) is not None:
-            left = self._count(Arithmetic(cast(Operator, sign), left, operand()))
-        return left
-
-    def _signed(self) -> Expression:
-        negative = False
-        while (sign := self._accept("-", "+")) is not None:
-            negative ^= sign == "-"
-        tree = self._power()
-        return self._count(Negative(tree)) if negative else tree
-
-    def _power(self) -> Expression:
-        left = self._primary()
-        if self._accept("**") is None:
-            return left
-        self._descend()
-        right = self._signed()
-        self._depth -= 1
-        return self._count(Arithmetic("**", left, right))
-
-    def _primary(self) -> Expression:
-        kind, piece = self._kind, self._piece
-        if kind == "word" and piece in _CONSTANTS:
-            self._advance()
-            return self._count(Constant(_CONSTANTS[piece]))
-        if kind == "word" and piece == "if":
-            self._advance()
-            return self._called("if")
-        if kind == "sign" and piece == "(":
-            self._advance()
-            tree = self._choice()
-            self._expect(")")
-            return tree
-        if kind in ("word", "sign", "end"):
-            self._fail(f"a value is expected before {piece!r}" if piece else "a value is missing at the end")
-        self._advance()
+    def _piece(self, kind: str, piece: str) -> str:
+        """A token in Python's spelling."""
+        before = self._pieces[-1] if self._pieces else ""
+        if kind == "sign":
+            # The list after `in` is written in either brackets, and in round ones a list of one would be a value.
+            return "in_list(" if (before, piece) == ("in", "(") else _SIGNS.get(piece, piece)
+        word = piece.lower()
+        meaning: Constant | Field
         if kind == "number":
-            return self._count(Constant(self._number(piece)))
-        if kind == "text":
-            return self._count(Constant(_ESCAPE.sub(self._escaped, piece[1:-1])))
-        if kind == "quoted":
-            return self._count(Field(piece[1:-1].replace("``", "`"), self._at))
-        if self._kind == "sign" and self._piece == "(":
-            return self._called(piece)
-        return self._count(Field(piece, self._at))
-
-    def _called(self, name: str) -> Expression:
-        function = name.lower()
-        if function not in FUNCTIONS and function != "if":
-            raise AnalysisError(
-                f"No function {name!r} in {self._at}.{nearest(name, FUNCTIONS)} Functions: {listed(FUNCTIONS)}."
-            )
-        self._expect("(")
-        arguments: list[Expression] = []
-        while self._accept(")") is None:
-            arguments.append(self._choice())
-            if self._accept(",") is None:
-                self._expect(")")
-                break
-        least, most = FUNCTIONS[function][:2] if function in FUNCTIONS else (3, 3)
-        if len(arguments) < least or (most is not None and len(arguments) > most):
-            self._fail(f"{function}() takes {_amount(least, most)}, not {len(arguments)}")
-        if function == "if":
-            return self._count(Choice(*arguments))
-        if function == "matches":
-            pattern = arguments[1]
-            check_pattern(pattern.value if isinstance(pattern, Constant) else None, f"The pattern in {self._at}")
-        return self._count(Call(function, tuple(arguments)))
+            meaning = Constant(self._number(piece))
+        elif kind == "text":
+            meaning = Constant(_ESCAPE.sub(self._escaped, piece[1:-1]))
+        elif kind == "quoted":
+            meaning = Field(piece[1:-1].replace("``", "`"), self._at)
+        elif word in _CONSTANTS:
+            meaning = Constant(_CONSTANTS[word])
+        elif word in _KEYWORDS:
+            begins_value = before not in (")", "]") and before not in self._meanings
+            return "if_else" if word == "if" and begins_value else word
+        else:
+            meaning = Field(piece, self._at)
+        name = f"v{len(self._meanings)}"
+        self._meanings[name] = meaning
+        return name
 
     def _number(self, piece: str) -> int | float:
         value = int(piece) if piece.isdigit() and len(piece) < _MOST_DIGITS else float(piece)
         if value == float("inf") or (piece.isdigit() and value > MAX_INTEGER):
-            self._fail(f"{shown(piece)} is too large a number")
+            raise self._mistake(f"{quoted(piece)} is too large a number")
         return value
 
     def _escaped(self, found: re.Match[str]) -> str:
         if found[1] not in _ESCAPES:
-            self._fail(f"{found[0]!r} is no escape; write '\\\\' for a backslash")
+            raise self._mistake(f"{found[0]!r} is not an escape; write '\\\\' for a backslash")
         return _ESCAPES[found[1]]
 
-    def _count(self, tree: Expression) -> Expression:
+    def _tree(self, node: ast.expr, depth: int) -> Expression:
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            self._fail(f"it has more than {MAX_NODES} parts")
-        return tree
+            raise self._mistake(f"it has more than {MAX_NODES} parts", node.col_offset)
+        if depth > MAX_DEPTH:
+            raise self._mistake(f"it is nested deeper than {MAX_DEPTH}", node.col_offset)
+        below = partial(self._tree, depth=depth + 1)
+        match node:
+            case ast.Name(name) if name in self._meanings:
+                return self._meanings[name]
+            case ast.UnaryOp(ast.USub(), operand):
+                tree = below(operand)
+                if isinstance(tree, Constant) and type(tree.value) in NUMBERS:
+                    return Constant(-cast(float, tree.value))
+                return Negative(tree)
+            case ast.UnaryOp(ast.UAdd(), operand):
+                return below(operand)
+            case ast.UnaryOp(ast.Not(), operand):
+                return Not(below(operand))
+            case ast.BinOp(left, sign, right) if type(sign) in _ARITHMETIC:
+                # A sum of many parts is a tree that is deep on the left, which is not deeper to read.
+                return Arithmetic(_ARITHMETIC[type(sign)], self._tree(left, depth), below(right))
+            case ast.BoolOp(ast.And(), parts):
+                return AllOf(tuple(map(below, parts)))
+            case ast.BoolOp(ast.Or(), parts):
+                return AnyOf(tuple(map(below, parts)))
+            case ast.IfExp(test, then, otherwise):
+                return Choice(below(test), below(then), below(otherwise))
+            case ast.Compare(left, signs, rights):
+                pairs = zip([left, *rights], signs, rights, strict=False)
+                parts = tuple(self._comparison(one, sign, other, below) for one, sign, other in pairs)
+                return parts[0] if len(parts) == 1 else AllOf(parts)
+            case ast.Call(ast.Name("if_else"), arguments, []):
+                return self._call(node, "if", tuple(map(below, arguments)))
+            case ast.Call(ast.Name(name), arguments, []) if isinstance(field := self._meanings.get(name), Field):
+                return self._call(node, field.name, tuple(map(below, arguments)))
+        raise self._mistake("this is not part of an expression", node.col_offset)
 
-    def _fail(self, what: str) -> NoReturn:
-        place = self._start + len(self._text[self._start :]) - len(self._text[self._start :].lstrip())
+    def _comparison(
+        self, left: ast.expr, sign: ast.cmpop, right: ast.expr, below: Callable[[ast.expr], Expression]
+    ) -> Expression:
+        match sign, right:
+            case ((ast.In() | ast.NotIn()), ast.List(options) | ast.Call(ast.Name("in_list"), options, [])):
+                trees = [below(option) for option in options]
+                values = tuple(tree.value for tree in trees if isinstance(tree, Constant))
+                if len(values) < len(trees):
+                    raise self._mistake("the list after 'in' holds literal values only", right.col_offset)
+                tree: Expression = Membership(below(left), values)
+            case ((ast.In() | ast.NotIn()), _):
+                raise self._mistake("after 'in' stands a list of values", right.col_offset)
+            case ((ast.Is() | ast.IsNot()), _):
+                if below(right) != Constant(None):
+                    raise self._mistake(
+                        "after 'is' only 'null' or 'not null' may stand; compare with '=='", right.col_offset
+                    )
+                tree = Call("is_null", (below(left),))
+            case _:
+                return Comparison(_COMPARISONS[type(sign)], below(left), below(right))
+        return Not(tree) if isinstance(sign, ast.IsNot | ast.NotIn) else tree
+
+    def _call(self, node: ast.expr, name: str, arguments: tuple[Expression, ...]) -> Expression:
+        function = name.lower()
+        if function not in FUNCTIONS and function != "if":
+            raise AnalysisError(
+                f"No function {name!r} in {self._at}.{nearest(name, FUNCTIONS)} Functions: {comma_list(FUNCTIONS)}."
+            )
+        least, most = FUNCTIONS[function][:2] if function in FUNCTIONS else (3, 3)
+        if len(arguments) < least or (most is not None and len(arguments) > most):
+            amount = f"at least {least}" if most is None else str(least) if least == most else f"{least} or {most}"
+            raise self._mistake(
+                f"{function}() takes {amount} argument{'' if (most or least) == 1 else 's'}, not {len(arguments)}",
+                node.col_offset,
+            )
+        if function == "if":
+            return Choice(*arguments)
+        if function == "matches":
+            pattern = arguments[1]
+            check_pattern(pattern.value if isinstance(pattern, Constant) else None, f"The pattern in {self._at}")
+        return Call(function, arguments)
+
+    def _mistake(self, what: str, column: int | None = None) -> AnalysisError:
+        """The error for the token at a column of Python's source, or for the last token read."""
+        number = -1
+        if column is not None:
+            number = min(" ".join(self._pieces)[:column].count(" "), len(self._places) - 1)
+        place = f"character {self._places[number] + 1} of {quoted(self._text)}"
         hint = "Names are fields, functions are a fixed list; quote texts, and put odd field names between backticks."
-        raise AnalysisError(
-            f"{self._at} cannot be used: {what}, at character {place + 1} of {shown(self._text)}. {hint}"
-        )
-
-
-def _amount(least: int, most: int | None) -> str:
-    if most is None:
-        return f"at least {least} argument"
-    count = str(least) if least == most else f"{least} or {most}"
-    return f"{count} argument{'' if most == 1 else 's'}"
+        return AnalysisError(f"{self._at} cannot be used: {what}, at {place}. {hint}")
 
 
 def parse_conditions(given: Any, at: str, *, logic: Any = "AND", logic_at: str = "logic") -> Expression:
@@ -371,7 +325,7 @@ def parse_conditions(given: Any, at: str, *, logic: Any = "AND", logic_at: str =
 def _parts(given: Any, at: str, depth: int) -> list[Expression]:
     if depth > MAX_DEPTH:
         raise AnalysisError(f"{at} is nested deeper than {MAX_DEPTH}. Flatten the conditions.")
-    return [_condition(each, below(at, place), depth) for place, each in enumerate(as_list(given, at))]
+    return [_condition(each, path_to(at, place), depth) for place, each in enumerate(as_list(given, at))]
 
 
 def _condition(given: Any, at: str, depth: int) -> Expression:
@@ -380,15 +334,15 @@ def _condition(given: Any, at: str, depth: int) -> Expression:
     condition = as_object(given, at, _KEYS, hint=_HINT)
     forms = [form for form in ("field", "conditions", "not", "expression") if form in condition]
     if len(forms) != 1:
-        raise AnalysisError(f"{at} is {shown(given)}, which is no condition.{_HINT}")
+        raise AnalysisError(f"{at} is {quoted(given)}, which is not a condition.{_HINT}")
     match forms[0]:
         case "conditions":
             as_object(given, at, ("logic", "conditions"))
-            join = as_word(condition.get("logic", "AND"), below(at, "logic"), _LOGIC, shown_as=("AND", "OR"))
-            return join(tuple(_parts(condition["conditions"], below(at, "conditions"), depth + 1)))
+            join = as_word(condition.get("logic", "AND"), path_to(at, "logic"), _LOGIC, shown_as=("AND", "OR"))
+            return join(tuple(_parts(condition["conditions"], path_to(at, "conditions"), depth + 1)))
         case "not":
             as_object(given, at, ("not",))
-            inner, place = condition["not"], below(at, "not")
+            inner, place = condition["not"], path_to(at, "not")
             if isinstance(inner, list):
                 return Not(AllOf(tuple(_parts(inner, place, depth + 1))))
             if depth >= MAX_DEPTH:
@@ -396,15 +350,15 @@ def _condition(given: Any, at: str, depth: int) -> Expression:
             return Not(_condition(inner, place, depth + 1))
         case "expression":
             as_object(given, at, ("expression",))
-            return parse_expression(condition["expression"], below(at, "expression"))
+            return parse_expression(condition["expression"], path_to(at, "expression"))
         case _:
             return _test(as_object(given, at, ("field", "operator", "value")), at)
 
 
 def _test(given: dict[str, Any], at: str) -> Expression:
-    field = Field(as_text(given["field"], below(at, "field")), below(at, "field"))
-    name = as_word(given.get("operator", "=="), below(at, "operator"), _OPERATOR_WORDS, shown_as=OPERATORS)
-    place = below(at, "value")
+    field = Field(as_text(given["field"], path_to(at, "field")), path_to(at, "field"))
+    name = as_word(given.get("operator", "=="), path_to(at, "operator"), _OPERATOR_WORDS, shown_as=OPERATORS)
+    place = path_to(at, "value")
     if "value" not in given and name not in ("is_null", "is_not_null"):
         raise AnalysisError(f"{at} lacks 'value', which {name!r} compares with. Give it, or use 'is_null'.")
     value = given.get("value")
@@ -420,7 +374,7 @@ def _compared(name: ComparisonOperator, field: Field, value: Any, at: str) -> Ex
 
 
 def _membership(field: Field, value: Any, at: str) -> Expression:
-    options = [as_scalar(each, below(at, place)) for place, each in enumerate(as_list(value, at, most=MAX_OPTIONS))]
+    options = [as_scalar(each, path_to(at, place)) for place, each in enumerate(as_list(value, at, most=MAX_OPTIONS))]
     return Membership(field, tuple(options))
 
 
@@ -428,7 +382,10 @@ def _between(field: Field, value: Any, at: str) -> Expression:
     bounds = as_list(value, at)
     if len(bounds) != 2:
         raise AnalysisError(f"{at} has {len(bounds)} values. 'between' takes two: the least and the greatest.")
-    least, greatest = (_compared(">=", field, bounds[0], below(at, 0)), _compared("<=", field, bounds[1], below(at, 1)))
+    least, greatest = (
+        _compared(">=", field, bounds[0], path_to(at, 0)),
+        _compared("<=", field, bounds[1], path_to(at, 1)),
+    )
     return AllOf((least, greatest))
 
 
@@ -436,7 +393,7 @@ def _called(name: str, *, text: bool) -> Callable[[Field, Any, str], Expression]
     def build(field: Field, value: Any, at: str) -> Expression:
         part = as_scalar(value, at)
         if text and not isinstance(part, str):
-            raise AnalysisError(f"{at} is {shown(value)}. {name!r} takes a text.")
+            raise AnalysisError(f"{at} is {quoted(value)}. {name!r} takes a text.")
         return Call(name, (field, Constant(part)))
 
     return build
@@ -448,7 +405,7 @@ def _matches(field: Field, value: Any, at: str) -> Expression:
 
 def _is_null(field: Field, value: Any, at: str) -> Expression:
     if value is not None and not isinstance(value, bool):
-        raise AnalysisError(f"{at} is {shown(value)}. 'is_null' takes no value, or true or false.")
+        raise AnalysisError(f"{at} is {quoted(value)}. 'is_null' takes no value, or true or false.")
     test = Call("is_null", (field,))
     return Not(test) if value is False else test
 

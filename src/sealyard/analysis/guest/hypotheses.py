@@ -1,8 +1,7 @@
 """Hypothesis tests: the samples that the parameters name, and the tests, which SciPy computes.
 
 SciPy is imported when the first test runs. Where a test has no answer, statistic and p-value are null, with a note.
-Samples are shifted and scaled before SciPy sees them, where the test allows it: squares neither overflow nor vanish,
-and close numbers far from 0 lose no digits.
+Samples of a t-test are shifted before SciPy sees them, so that close numbers far from 0 lose no digits.
 """
 
 import importlib
@@ -13,14 +12,14 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
-from .errors import AnalysisError, clipped, listed, nearest, shown
-from .measures import mean, quantile, rescaled, spread
+from .aggregates import deviation, mean, quantile
+from .errors import AnalysisError, comma_list, nearest, quoted, shortened
 from .parameters import Parameters
 from .tables import Table, numbers_of
-from .values import NUMBERS, keys_of, text_of
+from .values import NUMBERS, as_float, keys_of, text_of
 
 MAX_CELLS = 100_000
 """Most cells of a table of counts."""
@@ -31,27 +30,18 @@ _NAME_CHARACTERS = 80  # of a category in an answer
 _LEAST_WEIGHT = 1e-12
 Alternative: TypeAlias = Literal["two_sided", "less", "greater"]
 UMethod: TypeAlias = Literal["auto", "exact", "asymptotic"]
+Figures: TypeAlias = dict[str, Any]
+"""Statistic, p-value and further figures of a test, and its notes."""
 
-# Up to this size of the smaller sample, the law of U is counted instead of approximated: SciPy's own choice ...
-_COUNTED_SAMPLE = 8
-# ... unless that would take more than a few seconds.
-COUNTED_PAIRS = 500_000
-# Two samples of ten thousand: SciPy counts their paths in about a second.
-_KOLMOGOROV_CELLS = 100_000_000
-# Up to this many values SciPy's law of one sample's distance is exact.
-_KOLMOGOROV_EXACT = 140
+MAX_PAIRS = 10_000
+"""Most pairs of values of two samples whose orders are counted: SciPy's time grows with their square, from 0.1 s."""
+_EXACT_SAMPLE = 8  # largest size of the smaller sample for which `auto` counts orders, as in SciPy
+_EXACT_DISTANCE_OF_TWO = 10_000  # largest sample for which SciPy counts the paths of two samples' distance
+_EXACT_DISTANCE_OF_ONE = 140  # largest sample for which SciPy's distribution of one sample's distance is exact
+_LARGEST_OFFSET = 1e150  # squares of larger numbers, summed over a sample, overflow
+_UNDEFINED = "The test has no result: a sample has too few values, or they do not differ, or they are too large."
 # SciPy maps 260 MiB with Python; with less address space its OpenBLAS waits for ever instead of failing.
 _ADDRESS_BYTES = 320 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of a test; `details` are further figures of the answer."""
-
-    statistic: float | None
-    p_value: float | None
-    details: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +53,16 @@ class _Sample:
     missing: int
 
     def figures(self, *, median: bool) -> dict[str, Any]:
-        """Count, mean or median, and spread, for an answer."""
+        """Count, mean and standard deviation, or median, for an answer."""
         values = self.values
         figures: dict[str, Any] = {
-            "name": clipped(self.name, _NAME_CHARACTERS),
+            "name": shortened(self.name, _NAME_CHARACTERS),
             "count": len(values),
             "missing": self.missing,
         }
         if median:
             return figures | {"median": quantile(sorted(values), 0.5) if values else None}
-        figures["mean"] = mean(values) if values else None
-        deviation = spread(values) if len(values) > 1 else None
-        return figures | {"std": deviation if deviation is None or math.isfinite(deviation) else None}
+        return figures | {"mean": mean(values), "std": deviation(values)}
 
 
 def t_test(request: Parameters, table: Table) -> dict[str, Any]:
@@ -85,31 +73,30 @@ def t_test(request: Parameters, table: Table) -> dict[str, Any]:
     if request.has("mean"):
         _refuse(request, "mean", "fields", "group_by", "groups", "paired", "equal_variances")
         sample, expected = _one_sample(request, table), request.number("mean")
-        outcome = t_test_one(sample.values, expected, alternative)
-        return _answer("one_sample", outcome, [sample], {"expected_mean": expected, "alternative": alternative})
+        figures = t_test_one(sample.values, expected, alternative)
+        return _answer("one_sample", figures, [sample], {"expected_mean": expected, "alternative": alternative})
     if paired:
         _refuse(request, "paired", "field", "group_by", "groups", "equal_variances")
         first, second = _pairs(request, table)
-        outcome = t_test_paired(first.values, second.values, alternative)
+        pairs = zip(first.values, second.values, strict=True)
+        figures = t_test_one([one - other for one, other in pairs], 0.0, alternative)
         test = "paired"
     else:
         first, second = _two_samples(request, table)
-        outcome = t_test_two(first.values, second.values, equal_variances=equal, alternative=alternative)
+        figures = t_test_two(first.values, second.values, equal_variances=equal, alternative=alternative)
         test = "student" if equal else "welch"
-    difference = mean(first.values) - mean(second.values) if first.values and second.values else math.inf
-    more = {"difference": difference if math.isfinite(difference) else None, "alternative": alternative}
-    return _answer(test, outcome, [first, second], more)
+    means = mean(first.values), mean(second.values)
+    difference = None if None in means else as_float(means[0] - means[1])
+    return _answer(test, figures, [first, second], {"difference": difference, "alternative": alternative})
 
 
 def mann_whitney(request: Parameters, table: Table) -> dict[str, Any]:
     """Mann and Whitney's test of two samples."""
     alternative = _alternative(request)
-    method = cast(
-        Literal["auto", "exact", "asymptotic"], request.word("method", ("auto", "exact", "asymptotic"), "auto")
-    )
+    method = cast(UMethod, request.word("method", ("auto", "exact", "asymptotic"), "auto"))
     samples = _filled(_two_samples(request, table))
-    outcome = mann_whitney_u(samples[0].values, samples[1].values, alternative=alternative, method=method)
-    return _answer("mann_whitney", outcome, samples, {"alternative": alternative}, median=True)
+    figures = mann_whitney_u(samples[0].values, samples[1].values, alternative=alternative, method=method)
+    return _answer("mann_whitney", figures, samples, {"alternative": alternative}, median=True)
 
 
 def kolmogorov_smirnov(request: Parameters, table: Table) -> dict[str, Any]:
@@ -118,20 +105,20 @@ def kolmogorov_smirnov(request: Parameters, table: Table) -> dict[str, Any]:
     if request.has("fields") or request.has("group_by"):
         _refuse(request, "fields" if request.has("fields") else "group_by", "distribution", "mean", "std")
         samples = _filled(_two_samples(request, table))
-        outcome = kolmogorov_smirnov_two(samples[0].values, samples[1].values)
-        return _answer("two_sample", outcome, samples, {}, median=True)
+        figures = kolmogorov_smirnov_two(samples[0].values, samples[1].values)
+        return _answer("two_sample", figures, samples, {}, median=True)
     (sample,) = _filled([_one_sample(request, table)])
-    deviation = spread(sample.values) if len(sample.values) > 1 else 0.0
-    middle = request.number("mean", mean(sample.values))
-    if not request.has("std") and not 0.0 < deviation < math.inf:
-        note = "The values have no spread to take the normal law's from. Give 'std'."
-        return _answer("one_sample", Outcome(None, None, {}, (note,)), [sample], {"distribution": "normal"})
-    scale = request.number("std", deviation, above=0)
-    outcome = kolmogorov_smirnov_normal(sample.values, middle, scale)
-    answer = _answer("one_sample", outcome, [sample], {"distribution": "normal", "law": {"mean": middle, "std": scale}})
+    # Figures that the values do not have are NaN, of which SciPy makes a test without a result.
+    found = mean(sample.values)
+    middle = request.number("mean", math.nan if found is None else found)
+    scale = request.number("std", deviation(sample.values) or math.nan, above=0)
+    figures = kolmogorov_smirnov_normal(sample.values, middle, scale)
+    distribution = {"name": "normal", "mean": as_float(middle), "std": as_float(scale)}
+    answer = _answer("one_sample", figures, [sample], {"distribution": distribution})
     if not (request.has("mean") and request.has("std")):
         answer["notes"].append(
-            "The law's mean and std are not both given but taken from the sample, which makes the p-value too large."
+            "The distribution's mean and std are not both given but taken from the sample, which makes the p-value too "
+            "large."
         )
     return answer
 
@@ -151,14 +138,14 @@ def chi_square(request: Parameters, table: Table) -> dict[str, Any]:
             f"field: {field.name!r} has {len(weights)} different values. At most {MAX_CELLS} are counted."
         )
     names = sorted(weights)
-    outcome = chi_square_fit([counts[name] for name in names], [weights[name] for name in names])
-    expected = outcome.details.pop("expected", [None] * len(names))
+    figures = chi_square_fit([counts[name] for name in names], [weights[name] for name in names])
+    expected = figures.pop("expected")
     rows = [
-        {"value": clipped(name, _NAME_CHARACTERS), "observed": counts[name], "expected": mean_}
+        {"value": shortened(name, _NAME_CHARACTERS), "observed": counts[name], "expected": mean_}
         for name, mean_ in zip(names, expected, strict=True)
     ]
     more = {"count": len(values), "missing": len(table.rows) - len(values), "categories": rows[:_SHOWN_CELLS]}
-    answer = _answer("goodness_of_fit", outcome, [], more)
+    answer = _answer("goodness_of_fit", figures, [], more)
     if len(rows) > _SHOWN_CELLS:
         answer["notes"].append(f"Only {_SHOWN_CELLS} of {len(rows)} categories are shown.")
     return answer
@@ -173,11 +160,11 @@ def _weights(request: Parameters, counts: Counter[str]) -> dict[str, float]:
         raise request.fail("expected", 'an object of shares or counts by value, like {"red": 0.5, "blue": 0.5}')
     for name, weight in given.items():
         if type(weight) not in NUMBERS or not _LEAST_WEIGHT <= weight <= 1 / _LEAST_WEIGHT:
-            raise AnalysisError(f"expected.{name} is {shown(weight)}. Give a share or a count above 0.")
+            raise AnalysisError(f"expected.{name} is {quoted(weight)}. Give a share or a count above 0.")
     for name in counts:
         if name not in given:
             raise AnalysisError(
-                f"expected lacks the value {shown(name)}, which {counts[name]} rows have.{nearest(name, given)} "
+                f"expected lacks the value {quoted(name)}, which {counts[name]} rows have.{nearest(name, given)} "
                 "Give a share for every value."
             )
     return {name: float(weight) for name, weight in given.items()}
@@ -201,8 +188,8 @@ def _independence(request: Parameters, table: Table) -> dict[str, Any]:
             f"{MAX_CELLS} cells. Group the values first."
         )
     grid = [[counts[one, two] for two in down] for one in across]
-    outcome = chi_square_independence(grid, correction=request.flag("correction", default=True))
-    answer = _answer("independence", outcome, [], {"count": len(both), "missing": len(table.rows) - len(both)})
+    figures = chi_square_independence(grid, correction=request.flag("correction", default=True))
+    answer = _answer("independence", figures, [], {"count": len(both), "missing": len(table.rows) - len(both)})
     if len(across) * len(down) <= _SHOWN_CELLS:
         answer["table"] = {"rows": _names(across), "columns": _names(down), "counts": grid}
     else:
@@ -211,7 +198,7 @@ def _independence(request: Parameters, table: Table) -> dict[str, Any]:
 
 
 def _names(categories: Sequence[str]) -> list[str]:
-    return [clipped(each, _NAME_CHARACTERS) for each in categories]
+    return [shortened(each, _NAME_CHARACTERS) for each in categories]
 
 
 def _category(value: Any) -> str:
@@ -242,7 +229,7 @@ def _two_samples(request: Parameters, table: Table) -> list[_Sample]:
         _refuse(request, "group_by", "fields")
         return _grouped(request, table)
     if not request.has("fields"):
-        raise request.fail("group_by", "the field that tells two samples apart, or two fields in 'fields'")
+        raise request.fail("group_by", "the field whose values separate two samples, or two fields in 'fields'")
     _refuse(request, "fields", "groups", "field")
     fields = request.two_fields("two fields, or one in 'field' with 'group_by'")
     return [_sample(each.name, numbers_of(table, each, ignore_others=request.ignores_others())) for each in fields]
@@ -264,15 +251,15 @@ def _grouped(request: Parameters, table: Table) -> list[_Sample]:
     }
     for place, key in enumerate(chosen if wanted is not None else ()):
         if key not in found:
-            given = shown(wanted[place] if wanted else None)
+            given = quoted(wanted[place] if wanted else None)
             near = nearest(names.get(key, ""), [names[each] for each in found])
             raise AnalysisError(
                 f"groups[{place}] is {given}, which no row has in {by.name!r}.{near} "
-                f"Values: {listed(names[each] for each in found)}."
+                f"Values: {comma_list(names[each] for each in found)}."
             )
     if len(set(chosen)) != 2:
         raise AnalysisError(
-            f"group_by: {by.name!r} has {len(found)} different values ({listed(names[each] for each in found)}). "
+            f"group_by: {by.name!r} has {len(found)} different values ({comma_list(names[each] for each in found)}). "
             "Name the two to compare in groups."
         )
     samples: dict[Any, list[float | None]] = {key: [] for key in chosen}
@@ -299,154 +286,77 @@ def _alternative(request: Parameters) -> Alternative:
 
 
 def _refuse(request: Parameters, given: str, *others: str) -> None:
-    """Refuses parameters that have no meaning beside `given`."""
+    """Refuses parameters that `given` excludes."""
     for other in others:
         if request.has(other) and request.value(other) is not False:
-            raise AnalysisError(f"{other} has no meaning beside {given}. Leave out one of them.")
+            raise AnalysisError(f"{other} and {given} exclude each other. Leave out one of them.")
 
 
 def _answer(
-    test: str, outcome: Outcome, samples: Sequence[_Sample], more: dict[str, Any], *, median: bool = False
+    test: str, figures: Figures, samples: Sequence[_Sample], more: dict[str, Any], *, median: bool = False
 ) -> dict[str, Any]:
-    statistic = outcome.statistic
-    return {
-        "test": test,
-        **more,
-        **({"samples": [sample.figures(median=median) for sample in samples]} if samples else {}),
-        "statistic": statistic if statistic is None or math.isfinite(statistic) else None,
-        "p_value": outcome.p_value,
-        **outcome.details,
-        "notes": list(outcome.notes),
-    }
+    described = {"samples": [sample.figures(median=median) for sample in samples]} if samples else {}
+    return {"test": test, **more, **described, **figures}
 
 
-def t_test_one(values: Sequence[float], expected: float, alternative: Alternative) -> Outcome:
-    """Student's test of whether the values' mean is `expected`."""
-    scaled, _ = rescaled([*values, expected])
-    # Offsets from the expected mean lose no digits where the values are large and close to it.
-    return _t_of_offsets([value - scaled[-1] for value in scaled[:-1]], alternative)
-
-
-def t_test_paired(first: Sequence[float], second: Sequence[float], alternative: Alternative) -> Outcome:
-    """Student's test of whether the mean difference of pairs is 0."""
-    scaled, _ = rescaled([*first, *second])
-    pairs = zip(scaled[: len(first)], scaled[len(first) :], strict=True)
-    return _t_of_offsets([one - two for one, two in pairs], alternative)
-
-
-def _t_of_offsets(offsets: list[float], alternative: Alternative) -> Outcome:
-    if len(offsets) < 2:
-        return _undefined(f"A t-test needs at least two values and there are {len(offsets)}.")
-    if _is_constant(offsets):
-        return _undefined("All values are the same, so there is no spread to measure their mean by.")
+def t_test_one(values: Sequence[float], expected: float, alternative: Alternative) -> Figures:
+    """Student's test of the values' mean against `expected`."""
+    # Differences lose no digits where the values are large and close to it.
+    offsets = [value - expected for value in values]
     with _scipy() as stats:
-        found = stats.ttest_1samp(_near_one(offsets), 0.0, alternative=_dashed(alternative))
-    return Outcome(float(found.statistic), float(found.pvalue), {"degrees_of_freedom": len(offsets) - 1})
+        found = stats.ttest_1samp(offsets, 0.0, alternative=_dashed(alternative))
+    return _figures(found, {"degrees_of_freedom": len(offsets) - 1}, is_defined=_has_squares(offsets))
 
 
 def t_test_two(
     first: Sequence[float], second: Sequence[float], *, equal_variances: bool, alternative: Alternative
-) -> Outcome:
-    """Student's test (equal variances) or Welch's of whether two samples have the same mean."""
-    n1, n2 = len(first), len(second)
-    if min(n1, n2) < 1 or n1 + n2 < 3 or (not equal_variances and min(n1, n2) < 2):
-        return _undefined(f"A t-test needs at least two values in each sample and there are {n1} and {n2}.")
-    merged, _ = rescaled([*first, *second])
-    middle = mean(merged)
-    offsets = _near_one([value - middle for value in merged])
-    one, two = offsets[:n1], offsets[n1:]
-    if _is_constant(one) and _is_constant(two):
-        return _undefined("Both samples are constant, so there is no spread to measure the difference by.")
+) -> Figures:
+    """Student's test (equal variances) or Welch's of the difference between two samples' means."""
+    origin = next(iter([*first, *second]), 0.0)
+    one, two = [value - origin for value in first], [value - origin for value in second]
     with _scipy() as stats:
         found = stats.ttest_ind(one, two, equal_var=equal_variances, alternative=_dashed(alternative))
-    return Outcome(float(found.statistic), float(found.pvalue), {"degrees_of_freedom": float(found.df)})
+    return _figures(found, {"degrees_of_freedom": float(found.df)}, is_defined=_has_squares([*one, *two]))
 
 
 def mann_whitney_u(
-    first: Sequence[float],
-    second: Sequence[float],
-    *,
-    alternative: Alternative,
-    method: UMethod,
-) -> Outcome:
+    first: Sequence[float], second: Sequence[float], *, alternative: Alternative, method: UMethod
+) -> Figures:
     """Mann and Whitney's U of the first sample, which counts its values above the second's (a tie is half)."""
     n1, n2 = len(first), len(second)
-    pairs = n1 * n2
-    different = len({*first, *second})
-    has_ties = different < n1 + n2
-    exact = method == "auto" and min(n1, n2) <= _COUNTED_SAMPLE and not has_ties and pairs <= COUNTED_PAIRS
-    if method == "exact":
-        if has_ties:
-            raise AnalysisError("method is 'exact', but the samples have ties. Use 'auto' or 'asymptotic'.")
-        if pairs > COUNTED_PAIRS:
-            raise AnalysisError(
-                f"method is 'exact', but samples of {n1} and {n2} make {pairs} pairs and at most {COUNTED_PAIRS} are "
-                "counted exactly. Use 'auto' or 'asymptotic'."
-            )
-        exact = True
+    has_ties = len({*first, *second}) < n1 + n2
+    if method == "exact" and has_ties:
+        raise AnalysisError("method is 'exact', but the samples have ties. Use 'auto' or 'asymptotic'.")
+    if method == "exact" and n1 * n2 > MAX_PAIRS:
+        raise AnalysisError(
+            f"method is 'exact', but samples of {n1} and {n2} make {n1 * n2} pairs and at most {MAX_PAIRS} are "
+            "counted exactly. Use 'auto' or 'asymptotic'."
+        )
+    if method == "auto":
+        is_small = min(n1, n2) <= _EXACT_SAMPLE and n1 * n2 <= MAX_PAIRS
+        method = "exact" if is_small and not has_ties else "asymptotic"
     with _scipy() as stats:
-        found = stats.mannwhitneyu(first, second, alternative=_dashed(alternative), method="asymptotic")
-    upper = float(found.statistic)
-    p_value = float(found.pvalue) if different > 1 else 1.0  # equal values have no variance to divide by
-    if exact:
-        reached = {"two_sided": max(upper, pairs - upper), "greater": upper, "less": pairs - upper}[alternative]
-        tail = _counted_tail(round(reached), n1, n2)
-        p_value = min(1.0, 2.0 * tail) if alternative == "two_sided" else tail
-    return Outcome(upper, p_value, {"method": "exact" if exact else "asymptotic"})
+        found = stats.mannwhitneyu(first, second, alternative=_dashed(alternative), method=method)
+    return _figures(found, {"method": method})
 
 
-def _counted_tail(reached: int, n1: int, n2: int) -> float:
-    """The share of all orders of the two samples with a U of `reached` or more, counted in whole numbers.
-
-    SciPy counts too, in a time that grows with the square of the pairs: 55 seconds for samples of 5 and 20,000 values,
-    which take a tenth of a second here.
-    """
-    pairs = n1 * n2
-    small, large = min(n1, n2), max(n1, n2)
-    # U is symmetric, so only the lower half of its law is ever counted.
-    upper_half = 2 * reached > pairs
-    highest = pairs - reached if upper_half else reached - 1
-    if highest < 0:
-        return 1.0
-    ways = [1] + [0] * highest
-    for size in range(1, small + 1):
-        for u in range(highest, large + size - 1, -1):
-            ways[u] -= ways[u - large - size]
-        for u in range(size, highest + 1):
-            ways[u] += ways[u - size]
-    orders = math.comb(n1 + n2, n1)
-    counted = sum(ways)
-    return counted / orders if upper_half else (orders - counted) / orders
-
-
-def kolmogorov_smirnov_two(first: Sequence[float], second: Sequence[float]) -> Outcome:
+def kolmogorov_smirnov_two(first: Sequence[float], second: Sequence[float]) -> Figures:
     """The largest distance between two samples' distribution functions; two-sided."""
-    n1, n2 = len(first), len(second)
-    exact = n1 == n2 or n1 * n2 <= _KOLMOGOROV_CELLS
-    with _scipy() as stats:
-        warnings.simplefilter("error", RuntimeWarning)
-        try:
-            return _by_distance(stats.ks_2samp(first, second, method="exact" if exact else "asymp"), exact=exact)
-        except RuntimeWarning:
-            # SciPy rejects its exact p-value where rounding makes it more than 1, as with samples of one size and a
-            # small distance; the asymptotic one, wrong in the fifth digit, shows whether that is the reason.
-            found = _by_distance(stats.ks_2samp(first, second, method="asymp"), exact=False)
-    if found.p_value is not None and found.p_value > 0.9:
-        return Outcome(found.statistic, 1.0, found.details | {"method": "exact"})
-    return found
+    with _scipy() as stats, warnings.catch_warnings(record=True) as fallen_back:
+        warnings.simplefilter("always", RuntimeWarning)
+        found = stats.ks_2samp(first, second)
+    return _by_distance(found, is_exact=max(len(first), len(second)) <= _EXACT_DISTANCE_OF_TWO and not fallen_back)
 
 
-def kolmogorov_smirnov_normal(values: Sequence[float], middle: float, deviation: float) -> Outcome:
-    """The largest distance between a sample's distribution function and that of a normal law; two-sided."""
+def kolmogorov_smirnov_normal(values: Sequence[float], middle: float, deviation: float) -> Figures:
+    """The largest distance between a sample's distribution function and a normal one; two-sided."""
     with _scipy() as stats:
         found = stats.ks_1samp(values, stats.norm.cdf, args=(middle, deviation))
-    return _by_distance(found, exact=len(values) <= _KOLMOGOROV_EXACT)
+    return _by_distance(found, is_exact=len(values) <= _EXACT_DISTANCE_OF_ONE)
 
 
-def chi_square_independence(table: Sequence[Sequence[int]], *, correction: bool) -> Outcome:
-    """Pearson's test of whether the rows and columns of a table of counts are independent."""
-    if len(table) < 2 or len(table[0]) < 2:
-        return _undefined("One of the fields has a single value, so there is nothing to be independent of.")
+def chi_square_independence(table: Sequence[Sequence[int]], *, correction: bool) -> Figures:
+    """Pearson's test of the rows and columns of a table of counts for independence."""
     with _scipy() as stats:
         found = stats.chi2_contingency(table, correction=correction)
         strength = stats.contingency.association(table, method="cramer")
@@ -454,23 +364,19 @@ def chi_square_independence(table: Sequence[Sequence[int]], *, correction: bool)
     details = {
         "degrees_of_freedom": degrees,
         "corrected": correction and degrees == 1,
-        "cramers_v": min(1.0, float(strength)),
+        "cramers_v": min(1.0, float(strength)) if degrees else None,
     }
-    return Outcome(float(found.statistic), float(found.pvalue), details, _few_expected(found.expected_freq.flat))
+    return _figures(found, details, is_defined=degrees > 0, expected=found.expected_freq.flat)
 
 
-def chi_square_fit(observed: Sequence[int], weights: Sequence[float]) -> Outcome:
+def chi_square_fit(observed: Sequence[int], weights: Sequence[float]) -> Figures:
     """Pearson's test of counts against `weights`, which are positive and of any sum."""
-    if len(observed) < 2:
-        return _undefined("There is a single category, so there is nothing to compare.")
     total, whole = sum(observed), math.fsum(weights)
-    if total == 0:
-        return _undefined("No row has a value, so there is nothing to compare.")
     expected = [weight / whole * total for weight in weights]
     with _scipy() as stats:
         found = stats.chisquare(observed, expected)
-    details = {"degrees_of_freedom": len(observed) - 1, "expected": expected}
-    return Outcome(float(found.statistic), float(found.pvalue), details, _few_expected(expected))
+    details = {"degrees_of_freedom": max(0, len(observed) - 1), "expected": expected}
+    return _figures(found, details, expected=expected)
 
 
 @contextmanager
@@ -501,27 +407,24 @@ def _dashed(alternative: Alternative) -> str:
     return alternative.replace("_", "-")
 
 
-def _near_one(values: Sequence[float]) -> list[float]:
-    """The values divided by one power of two, the largest to about 1: SciPy takes their fourth powers."""
-    exponent = math.frexp(max(map(abs, values)))[1]
-    return [math.ldexp(value, -exponent) for value in values]
+def _has_squares(offsets: Sequence[float]) -> bool:
+    """False for numbers whose squares overflow, of which SciPy's figures are wrong."""
+    return max(map(abs, offsets), default=0.0) < _LARGEST_OFFSET
 
 
-def _is_constant(values: Sequence[float]) -> bool:
-    return min(values) == max(values)
+def _by_distance(found: Any, *, is_exact: bool) -> Figures:
+    method = "exact" if is_exact else "asymptotic"
+    return _figures(found, {"method": method, "at": float(found.statistic_location)})
 
 
-def _undefined(note: str) -> Outcome:
-    return Outcome(None, None, {}, (note,))
-
-
-def _by_distance(found: Any, *, exact: bool) -> Outcome:
-    details = {"method": "exact" if exact else "asymptotic", "at": float(found.statistic_location)}
-    return Outcome(float(found.statistic), float(found.pvalue), details)
-
-
-def _few_expected(expected: Iterable[float]) -> tuple[str, ...]:
+def _figures(
+    found: Any, details: dict[str, Any], *, is_defined: bool = True, expected: Iterable[float] = ()
+) -> Figures:
+    """SciPy's result and further figures; a test that has no result is null with a note."""
+    figures: Figures = {"statistic": float(found.statistic), "p_value": float(found.pvalue), **details}
+    if not (is_defined and math.isfinite(figures["statistic"]) and math.isfinite(figures["p_value"])):
+        missing = {name: None if isinstance(each, float) else each for name, each in figures.items()}
+        return missing | {"notes": [_UNDEFINED]}
     few = sum(1 for value in expected if value < 5)
-    if not few:
-        return ()
-    return (f"{few} expected counts are below 5, where the chi-square law is a poor approximation.",)
+    notes = [f"{few} expected counts are below 5, where the chi-square distribution is a poor approximation."]
+    return figures | {"notes": notes if few else []}

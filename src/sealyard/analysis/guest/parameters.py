@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from .errors import AnalysisError, listed, nearest, shown
+from .errors import AnalysisError, comma_list, nearest, quoted
 from .plan import Field
 from .values import NUMBERS, as_float
 
@@ -16,7 +16,7 @@ MAX_ITEMS = 1_000
 _EVERYWHERE = "data_field"
 
 
-def below(at: str, key: str | int) -> str:
+def path_to(at: str, key: str | int) -> str:
     """The path of a part: `conditions[1]`, `conditions[1].field`."""
     if isinstance(key, int):
         return f"{at}[{key}]"
@@ -26,30 +26,32 @@ def below(at: str, key: str | int) -> str:
 def as_object(value: Any, at: str, known: Sequence[str], *, hint: str = "") -> dict[str, Any]:
     """An object with known keys only."""
     if not isinstance(value, dict):
-        raise AnalysisError(f"{at or 'parameters'} is {shown(value)}. Give an object with {listed(known)}.{hint}")
+        raise AnalysisError(f"{at or 'parameters'} is {quoted(value)}. Give an object with {comma_list(known)}.{hint}")
     for key in value:
         if key not in known:
             place = f" in {at}" if at else ""
-            raise AnalysisError(f"No parameter {key!r}{place}.{nearest(str(key), known)} Known: {listed(known)}.{hint}")
+            raise AnalysisError(
+                f"No parameter {key!r}{place}.{nearest(str(key), known)} Known: {comma_list(known)}.{hint}"
+            )
     return value
 
 
-def only(value: dict[str, Any], at: str, *keys: str) -> Any:
+def exactly_one(value: dict[str, Any], at: str, *keys: str) -> Any:
     """The value of the only one of these keys that is given."""
     given = [key for key in keys if key in value]
     if len(given) == 1:
         return value[given[0]]
     place = at or "parameters"
     if given:
-        raise AnalysisError(f"{place} has {listed(given)}, which say the same. Give one of them.")
-    raise AnalysisError(f"{place} lacks {keys[0]!r}. Give it; this has {listed(value) or 'nothing'}.")
+        raise AnalysisError(f"{place} has {comma_list(given)}, of which only one is possible. Give one of them.")
+    raise AnalysisError(f"{place} lacks {keys[0]!r}. Give it; this has {comma_list(value) or 'nothing'}.")
 
 
 def as_text(value: Any, at: str) -> str:
     """Text that is not empty."""
     if isinstance(value, str) and value:
         return value
-    raise AnalysisError(f"{at} is {shown(value)}. Give a text.")
+    raise AnalysisError(f"{at} is {quoted(value)}. Give a text.")
 
 
 def as_scalar(value: Any, at: str) -> bool | int | float | str | None:
@@ -58,13 +60,13 @@ def as_scalar(value: Any, at: str) -> bool | int | float | str | None:
         raise AnalysisError(f"{at} is {value!r}. Give a finite number, or use 'is_null'.")
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise AnalysisError(f"{at} is {shown(value)}. Give one plain value: text, a number, a boolean or null.")
+    raise AnalysisError(f"{at} is {quoted(value)}. Give one plain value: text, a number, a boolean or null.")
 
 
 def as_list(value: Any, at: str, *, most: int = MAX_ITEMS) -> list[Any]:
     """A list."""
     if not isinstance(value, list | tuple):
-        raise AnalysisError(f"{at} is {shown(value)}. Give a list.")
+        raise AnalysisError(f"{at} is {quoted(value)}. Give a list.")
     if len(value) > most:
         raise AnalysisError(f"{at} has {len(value)} items. At most {most} are possible.")
     return list(value)
@@ -74,11 +76,11 @@ def as_names(value: Any, at: str) -> list[tuple[str, str]]:
     """Names with their paths: a list of them, or one alone."""
     if isinstance(value, str):
         return [(as_text(value, at), at)]
-    names = [(as_text(each, below(at, place)), below(at, place)) for place, each in enumerate(as_list(value, at))]
+    names = [(as_text(each, path_to(at, place)), path_to(at, place)) for place, each in enumerate(as_list(value, at))]
     if not names:
         raise AnalysisError(f"{at} is empty. Name a field.")
     if twice := repeated(name for name, _ in names):
-        raise AnalysisError(f"{at} names {listed(twice)} twice. Name each field once.")
+        raise AnalysisError(f"{at} names {comma_list(twice)} twice. Name each field once.")
     return names
 
 
@@ -86,14 +88,14 @@ def as_count(value: Any, at: str, *, least: int = 0) -> int:
     """A whole number from `least`."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    raise AnalysisError(f"{at} is {shown(value)}. Give a whole number from {least}.")
+    raise AnalysisError(f"{at} is {quoted(value)}. Give a whole number from {least}.")
 
 
 def as_flag(value: Any, at: str) -> bool:
     """A boolean."""
     if isinstance(value, bool):
         return value
-    raise AnalysisError(f"{at} is {shown(value)}. Give true or false.")
+    raise AnalysisError(f"{at} is {quoted(value)}. Give true or false.")
 
 
 def as_word(value: Any, at: str, words: Mapping[str, Word], *, shown_as: Sequence[str] = ()) -> Word:
@@ -101,7 +103,7 @@ def as_word(value: Any, at: str, words: Mapping[str, Word], *, shown_as: Sequenc
     if isinstance(value, str) and value.strip().lower() in words:
         return words[value.strip().lower()]
     hint = nearest(value, words) if isinstance(value, str) else ""
-    raise AnalysisError(f"{at} is {shown(value)}.{hint} Give one of {listed(shown_as or words)}.")
+    raise AnalysisError(f"{at} is {quoted(value)}.{hint} Give one of {comma_list(shown_as or words)}.")
 
 
 def repeated(names: Iterable[str]) -> list[str]:
@@ -120,7 +122,7 @@ class Parameters:
 
     def at(self, name: str) -> str:
         """The path to a parameter."""
-        return below(self._at, name)
+        return path_to(self._at, name)
 
     def has(self, name: str) -> bool:
         """True if a parameter is given."""
@@ -134,7 +136,7 @@ class Parameters:
         """The error for a missing or wrong parameter."""
         if not self.has(name):
             return AnalysisError(f"{self._at or 'parameters'} lacks {name!r}. Give {wanted}.")
-        return AnalysisError(f"{self.at(name)} is {shown(self.value(name))}. Give {wanted}.")
+        return AnalysisError(f"{self.at(name)} is {quoted(self.value(name))}. Give {wanted}.")
 
     def word(self, name: str, words: Sequence[str], default: str | None = None) -> str:
         """One word of a closed list."""

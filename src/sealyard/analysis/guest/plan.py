@@ -172,6 +172,8 @@ class Where:
 
     at: str
     condition: Expression
+    is_rest: bool = False
+    """True if DuckDB has tested other conditions of the same step before: if no row is left, Python begins anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,81 +181,6 @@ class Output:
     """A field of the answer and the field it is read from."""
 
     name: str
-    field: Field
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Select:
-    """Rows of exactly these fields, null where a row has none."""
-
-    at: str
-    outputs: tuple[Output, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
-    """Rows without these fields; names, not paths."""
-
-    at: str
-    fields: tuple[Field, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rename:
-    """Fields under new names, in their old places; names, not paths. A new name that a row already has is an error."""
-
-    at: str
-    names: tuple[tuple[Field, str], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CastTo:
-    """One field and the type it gets; `invalid` says what becomes of a value that has no such form."""
-
-    field: Field
-    type: CastType
-    invalid: Literal["error", "null"] = "error"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cast:
-    """Fields with other types; names, not paths. Null stays null.
-
-    `int`: a number without its fraction, 1 or 0 for a boolean, text of digits with a sign and blanks around it.
-    `float`: a number, 1.0 or 0.0, text of a decimal number with an optional exponent. `str`: the text of a value.
-    `bool`: a boolean, 1 or 0, `true`/`yes`/`1`, `false`/`no`/`0` in any case. `date`: ISO text's first ten characters,
-    checked. `datetime`: `YYYY-MM-DDTHH:MM:SS` with fraction and zone as given; midnight for a date.
-    """
-
-    at: str
-    fields: tuple[CastTo, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compute:
-    """Fields from expressions; each sees those before it. A new field comes last, an old one keeps its place."""
-
-    at: str
-    fields: tuple[tuple[str, Expression], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flatten:
-    """Objects in `fields` (every field if None) replaced by their fields as `name<separator>inner`, at every depth.
-
-    Null in a flattened field is dropped; other values stay. Names, not paths.
-    """
-
-    at: str
-    fields: tuple[Field, ...] | None
-    separator: str = "."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explode:
-    """A row for each element of the list in `field`; an empty list gives one row with null, what is no list stays."""
-
-    at: str
     field: Field
 
 
@@ -275,33 +202,6 @@ class Group:
     at: str
     keys: tuple[Output, ...]
     aggregates: tuple[Aggregate, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pivot:
-    """A row for each combination of `index`, with a column for each value of `columns`, in the order of values.
-
-    A cell is the aggregate of its `value`; `count` of no rows is 0, anything else is null. Without a `function` a cell
-    may have one value only: more are an error. A null in `columns` makes the column `null`.
-    """
-
-    at: str
-    index: tuple[Output, ...]
-    columns: Field
-    value: Field | None
-    function: Function | None
-    percentile: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unpivot:
-    """A row for each of `fields` (all but `index` if None, in the order they first appear), with its name and value."""
-
-    at: str
-    index: tuple[Output, ...]
-    fields: tuple[Field, ...] | None
-    name: str
-    value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,33 +246,6 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distinct:
-    """The first row of each combination of `fields`, or of all fields if None."""
-
-    at: str
-    fields: tuple[Field, ...] | None = None
-
-
-Step: TypeAlias = (
-    Where
-    | Select
-    | Drop
-    | Rename
-    | Cast
-    | Compute
-    | Flatten
-    | Explode
-    | Group
-    | Pivot
-    | Unpivot
-    | Join
-    | Sort
-    | Slice
-    | Distinct
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Inline:
     """Rows within the request. `at` is where; `field` names the list within an object of several."""
 
@@ -411,15 +284,6 @@ class Limits:
 
     rows: int = 100
     bytes: int = 32_768
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The work of one `filter`, `aggregate` or `transform`."""
-
-    source: Source
-    steps: tuple[Step, ...]
-    limits: Limits
 
 
 def fields_of(part: Any) -> list[Field]:

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .duck import read_parquet
-from .errors import AnalysisError, kind_of, listed, nearest, shown
-from .parameters import as_object, as_text, as_word, below, repeated
+from .errors import AnalysisError, comma_list, kind_of, nearest, quoted
+from .parameters import as_object, as_text, as_word, path_to, repeated
 from .plan import FileFormat, Inline, Row, Source, ToolAnswer, WorkspaceFile
 from .tables import rows_of
 
@@ -47,14 +47,14 @@ _BOOLEANS = {"true": True, "false": False}
 
 def parse_source(given: dict[str, Any], at: str, data_field: Any) -> Source:
     """The source that the keys `data` and `source` of an object name; `data_field` says which part of it is rows."""
-    field = None if data_field is None else as_text(data_field, below(at, "data_field"))
+    field = None if data_field is None else as_text(data_field, path_to(at, "data_field"))
     data, source = given.get("data"), given.get("source")
     if (data is None) == (source is None):
         missing = "lacks 'data' and 'source'" if data is None else "has 'data' and 'source'"
         raise AnalysisError(f"{at or 'The request'} {missing}. Give rows as 'data', or 'source' = {_EXAMPLE}.")
     if data is not None:
-        return Inline(at=below(at, "data"), data=data, field=field)
-    place = below(at, "source")
+        return Inline(at=path_to(at, "data"), data=data, field=field)
+    place = path_to(at, "source")
     if isinstance(source, dict) and "tool" in source:
         return _tool(source, place, field)
     return _file(source, place, field)
@@ -64,35 +64,37 @@ def _tool(given: dict[str, Any], at: str, field: str | None) -> ToolAnswer:
     entry = as_object(given, at, ("tool", "arguments", "path", "format"))
     arguments = entry.get("arguments")
     if arguments is not None and not isinstance(arguments, dict):
-        raise AnalysisError(f"{below(at, 'arguments')} is {shown(arguments)}. Give the tool's arguments as an object.")
+        raise AnalysisError(
+            f"{path_to(at, 'arguments')} is {quoted(arguments)}. Give the tool's arguments as an object."
+        )
     path = entry.get("path")
     kind = entry.get("format")
     return ToolAnswer(
         at=at,
-        tool=as_text(entry["tool"], below(at, "tool")),
+        tool=as_text(entry["tool"], path_to(at, "tool")),
         arguments=arguments or {},
-        format=None if kind is None else as_word(kind, below(at, "format"), _WORDS, shown_as=FORMATS[:3]),
-        field=field if path is None else as_text(path, below(at, "path")),
+        format=None if kind is None else as_word(kind, path_to(at, "format"), _WORDS, shown_as=FORMATS[:3]),
+        field=field if path is None else as_text(path, path_to(at, "path")),
     )
 
 
 def _file(given: Any, at: str, field: str | None) -> WorkspaceFile:
     if not isinstance(given, dict) or "workspace" not in given:
-        raise AnalysisError(f"{at} is {shown(given)}. Give {_EXAMPLE}.")
+        raise AnalysisError(f"{at} is {quoted(given)}. Give {_EXAMPLE}.")
     entry = as_object(given, at, ("workspace", "format", "path"))
-    path = as_text(entry["workspace"], below(at, "workspace"))
+    path = as_text(entry["workspace"], path_to(at, "workspace"))
     word = entry.get("format", PurePosixPath(path).suffix.removeprefix("."))
     if "format" not in entry and str(word).lower() not in _WORDS:
         raise AnalysisError(
-            f"{below(at, 'workspace')} is {shown(path)}, whose ending names no format. "
-            f"Give 'format': one of {listed(FORMATS)}."
+            f"{path_to(at, 'workspace')} is {quoted(path)}, whose ending names no format. "
+            f"Give 'format': one of {comma_list(FORMATS)}."
         )
     inner = entry.get("path")
     return WorkspaceFile(
         at=at,
         path=path,
-        format=as_word(word, below(at, "format"), _WORDS, shown_as=FORMATS),
-        field=field if inner is None else as_text(inner, below(at, "path")),
+        format=as_word(word, path_to(at, "format"), _WORDS, shown_as=FORMATS),
+        field=field if inner is None else as_text(inner, path_to(at, "path")),
     )
 
 
@@ -125,13 +127,13 @@ def find_file(source: WorkspaceFile) -> Path:
     except FileNotFoundError:
         raise AnalysisError(_absent(source, root)) from None
     except (OSError, ValueError, RuntimeError) as error:
-        raise AnalysisError(f"{source.at}.workspace: {shown(source.path)} cannot be read: {error}.") from None
+        raise AnalysisError(f"{source.at}.workspace: {quoted(source.path)} cannot be read: {error}.") from None
     if not inside:
         raise AnalysisError(
-            f"{source.at}.workspace is {shown(source.path)}, outside the workspace. Give a path within it."
+            f"{source.at}.workspace is {quoted(source.path)}, outside the workspace. Give a path within it."
         )
     if not stat.S_ISREG(mode):
-        raise AnalysisError(f"{source.at}.workspace is {shown(source.path)}, which is no file. Name a file.")
+        raise AnalysisError(f"{source.at}.workspace is {quoted(source.path)}, which is no file. Name a file.")
     return path
 
 
@@ -147,12 +149,12 @@ def rows_within(value: Any, at: str, field: str | None = None) -> list[Row]:
     if type(value) is list:
         return _rows_of_list(value, at)
     if type(value) is not dict:
-        raise AnalysisError(f"{at} is {kind_of(value)}, {shown(value)}. Give a list of objects.")
+        raise AnalysisError(f"{at} is {kind_of(value)}, {quoted(value)}. Give a list of objects.")
     lists = [name for name, inner in value.items() if _is_rows(inner)]
     if len(lists) == 1:
         return _rows_of_list(value[lists[0]], f"{at}.{lists[0]}")
     if lists:
-        raise AnalysisError(f"{at} has several lists of rows: {listed(lists)}. Name one as parameters.data_field.")
+        raise AnalysisError(f"{at} has several lists of rows: {comma_list(lists)}. Name one as parameters.data_field.")
     columns = [inner for inner in value.values() if type(inner) is list]
     if columns and not any(columns):
         return []  # a page without rows
@@ -160,9 +162,9 @@ def rows_within(value: Any, at: str, field: str | None = None) -> list[Row]:
         return _rows_of_columns(value, at)
     if not value:
         raise AnalysisError(f"{at} is an empty object. Give a list of objects.")
-    deeper = listed(_lists_in(value))
+    deeper = comma_list(_lists_in(value))
     hint = f"Lists are at {deeper}: name one as parameters.data_field." if deeper else "Give a list of objects."
-    raise AnalysisError(f"{at} is an object of {listed(value)}, none of them rows. {hint}")
+    raise AnalysisError(f"{at} is an object of {comma_list(value)}, none of them rows. {hint}")
 
 
 def _rows_of_list(value: Sequence[Any], at: str) -> list[Row]:
@@ -172,7 +174,7 @@ def _rows_of_list(value: Sequence[Any], at: str) -> list[Row]:
     if not kinds & {dict, list}:
         return [{"value": each} for each in value]
     number = next(place for place, each in enumerate(value) if type(each) is not dict)
-    raise AnalysisError(f"{at}[{number}] is {kind_of(value[number])}, {shown(value[number])}. Each row is an object.")
+    raise AnalysisError(f"{at}[{number}] is {kind_of(value[number])}, {quoted(value[number])}. Each row is an object.")
 
 
 def _rows_of_columns(value: dict[str, list[Any]], at: str) -> list[Row]:
@@ -198,7 +200,7 @@ def _reached(value: Any, at: str, field: str) -> Any:
             value = value[int(name)]
         else:
             names = list(value) if type(value) is dict else []
-            known = f" There: {listed(names)}." if names else f" It is {kind_of(value)}."
+            known = f" There: {comma_list(names)}." if names else f" It is {kind_of(value)}."
             raise AnalysisError(f"Nothing at {name!r} in {here}, on the way to {field!r}.{nearest(name, names)}{known}")
         here = f"{here}.{name}"
     return value
@@ -237,7 +239,7 @@ def _rows_of_text(text: str, kind: FileFormat, at: str, field: str | None) -> li
 
 def _pathless(at: str, kind: FileFormat, field: str) -> AnalysisError:
     return AnalysisError(
-        f"{at}: {shown(field)} is a place in a JSON document, and the format is {kind!r}. Leave the path out."
+        f"{at}: {quoted(field)} is a place in a JSON document, and the format is {kind!r}. Leave the path out."
     )
 
 
@@ -247,7 +249,7 @@ def _text(path: Path, source: WorkspaceFile) -> str:
     if len(content) > MAX_BYTES:
         size = os.stat(path).st_size
         raise AnalysisError(
-            f"{source.at}.workspace: {shown(source.path)} has {size} bytes, and this analysis reads at most "
+            f"{source.at}.workspace: {quoted(source.path)} has {size} bytes, and this analysis reads at most "
             f"{MAX_BYTES}. Filter it into a smaller file first."
         )
     try:
@@ -255,16 +257,16 @@ def _text(path: Path, source: WorkspaceFile) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise AnalysisError(
-            f"{source.at}.workspace: {shown(source.path)} is not UTF-8 in line {line}. Convert it first."
+            f"{source.at}.workspace: {quoted(source.path)} is not UTF-8 in line {line}. Convert it first."
         ) from None
 
 
 def _absent(source: WorkspaceFile, root: Path) -> str:
     parent = (root / source.path).parent
     names = sorted(os.listdir(parent)) if parent.is_dir() and parent.resolve().is_relative_to(root) else []
-    known = f" There: {listed(names)}." if names else ""
+    known = f" There: {comma_list(names)}." if names else ""
     wanted = Path(source.path).name
-    return f"{source.at}.workspace: no file {shown(source.path)} in the workspace.{nearest(wanted, names)}{known}"
+    return f"{source.at}.workspace: no file {quoted(source.path)} in the workspace.{nearest(wanted, names)}{known}"
 
 
 def value_of_json(text: str, at: str) -> Any:
@@ -285,9 +287,9 @@ def rows_of_lines(text: str, at: str) -> list[Row]:
         try:
             row = decode(line)
         except (ValueError, RecursionError) as error:
-            raise AnalysisError(f"{at}: line {number} is no JSON: {_reason(error)}. Correct {shown(line)}.") from None
+            raise AnalysisError(f"{at}: line {number} is no JSON: {_reason(error)}. Correct {quoted(line)}.") from None
         if type(row) is not dict:
-            raise AnalysisError(f"{at}: line {number} is {kind_of(row)}, {shown(row)}. Each line must be an object.")
+            raise AnalysisError(f"{at}: line {number} is {kind_of(row)}, {quoted(row)}. Each line must be an object.")
         rows.append(row)
     return rows
 
@@ -310,7 +312,7 @@ def rows_of_csv(text: str, at: str) -> list[Row]:
     if "" in header:
         raise AnalysisError(f"{at}: column {header.index('') + 1} has no name in the header. Name it.")
     if twice := repeated(header):
-        raise AnalysisError(f"{at}: the header has {listed(twice)} twice. Give each column a name of its own.")
+        raise AnalysisError(f"{at}: the header has {comma_list(twice)} twice. Give each column a name of its own.")
     columns = (_typed(column) for column in zip(*records, strict=True))
     return rows_of(dict(zip(header, columns, strict=False)))  # below a header alone there are no columns
 

@@ -1,91 +1,229 @@
-"""Carries out the steps of a plan over tables in memory; DuckDB does the first ones where that pays."""
+"""The steps of `filter`, `aggregate` and `transform`: each reads its parameters, and carries itself out over tables.
+
+A step that DuckDB may do, and a join, which reads rows of its own, are parts of a `plan`; any other one is a function
+from table to table. DuckDB does the first steps where that pays.
+"""
 
 import contextlib
-from collections import Counter, defaultdict
+import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from .aggregates import reducer
-from .answers import bounded_answer
 from .duck import begin
-from .errors import AnalysisError, kind_of, listed, shown
+from .errors import AnalysisError, comma_list, kind_of, nearest, quoted
 from .evaluation import evaluate, mapped, tested
-from .parameters import repeated
+from .expressions import parse_conditions, parse_expression
+from .groups import group, outputs, parse_group, pivot
+from .parameters import (
+    MAX_ITEMS,
+    as_count,
+    as_flag,
+    as_list,
+    as_names,
+    as_object,
+    as_text,
+    as_word,
+    exactly_one,
+    path_to,
+    repeated,
+)
 from .plan import (
     MAX_ROWS,
-    Aggregate,
     AllOf,
     AnyOf,
-    Cast,
-    CastTo,
+    CastType,
     Comparison,
-    Compute,
     Constant,
-    Distinct,
-    Drop,
-    Explode,
     Expression,
     Field,
-    Flatten,
     Group,
     Join,
+    JoinKind,
+    Limits,
     Not,
-    Output,
-    Pivot,
-    Plan,
-    Rename,
     Row,
-    Select,
     Slice,
     Sort,
-    Step,
-    Unpivot,
+    SortKey,
+    Source,
     Where,
     WorkspaceFile,
 )
-from .sources import CallTool, find_file, read_rows
-from .tables import Table, field_names, rows_of
-from .values import CASTS, WrongKind, keys_of, sorted_by, text_of
+from .row_limit import bounded_answer
+from .sources import CallTool, find_file, parse_source, read_rows
+from .tables import Change, Step, Table, field_names, rows_of
+from .values import CASTS, WrongKind, keys_of, sorted_by
 
-MAX_COLUMNS = 1_000
-"""Most columns of a pivot."""
+Planned: TypeAlias = Literal["filter", "aggregate", "transform"]
+
+_CASTS: dict[str, CastType] = {
+    "int": "int",
+    "integer": "int",
+    "float": "float",
+    "number": "float",
+    "str": "str",
+    "string": "str",
+    "text": "str",
+    "bool": "bool",
+    "boolean": "bool",
+    "date": "date",
+    "datetime": "datetime",
+}
+_JOINS: dict[str, JoinKind] = {"inner": "inner", "left": "left", "right": "right", "outer": "outer", "full": "outer"}
+_DIRECTIONS = {"asc": False, "ascending": False, "desc": True, "descending": True}
 
 
-def run_plan(plan: Plan, call_tool: CallTool, name: str) -> dict[str, Any]:
-    """The answer of a plan; DuckDB does the first steps if the source is a large file and it can."""
-    source = plan.source
+def run_plan(
+    kind: Planned, parameters: dict[str, Any], source: Source, limits: Limits, call_tool: CallTool
+) -> dict[str, Any]:
+    """The answer of a request; DuckDB does the first steps if the source is a large file and it can."""
+    steps = {"filter": _filter_steps, "aggregate": _aggregate_steps, "transform": _transform_steps}[kind](parameters)
+    call_tool = _once(call_tool)
     begun = None
     if isinstance(source, WorkspaceFile) and source.field is None:
-        begun = begin(str(find_file(source)), source.format, plan.steps)
-    notes: list[str] = []
+        begun = begin(str(find_file(source)), source.format, steps)
     if begun is not None:
-        # The Python engine finds a mistake again, and sees all rows to name it.
+        # The Python engine meets a mistake again, and sees all rows to name it.
         with contextlib.suppress(AnalysisError):
-            rows = run_steps(begun.steps, begun.rows, call_tool, notes)
-            return bounded_answer(
-                rows, name=name, rows_in=begun.rows_in, limits=plan.limits, engine="duckdb", notes=notes
-            )
-    given = read_rows(plan.source, call_tool)
-    notes = []
-    rows = run_steps(plan.steps, given, call_tool, notes)
-    return bounded_answer(rows, name=name, rows_in=len(given), limits=plan.limits, engine="python", notes=notes)
+            rows, notes = run_steps(begun.steps, Table(begun.rows, begun.before), call_tool)
+            return bounded_answer(rows, name=kind, rows_in=begun.rows_in, limits=limits, engine="duckdb", notes=notes)
+    given = read_rows(source, call_tool)
+    rows, notes = run_steps(steps, Table(given), call_tool)
+    return bounded_answer(rows, name=kind, rows_in=len(given), limits=limits, engine="python", notes=notes)
 
 
-def run_steps(steps: Sequence[Step], rows: list[Row], call_tool: CallTool, notes: list[str]) -> list[Row]:
-    """The rows after all steps. Remarks for the agent are added to `notes`. The given rows are not changed."""
-    table = Table(rows)
+def _once(call_tool: CallTool) -> CallTool:
+    """`call_tool` that remembers its answers: the second engine to try a plan calls no tool again."""
+    answers: dict[str, Any] = {}
+
+    def call(tool: str, arguments: dict[str, Any]) -> Any:
+        key = json.dumps([tool, arguments], sort_keys=True)
+        if key not in answers:
+            answers[key] = call_tool(tool, arguments)
+        return answers[key]
+
+    return call
+
+
+def run_steps(steps: Sequence[Step], table: Table, call_tool: CallTool) -> tuple[list[Row], list[str]]:
+    """The rows after all steps, and remarks for the agent. The given rows are not changed."""
+    notes: list[str] = []
     for step in steps:
-        before, table = table, _done(step, table, call_tool)
-        if isinstance(step, Where) and before.rows and not table.rows:
-            notes += never_compared(step.condition, before)
-    return table.rows
+        before, table = table, _carried_out(step, table, call_tool)
+        if isinstance(step, Where) and not table.rows:
+            if step.is_rest:
+                raise AnalysisError(f"{step.at}: no row is left, and only all rows can explain it.")
+            if before.rows:
+                notes += never_compared(step.condition, before)
+    return table.rows, notes
 
 
-def _done(step: Step, table: Table, call_tool: CallTool) -> Table:
-    if isinstance(step, Join):
-        return join(step, table, Table(read_rows(step.source, call_tool)))
-    return _STEPS[type(step)](step, table)
+def _carried_out(step: Step, table: Table, call_tool: CallTool) -> Table:
+    match step:
+        case Where():
+            return where(step, table)
+        case Group():
+            return group(step, table)
+        case Join():
+            return join(step, table, Table(read_rows(step.source, call_tool)))
+        case Sort():
+            return sort(step, table)
+        case Slice():
+            end = None if step.limit is None else step.offset + step.limit
+            return table.fewer(table.rows[step.offset : end])
+    return step(table)
+
+
+def _filter_steps(given: dict[str, Any]) -> list[Step]:
+    parameters = as_object(given, "", _FILTER)
+    return [
+        *_given_steps(parameters, *_FIRST),
+        *_condition_steps(parameters),
+        *_given_steps(parameters, "distinct", "sort"),
+        *_slice_steps(parameters),
+        *_select_steps(parameters, "fields", "output_fields"),
+    ]
+
+
+def _aggregate_steps(given: dict[str, Any]) -> list[Step]:
+    parameters = as_object(given, "", _AGGREGATE)
+    grouped = parse_group(parameters)
+    steps = [*_given_steps(parameters, *_FIRST), *_condition_steps(parameters), grouped]
+    if parameters.get("having"):
+        steps.append(Where(at="having", condition=parse_conditions(parameters["having"], "having")))
+    return [*steps, *_given_steps(parameters, "sort"), *_slice_steps(parameters)]
+
+
+def _transform_steps(given: dict[str, Any]) -> list[Step]:
+    parameters = as_object(given, "", _TRANSFORM)
+    if "steps" in parameters:
+        if beside := [key for key in parameters if key != "steps"]:
+            raise AnalysisError(f"'steps' and {comma_list(beside)} are both given. Make steps of them.")
+        return _listed_steps(parameters["steps"], "steps")
+    before = _given_steps(parameters, *(name for name in STEPS if name not in ("select", *_AFTER)))
+    selected = _select_steps(parameters, "select", "output_fields")
+    after = _given_steps(parameters, *(name for name in _AFTER if name not in ("offset", "limit")))
+    return [*_condition_steps(parameters), *before, *selected, *after, *_slice_steps(parameters)]
+
+
+def _condition_steps(parameters: dict[str, Any]) -> list[Step]:
+    given = parameters.get("conditions")
+    condition = parse_conditions(given or [], "conditions", logic=parameters.get("logic") or "AND")
+    return [Where(at="conditions", condition=condition)] if given else []
+
+
+def _select_steps(parameters: dict[str, Any], *names: str) -> list[Step]:
+    given = [name for name in names if parameters.get(name) is not None]
+    if len(given) > 1:
+        raise AnalysisError(f"{comma_list(given)} are the same parameter. Give one of them.")
+    return [STEPS["select"](parameters[name], name) for name in given]
+
+
+def _given_steps(parameters: dict[str, Any], *names: str) -> list[Step]:
+    given = [name for name in names if parameters.get(name) is not None and parameters[name] is not False]
+    return [STEPS[name](parameters[name], name) for name in given]
+
+
+def _listed_steps(given: Any, at: str) -> list[Step]:
+    """The steps of a list, in its order."""
+    steps: list[Step] = []
+    for place, each in enumerate(as_list(given, at)):
+        here = path_to(at, place)
+        if not isinstance(each, dict) or len(each) != 1:
+            raise AnalysisError(f"{here} is {quoted(each)}. A step is an object of one key: {comma_list(STEPS)}.")
+        [(name, value)] = each.items()
+        if name not in STEPS:
+            raise AnalysisError(f"No step {name!r} ({here}).{nearest(str(name), STEPS)} Steps: {comma_list(STEPS)}.")
+        steps.append(STEPS[name](value, path_to(here, name)))
+    return steps
+
+
+def _slice_steps(parameters: dict[str, Any]) -> list[Step]:
+    """The `offset` and `limit` beside other parameters, as one step."""
+    return [_limit(parameters, "")] if parameters.keys() & {"offset", "limit"} else []
+
+
+def _limit(given: Any, at: str) -> Slice:
+    if not isinstance(given, dict):
+        return Slice(at=at, limit=as_count(given, at))
+    offset, limit = given.get("offset"), given.get("limit")
+    return Slice(
+        at=path_to(at, "limit"),
+        offset=0 if offset is None else as_count(offset, path_to(at, "offset")),
+        limit=None if limit is None else as_count(limit, path_to(at, "limit")),
+    )
+
+
+def _fields(given: Any, at: str) -> tuple[Field, ...]:
+    return tuple(Field(name, place) for name, place in as_names(given, at))
+
+
+def _entries(given: Any, at: str, example: str) -> dict[str, Any]:
+    if isinstance(given, dict) and given and len(given) <= MAX_ITEMS and all(type(key) is str for key in given):
+        return given
+    raise AnalysisError(f"{at} is {quoted(given)}. Give an object such as {example}.")
 
 
 def where(step: Where, table: Table) -> Table:
@@ -112,7 +250,7 @@ def never_compared(condition: Expression, table: Table) -> list[str]:
                 if kinds and kind_of(value) not in kinds:
                     found = " or ".join(sorted(kinds))
                     notes.append(
-                        f"{field.at}: {field.name!r} is {found} in every row and {shown(value)} is {kind_of(value)}, "
+                        f"{field.at}: {field.name!r} is {found} in every row and {quoted(value)} is {kind_of(value)}, "
                         f"so {operator!r} holds for {'all' if operator == '!=' else 'none'}. Cast one of them."
                     )
     return notes
@@ -129,6 +267,25 @@ def _comparisons(condition: Expression) -> Iterable[Expression]:
             yield condition
 
 
+def _sort(given: Any, at: str) -> Sort:
+    entries = given if isinstance(given, list) else [given]
+    keys = tuple(_sort_key(each, path_to(at, place)) for place, each in enumerate(as_list(entries, at)))
+    return Sort(at=at, keys=keys)
+
+
+def _sort_key(given: Any, at: str) -> SortKey:
+    if isinstance(given, str):
+        name = as_text(given.removeprefix("-"), at)
+        return SortKey(field=Field(name, at), descending=given.startswith("-"))
+    entry = as_object(given, at, ("field", "descending", "order"))
+    field_at = path_to(at, "field")
+    field = Field(as_text(exactly_one(entry, at, "field"), field_at), field_at)
+    if "order" in entry:
+        exactly_one(entry, at, "descending", "order")
+        return SortKey(field=field, descending=as_word(entry["order"], path_to(at, "order"), _DIRECTIONS))
+    return SortKey(field=field, descending=as_flag(entry.get("descending", False), path_to(at, "descending")))
+
+
 def sort(step: Sort, table: Table) -> Table:
     """The rows by the first key, within equals by the next."""
     rows = table.rows
@@ -137,55 +294,86 @@ def sort(step: Sort, table: Table) -> Table:
     return table.fewer(rows)
 
 
-def sliced(step: Slice, table: Table) -> Table:
-    """The rows after the first `offset`, at most `limit`."""
-    end = None if step.limit is None else step.offset + step.limit
-    return table.fewer(table.rows[step.offset : end])
+def _distinct(given: Any, at: str) -> Change:
+    """The first row of each combination of the named fields, or of all fields."""
+    named = None if given is True or given == [] else _fields(given, at)
+
+    def change(table: Table) -> Table:
+        fields = [Field(name) for name in field_names(table.rows)] if named is None else named
+        columns: list[Any] = [keys_of(table.read(field)) for field in fields]
+        firsts: dict[Any, Any] = {}
+        for key, row in zip(zip(*columns, strict=True), table.rows, strict=True) if columns else ():
+            firsts.setdefault(key, row)
+        return table.fewer(list(firsts.values()) if columns else table.rows[:1])
+
+    return change
 
 
-def distinct(step: Distinct, table: Table) -> Table:
-    """The first row of each combination of values."""
-    fields = [Field(name) for name in field_names(table.rows)] if step.fields is None else step.fields
-    columns: list[Any] = [keys_of(table.read(field)) for field in fields]
-    firsts: dict[Any, Any] = {}
-    for key, row in zip(zip(*columns, strict=True), table.rows, strict=True) if columns else ():
-        firsts.setdefault(key, row)
-    return table.fewer(list(firsts.values()) if columns else table.rows[:1])
+def _select(given: Any, at: str) -> Change:
+    """Rows of exactly these fields, null where a row has none."""
+    named = outputs(given, at)
+    return lambda table: Table(rows_of({output.name: table.read(output.field) for output in named}))
 
 
-def select(step: Select, table: Table) -> Table:
-    """Rows of exactly these fields."""
-    return Table(rows_of({output.name: table.read(output.field) for output in step.outputs}))
+def _drop(given: Any, at: str) -> Change:
+    """Rows without these fields; names, not paths."""
+    fields = _fields(given, at)
+    names = {field.name for field in fields}
+
+    def change(table: Table) -> Table:
+        table.require(fields)
+        return Table([{name: value for name, value in row.items() if name not in names} for row in table.rows])
+
+    return change
 
 
-def drop(step: Drop, table: Table) -> Table:
-    """Rows without these fields."""
-    table.require(step.fields)
-    names = {field.name for field in step.fields}
-    return Table([{name: value for name, value in row.items() if name not in names} for row in table.rows])
+def _rename(given: Any, at: str) -> Change:
+    """Rows with fields under new names, in their old places; names, not paths. A name that a row has is an error."""
+    names = {old: as_text(new, path_to(at, old)) for old, new in _entries(given, at, "{'old': 'new'}").items()}
+    if twice := repeated(names.values()):
+        raise AnalysisError(f"{at} makes {comma_list(twice)} twice. Give each field a name of its own.")
+
+    def change(table: Table) -> Table:
+        table.require(Field(old, path_to(at, old)) for old in names)
+        for old, new in names.items():
+            if new not in names and any(new in row for row in table.rows):
+                raise AnalysisError(
+                    f"{path_to(at, old)} is {new!r}, which the rows already have. Choose another, or drop that."
+                )
+        return Table([{names.get(name, name): value for name, value in row.items()} for row in table.rows])
+
+    return change
 
 
-def rename(step: Rename, table: Table) -> Table:
-    """Rows with some fields under new names."""
-    table.require(field for field, _ in step.names)
-    names = {field.name: new for field, new in step.names}
-    for field, new in step.names:
-        if new not in names and any(new in row for row in table.rows):
-            raise AnalysisError(f"{field.at} is {new!r}, which the rows already have. Choose another, or drop that.")
-    return Table([{names.get(name, name): value for name, value in row.items()} for row in table.rows])
+def _cast(given: Any, at: str) -> Change:
+    """Rows whose fields have other types; names, not paths. Null stays null."""
+    casts = [
+        (Field(name, path_to(at, name)), *_cast_to(entry, path_to(at, name)))
+        for name, entry in _entries(given, at, "{'amount': 'float'}").items()
+    ]
+
+    def change(table: Table) -> Table:
+        table.require(field for field, _, _ in casts)
+        rows = [row.copy() for row in table.rows]
+        for field, kind, is_lenient in casts:
+            _cast_field(field, kind, rows, is_lenient=is_lenient)
+        return table.changed(rows)
+
+    return change
 
 
-def cast(step: Cast, table: Table) -> Table:
-    """Rows whose fields have the types that were asked for."""
-    table.require(each.field for each in step.fields)
-    rows = [row.copy() for row in table.rows]
-    for each in step.fields:
-        _cast_field(each, rows)
-    return table.changed(rows)
+def _cast_to(given: Any, at: str) -> tuple[CastType, bool]:
+    """The type, and true if a value that has no such form becomes null."""
+    shown_as = tuple(CASTS)
+    if isinstance(given, str):
+        return as_word(given, at, _CASTS, shown_as=shown_as), False
+    entry = as_object(given, at, ("to", "invalid"))
+    kind = as_word(exactly_one(entry, at, "to"), path_to(at, "to"), _CASTS, shown_as=shown_as)
+    return kind, as_word(entry.get("invalid", "error"), path_to(at, "invalid"), {"error": False, "null": True})
 
 
-def _cast_field(each: CastTo, rows: list[Row]) -> None:
-    turn, name = CASTS[each.type], each.field.name
+def _cast_field(field: Field, kind: CastType, rows: list[Row], *, is_lenient: bool) -> None:
+    turn, name = CASTS[kind], field.name
     problem: WrongKind | None = None
     bad: list[int] = []
     for number, row in enumerate(rows):
@@ -197,47 +385,71 @@ def _cast_field(each: CastTo, rows: list[Row]) -> None:
             problem = problem or error
             bad.append(number)
             row[name] = None
-    if problem is not None and each.invalid == "error":
+    if problem is not None and not is_lenient:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         raise AnalysisError(
-            f"{each.field.at}: {problem}, in row {bad[0]}{more}. "
-            f"Clean the values first, or give {{'to': {each.type!r}, 'invalid': 'null'}}."
+            f"{field.at}: {problem}, in row {bad[0]}{more}. "
+            f"Clean the values first, or give {{'to': {kind!r}, 'invalid': 'null'}}."
         )
 
 
-def compute(step: Compute, table: Table) -> Table:
-    """Rows with computed fields; each expression sees the fields before it."""
-    table = table.changed([row.copy() for row in table.rows])
-    for name, expression in step.fields:
-        column = evaluate(expression, table, f"{step.at}.{name}")
-        for row, value in zip(table.rows, column, strict=True):
-            row[name] = value
-        table = table.changed(table.rows, name)
-    return table
+def _compute(given: Any, at: str) -> Change:
+    """Rows with fields from expressions; each sees those before it. A new field comes last, an old one stays."""
+    fields = [
+        (name, parse_expression(text, path_to(at, name)))
+        for name, text in _entries(given, at, "{'total': 'price * quantity'}").items()
+    ]
+
+    def change(table: Table) -> Table:
+        table = table.changed([row.copy() for row in table.rows])
+        for name, expression in fields:
+            column = evaluate(expression, table, path_to(at, name))
+            for row, value in zip(table.rows, column, strict=True):
+                row[name] = value
+            table = table.changed(table.rows, name)
+        return table
+
+    return change
 
 
-def flatten(step: Flatten, table: Table) -> Table:
-    """Rows with the fields of nested objects as fields of their own."""
-    if step.fields is not None:
-        table.require(step.fields)
-    names = None if step.fields is None else {field.name for field in step.fields}
-    return Table([_flat_row(row, names, step, number) for number, row in enumerate(table.rows)])
+def _flatten(given: Any, at: str) -> Change:
+    """Objects in some fields or all replaced by their fields as `name<separator>inner`, at every depth.
+
+    Null in a flattened field is dropped; other values stay. Names, not paths.
+    """
+    separator, fields = ".", None
+    if isinstance(given, dict):
+        entry = as_object(given, at, ("field", "fields", "separator"))
+        separator = entry.get("separator", ".")
+        if not isinstance(separator, str):
+            raise AnalysisError(f"{path_to(at, 'separator')} is {quoted(separator)}. Give a text, for instance '_'.")
+        if entry.keys() & {"field", "fields"}:
+            fields = _fields(exactly_one(entry, at, "field", "fields"), at)
+    elif given is not True and given != "*":
+        fields = _fields(given, at)
+    names = None if fields is None else {field.name for field in fields}
+
+    def change(table: Table) -> Table:
+        table.require(fields or ())
+        rows = []
+        for number, row in enumerate(table.rows):
+            flat: Row = {}
+            for key, leaf in _flat_pairs(row, names, separator):
+                if key in flat:
+                    raise AnalysisError(f"{at} makes {key!r} twice in row {number}. Give another 'separator'.")
+                flat[key] = leaf
+            rows.append(flat)
+        return Table(rows)
+
+    return change
 
 
-def _flat_row(row: Row, names: set[str] | None, step: Flatten, number: int) -> Row:
-    flat: Row = {}
+def _flat_pairs(row: Row, names: set[str] | None, separator: str) -> Iterator[tuple[str, Any]]:
     for name, value in row.items():
         if names is not None and name not in names:
-            pairs: Iterator[tuple[str, Any]] = iter(((name, value),))
-        else:
-            pairs = _leaves(name, value, step.separator)
-            if value is None and names is not None:
-                continue
-        for key, leaf in pairs:
-            if key in flat:
-                raise AnalysisError(f"{step.at} makes {key!r} twice in row {number}. Give another 'separator'.")
-            flat[key] = leaf
-    return flat
+            yield name, value
+        elif names is None or value is not None:
+            yield from _leaves(name, value, separator)
 
 
 def _leaves(name: str, value: Any, separator: str) -> Iterator[tuple[str, Any]]:
@@ -248,41 +460,88 @@ def _leaves(name: str, value: Any, separator: str) -> Iterator[tuple[str, Any]]:
         yield from _leaves(f"{name}{separator}{key}", inner, separator)
 
 
-def explode(step: Explode, table: Table) -> Table:
-    """A row for each element of a list."""
-    table.require((step.field,))
-    name = step.field.name
-    values = [row.get(name) for row in table.rows]
-    check_rows(sum(len(value) for value in values if type(value) is list), step.at)
-    rows: list[Row] = []
-    for row, value in zip(table.rows, values, strict=True):
-        if type(value) is list:
-            rows += [{**row, name: element} for element in value or (None,)]
-        else:
-            rows.append(row)
-    return table.changed(rows)
+def _explode(given: Any, at: str) -> Change:
+    """A row for each element of a list; an empty list gives one row with null, any other value stays."""
+    if isinstance(given, dict):
+        given = exactly_one(as_object(given, at, ("field",)), at, "field")
+    field = Field(as_text(given, at), at)
+
+    def change(table: Table) -> Table:
+        table.require((field,))
+        name = field.name
+        values = [row.get(name) for row in table.rows]
+        _check_rows(sum(len(value) for value in values if type(value) is list), at)
+        rows: list[Row] = []
+        for row, value in zip(table.rows, values, strict=True):
+            if type(value) is list:
+                rows += [{**row, name: element} for element in value or (None,)]
+            else:
+                rows.append(row)
+        return table.changed(rows)
+
+    return change
 
 
-def unpivot(step: Unpivot, table: Table) -> Table:
-    """A row for each field of each row."""
-    index = [(output.name, table.read(output.field)) for output in step.index]
-    fields = step.fields
-    if fields is None:
-        kept = {output.field.name for output in step.index}
-        fields = tuple(Field(name) for name in field_names(table.rows) if name not in kept)
-    columns = [(field.name, table.read(field)) for field in fields]
-    check_rows(len(table.rows) * len(columns), step.at)
-    rows: list[Row] = []
-    for place in range(len(table.rows)):
-        fixed = {name: column[place] for name, column in index}
-        rows += [{**fixed, step.name: name, step.value: column[place]} for name, column in columns]
-    return Table(rows)
+def _unpivot(given: Any, at: str) -> Change:
+    """A row for each of `fields` of each row, with its name and value.
+
+    Without `fields`, for each field but `index`, in the order they first appear.
+    """
+    entry = as_object(given, at, ("index", "fields", "name", "value"))
+    index = outputs(entry["index"], path_to(at, "index")) if entry.get("index") else ()
+    given_fields = None if entry.get("fields") is None else _fields(entry["fields"], path_to(at, "fields"))
+    name_to = as_text(entry.get("name", "name"), path_to(at, "name"))
+    value_to = as_text(entry.get("value", "value"), path_to(at, "value"))
+    if twice := repeated([*(output.name for output in index), name_to, value_to]):
+        raise AnalysisError(f"{at} makes {comma_list(twice)} twice. Set 'name' and 'value' to other names.")
+
+    def change(table: Table) -> Table:
+        labels = [(output.name, table.read(output.field)) for output in index]
+        fields = given_fields
+        if fields is None:
+            kept = {output.field.name for output in index}
+            fields = tuple(Field(name) for name in field_names(table.rows) if name not in kept)
+        columns = [(field.name, table.read(field)) for field in fields]
+        _check_rows(len(table.rows) * len(columns), at)
+        rows: list[Row] = []
+        for place in range(len(table.rows)):
+            fixed = {name: column[place] for name, column in labels}
+            rows += [{**fixed, name_to: name, value_to: column[place]} for name, column in columns]
+        return Table(rows)
+
+    return change
 
 
-def check_rows(count: int, at: str) -> None:
-    """Refuses more rows than a step may make."""
+def _check_rows(count: int, at: str) -> None:
     if count > MAX_ROWS:
         raise AnalysisError(f"{at} makes more than {MAX_ROWS} rows. Filter or aggregate before it.")
+
+
+def _join(given: Any, at: str) -> Join:
+    known = ("data", "source", "data_field", "on", "left_on", "right_on", "how", "suffix")
+    entry = as_object(given, at, known)
+    how = as_word(entry.get("how", "inner"), path_to(at, "how"), _JOINS, shown_as=("inner", "left", "right", "outer"))
+    return Join(
+        at=at,
+        source=parse_source(entry, at, entry.get("data_field")),
+        on=_on(entry, at),
+        how=how,
+        suffix=as_text(entry.get("suffix", "_right"), path_to(at, "suffix")),
+    )
+
+
+def _on(entry: dict[str, Any], at: str) -> tuple[tuple[Field, Field], ...]:
+    if "left_on" in entry or "right_on" in entry:
+        lefts = _fields(exactly_one(entry, at, "left_on"), path_to(at, "left_on"))
+        rights = _fields(exactly_one(entry, at, "right_on"), path_to(at, "right_on"))
+        if len(lefts) != len(rights) or "on" in entry:
+            raise AnalysisError(f"{at} needs as many fields in 'right_on' as in 'left_on', and no 'on'.")
+        return tuple(zip(lefts, rights, strict=True))
+    given, place = exactly_one(entry, at, "on"), path_to(at, "on")
+    if isinstance(given, dict):
+        pairs = _entries(given, place, "{'customer_id': 'id'}").items()
+        return tuple((Field(left, place), Field(as_text(right, place), place)) for left, right in pairs)
+    return tuple((field, field) for field in _fields(given, place))
 
 
 def join(step: Join, left: Table, right: Table) -> Table:
@@ -298,7 +557,7 @@ def join(step: Join, left: Table, right: Table) -> Table:
         if key is not None:
             matches[key].append(place)
     # Counted before any is made: equal keys on both sides multiply.
-    check_rows(sum(len(matches[key]) for key in left_keys if key is not None and key in matches), step.at)
+    _check_rows(sum(len(matches[key]) for key in left_keys if key is not None and key in matches), step.at)
     rows: list[Row] = []
     used: set[int] = set()
     nothing = dict.fromkeys(names.values()) if step.how in ("left", "outer") else None
@@ -337,127 +596,35 @@ def _right_names(step: Join, left: list[str], right: list[str], shared: set[str]
     taken = set(left)
     names = {name: f"{name}{step.suffix}" if name in taken else name for name in right if name not in shared}
     if twice := repeated([*left, *names.values()]):
-        raise AnalysisError(f"{step.at}: {listed(twice)} would stand for two fields. Give another 'suffix'.")
+        raise AnalysisError(f"{step.at}: {comma_list(twice)} would stand for two fields. Give another 'suffix'.")
     return names
 
 
-def group(step: Group, table: Table) -> Table:
-    """A row for each group, in the order of their first rows."""
-    columns = [table.read(output.field) for output in step.keys]
-    numbers, firsts = _numbered(columns, len(table.rows))
-    results: list[Sequence[Any]] = [[column[first] for first in firsts] for column in columns]
-    values: dict[str, tuple[list[Any], list[list[Any]]]] = {}
-    for aggregate in step.aggregates:
-        if aggregate.value is None:
-            counts = Counter(numbers)
-            results.append([counts[number] for number in range(len(firsts))])
-            continue
-        # Several aggregates of one field share its values.
-        name = aggregate.value.name if isinstance(aggregate.value, Field) else ""
-        column, buckets = values.get(name) or _buckets(aggregate, table, numbers, len(firsts))
-        if name:
-            values[name] = column, buckets
-        results.append(list(map(reducer(aggregate, column), buckets)))
-    names = [output.name for output in step.keys] + [aggregate.name for aggregate in step.aggregates]
-    return Table(rows_of(dict(zip(names, results, strict=True))))
-
-
-def pivot(step: Pivot, table: Table) -> Table:
-    """A row for each combination of the index, a column for each value of a field."""
-    index = [table.read(output.field) for output in step.index]
-    heads = table.read(step.columns)
-    names = _column_names(step, heads)
-    rows, row_firsts = _numbered(index, len(table.rows))
-    cells, cell_firsts = _numbered([*index, heads], len(table.rows))
-    aggregate = Aggregate(
-        name="", function=step.function or "first", value=step.value, percentile=step.percentile, at=step.at
-    )
-    if step.value is None:
-        counts = Counter(cells)
-        results: list[Any] = [counts[number] for number in range(len(cell_firsts))]
-    else:
-        column, buckets = _buckets(aggregate, table, cells, len(cell_firsts))
-        if step.function is None:
-            _require_single(step, buckets, cell_firsts, table)
-        results = list(map(reducer(aggregate, column), buckets))
-    empty = 0 if step.function == "count" else None
-    answer: list[Row] = [
-        {output.name: column[first] for output, column in zip(step.index, index, strict=True)}
-        | dict.fromkeys(names.values(), empty)
-        for first in row_firsts
-    ]
-    keys = keys_of(heads)
-    for first, result in zip(cell_firsts, results, strict=True):
-        answer[rows[first]][names[keys[first]]] = result
-    return Table(answer)
-
-
-def _numbered(columns: Sequence[Sequence[Any]], count: int) -> tuple[list[int], list[int]]:
-    """The number of each row's group, and the first row of each group; one group without columns."""
-    if not columns:
-        return [0] * count, [0]
-    keys = keys_of(columns[0]) if len(columns) == 1 else list(zip(*map(keys_of, columns), strict=True))
-    seen: defaultdict[Any, int] = defaultdict()
-    seen.default_factory = seen.__len__
-    numbers = [seen[key] for key in keys]
-    firsts = dict(zip(reversed(numbers), range(count - 1, -1, -1), strict=True))
-    return numbers, [firsts[number] for number in range(len(seen))]
-
-
-def _buckets(aggregate: Aggregate, table: Table, numbers: list[int], count: int) -> tuple[list[Any], list[list[Any]]]:
-    """The values of an aggregate, and for each group those that are not null."""
-    assert aggregate.value is not None
-    column = evaluate(aggregate.value, table, aggregate.at)
-    buckets: list[list[Any]] = [[] for _ in range(count)]
-    add = [bucket.append for bucket in buckets]
-    for number, value in zip(numbers, column, strict=True):
-        if value is not None:
-            add[number](value)
-    return column, buckets
-
-
-def _column_names(step: Pivot, heads: list[Any]) -> dict[Any, str]:
-    """The name of the column of each value, in the order of the values."""
-    keys = keys_of(heads)
-    by_key = dict(zip(reversed(keys), reversed(heads), strict=True))
-    if len(by_key) > MAX_COLUMNS:
-        raise AnalysisError(
-            f"{step.columns.at}: {step.columns.name!r} has {len(by_key)} values, and a pivot has at most {MAX_COLUMNS} "
-            "columns. Choose a field with fewer, or group by it."
-        )
-    ordered = sorted_by(list(by_key), list(by_key.values()), descending=False)
-    names = {key: "null" if by_key[key] is None else text_of(by_key[key]) for key in ordered}
-    every = [*names.values(), *(output.name for output in step.index)]
-    if twice := repeated(every):
-        raise AnalysisError(f"{step.at} makes the columns {listed(twice)} twice. Rename the index or cast the field.")
-    return names
-
-
-def _require_single(step: Pivot, buckets: list[list[Any]], firsts: list[int], table: Table) -> None:
-    for bucket, first in zip(buckets, firsts, strict=True):
-        if len(bucket) > 1:
-            fields = [*step.index, Output(name=step.columns.name, field=step.columns)]
-            cell = ", ".join(
-                f"{each.name} {shown(table.reader(each.field)(table.rows[first:][:1])[0])}" for each in fields
-            )
-            raise AnalysisError(
-                f"{step.at}: the cell of {cell} has {len(bucket)} values. Give 'function', such as 'sum'."
-            )
-
-
-_STEPS: dict[type[Step], Callable[[Any, Table], Table]] = {
-    Where: where,
-    Select: select,
-    Drop: drop,
-    Rename: rename,
-    Cast: cast,
-    Compute: compute,
-    Flatten: flatten,
-    Explode: explode,
-    Group: group,
-    Pivot: pivot,
-    Unpivot: unpivot,
-    Sort: sort,
-    Slice: sliced,
-    Distinct: distinct,
+STEPS: dict[str, Callable[[Any, str], Step]] = {
+    "filter": lambda given, at: Where(at=at, condition=parse_conditions(given, at)),
+    "flatten": _flatten,
+    "explode": _explode,
+    "join": _join,
+    "cast": _cast,
+    "compute": _compute,
+    "aggregate": lambda given, at: parse_group(as_object(given, at, ("group_by", "aggregations")), at),
+    "pivot": pivot,
+    "unpivot": _unpivot,
+    "select": _select,
+    "drop": _drop,
+    "rename": _rename,
+    "distinct": _distinct,
+    "sort": _sort,
+    "offset": lambda given, at: Slice(at=at, offset=as_count(given, at)),
+    "limit": lambda given, at: _limit(
+        as_object(given, at, ("limit", "offset")) if isinstance(given, dict) else given, at
+    ),
 }
+"""The reader of each step, in the order in which steps beside each other in parameters are carried out."""
+
+_FIRST = ("join", "compute")
+_LAST = ("sort", "offset", "limit")
+_FILTER = (*_FIRST, "conditions", "logic", "fields", "output_fields", "distinct", *_LAST)
+_AGGREGATE = (*_FIRST, "conditions", "logic", "group_by", "aggregations", "having", *_LAST)
+_TRANSFORM = ("steps", "conditions", "logic", "output_fields", *(name for name in STEPS if name != "filter"))
+_AFTER = tuple(STEPS)[tuple(STEPS).index("select") + 1 :]

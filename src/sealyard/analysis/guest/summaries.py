@@ -1,7 +1,7 @@
 """Statistics of fields: summary, percentiles, correlation, covariance, outliers, histogram.
 
 `run_statistics` chooses the operation. Nulls and missing fields are left out and counted. An undefined figure (the
-spread of one value, a correlation with a constant) is null, with a note where the reason is not plain.
+standard deviation of one value, a correlation with a constant) is null, with a note where the reason is not plain.
 """
 
 import math
@@ -13,16 +13,16 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal, cast
 
-from .answers import bounded_answer
-from .errors import AnalysisError, clipped, kind_of, listed, shown
+from .aggregates import Matrix, correlation, covariance, deviation, mean, quantile
+from .errors import AnalysisError, comma_list, kind_of, quoted, shortened
 from .evaluation import evaluate, truth
 from .expressions import parse_conditions
 from .hypotheses import chi_square, kolmogorov_smirnov, mann_whitney, t_test
-from .measures import Matrix, correlation, covariance, mean, quantile, spread
 from .parameters import Parameters
 from .plan import Field, Limits, Row
-from .series import resample, rolling
+from .row_limit import bounded_answer
 from .tables import Table, field_names, number_fields, numbers_of
+from .time_series import resample, rolling
 from .values import NUMBERS, WrongKind, as_float, keys_of, moment_of
 
 MAX_FIELDS = 50
@@ -41,7 +41,7 @@ _ROW_NUMBERS = 100  # of outliers: more are counted only
 _MOST_SAMPLES = 100  # whole rows, so the largest part of an answer
 _MOST_BINS = 500  # two numbers each; no diagram shows more
 _THRESHOLDS = {"iqr": 1.5, "z_score": 3.0, "mad": 3.5}
-# The median absolute deviation of a normal law, in standard deviations.
+# The median absolute deviation of a normal distribution, in standard deviations.
 _NORMAL_MAD = 0.6744897501960817
 
 
@@ -110,7 +110,7 @@ def _described(name: str, column: list[Any]) -> dict[str, Any]:
     if kind in ("text", "boolean", "mixed") and counts and counts.most_common(1)[0][1] > 1:
         first = dict(zip(reversed(keys), reversed(values), strict=True))
         described["top"] = [
-            {"value": clipped(first[key], _TOP_CHARACTERS), "count": n} for key, n in counts.most_common(_TOP)
+            {"value": shortened(first[key], _TOP_CHARACTERS), "count": n} for key, n in counts.most_common(_TOP)
         ]
     return described
 
@@ -134,7 +134,7 @@ def _number_figures(values: list[Any]) -> dict[str, Any]:
         return {"min": ordered[0], "max": ordered[-1]}  # whole numbers beyond any float have no mean here
     return {
         "mean": mean(numbers),
-        "std": _finite(spread(numbers)) if len(numbers) > 1 else None,
+        "std": deviation(numbers),
         "min": ordered[0],
         "p25": quantile(numbers, 0.25),
         "median": quantile(numbers, 0.5),
@@ -176,7 +176,7 @@ def _percentiles_wanted(request: Parameters) -> Sequence[float]:
     wanted = given if isinstance(given, list) else [given]
     for place, share in enumerate(wanted):
         if type(share) not in NUMBERS or not 0 <= share <= 100:
-            raise AnalysisError(f"percentiles[{place}] is {shown(share)}. Give a number from 0 to 100.")
+            raise AnalysisError(f"percentiles[{place}] is {quoted(share)}. Give a number from 0 to 100.")
     if not 0 < len(wanted) <= _MOST_PERCENTILES:
         raise AnalysisError(f"percentiles has {len(wanted)} numbers. Give 1 to {_MOST_PERCENTILES}.")
     return list(dict.fromkeys(wanted))
@@ -218,7 +218,7 @@ def _number_columns(request: Parameters, table: Table, most: int) -> tuple[dict[
     if not fields:
         found = number_fields(table, "fields")
         if not found and table.rows:
-            known = listed(field_names(table.rows))
+            known = comma_list(field_names(table.rows))
             raise AnalysisError(f"No field holds numbers only, so name some in fields. Fields: {known}.")
         if len(found) > most:
             notes.append(f"Only the first {most} of {len(found)} fields of numbers are used. Name others in fields.")
@@ -289,7 +289,10 @@ def _quartile_fence(ordered: Sequence[float], threshold: float) -> _Fence:
 
 
 def _deviation_fence(ordered: Sequence[float], threshold: float) -> _Fence:
-    middle, scale = mean(ordered), spread(ordered)
+    middle, scale = mean(ordered), deviation(ordered)
+    if middle is None or scale is None:
+        note = "The values are too large for a standard deviation, so none is an outlier."
+        return _Fence(-math.inf, math.inf, 0.0, 0.0, note)
     if scale == 0.0:
         middle = ordered[0]  # the mean may differ from the only value in the last digit
     return _Fence(middle - scale * threshold, middle + scale * threshold, middle, scale)
@@ -341,7 +344,7 @@ def _edges_given(request: Parameters) -> list[float]:
         raise request.fail("edges", f"a list of 2 to {_MOST_BINS + 1} ascending numbers")
     for place, edge in enumerate(given):
         if type(edge) not in NUMBERS or not abs(edge) < math.inf or (place and edge <= given[place - 1]):
-            raise AnalysisError(f"edges[{place}] is {shown(edge)}. Give finite numbers, each above the one before.")
+            raise AnalysisError(f"edges[{place}] is {quoted(edge)}. Give finite numbers, each above the one before.")
     return given
 
 

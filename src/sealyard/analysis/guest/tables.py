@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from .errors import AnalysisError, kind_of, listed, nearest, shown
-from .plan import Field, Row
+from .errors import AnalysisError, comma_list, kind_of, nearest, quoted
+from .plan import Field, Group, Join, Row, Slice, Sort, Where
 from .values import NUMBERS, as_float
 
 _MISSING = object()
@@ -70,6 +70,11 @@ class Table:
         return [".".join((*path[:-1], name)) for name in inner] + field_names(self._all()) + sorted(self.added)
 
 
+Change: TypeAlias = Callable[[Table], Table]
+"""A step that only the Python engine carries out: the function from the rows before it to the rows after it."""
+Step: TypeAlias = Where | Group | Join | Sort | Slice | Change
+
+
 def field_names(rows: Iterable[Row]) -> list[str]:
     """Every field of the rows, in the order in which they first appear."""
     names: dict[str, Any] = {}
@@ -94,7 +99,7 @@ def unknown_field(field: Field, names: Iterable[str]) -> AnalysisError:
     known = list(dict.fromkeys(names))
     where = f" ({field.at})" if field.at else ""
     return AnalysisError(
-        f"No field {field.name!r} in the rows{where}.{nearest(field.name, known)} Fields: {listed(known)}."
+        f"No field {field.name!r} in the rows{where}.{nearest(field.name, known)} Fields: {comma_list(known)}."
     )
 
 
@@ -130,8 +135,8 @@ def numbers_of(table: Table, field: Field, *, ignore_others: bool = False) -> li
             numbers.append(None)
         else:
             raise AnalysisError(
-                f"{field.at}: {shown(value)} ({kind_of(value)}) in field {field.name!r} is not a number, in row {row}. "
-                'Cast the field in a transform first, or leave such values out with "invalid": "ignore".'
+                f"{field.at}: {quoted(value)} ({kind_of(value)}) in field {field.name!r} is not a number, in row {row}."
+                ' Cast the field in a transform first, or leave such values out with "invalid": "ignore".'
             )
     return numbers
 

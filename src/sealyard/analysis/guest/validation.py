@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from .errors import AnalysisError, clipped, listed, nearest, shown
+from .errors import AnalysisError, comma_list, nearest, quoted, shortened
 from .evaluation import compiled, truth
 from .expressions import check_pattern, parse_expression
-from .parameters import Parameters, as_scalar, below
+from .parameters import Parameters, as_scalar, path_to
 from .plan import Field, Row, fields_of
 from .tables import Table, field_names, reach
 from .values import NUMBERS, WrongKind, keys_of, moment_of, to_date, to_datetime
@@ -104,22 +104,22 @@ def _rules(request: Parameters) -> list[tuple[str, dict[str, Any]]]:
     if not 0 < len(given) <= MAX_RULES:
         raise AnalysisError(f"rules has {len(given)} rules. Give 1 to {MAX_RULES}.")
     if isinstance(given, dict):
-        return [(below("rules", name), _named_rule(name, rule)) for name, rule in given.items()]
+        return [(path_to("rules", name), _named_rule(name, rule)) for name, rule in given.items()]
     for place, rule in enumerate(given):
         if not isinstance(rule, dict):
             raise AnalysisError(
-                f'rules[{place}] is {shown(rule)}. Give an object like {{"field": "amount", "min": 0}}.'
+                f'rules[{place}] is {quoted(rule)}. Give an object like {{"field": "amount", "min": 0}}.'
             )
         # Before its form is known, so that a misspelt key is compared with all words.
-        Parameters(rule, _RULE_KEYS, below("rules", place))
-    return [(below("rules", place), rule) for place, rule in enumerate(given)]
+        Parameters(rule, _RULE_KEYS, path_to("rules", place))
+    return [(path_to("rules", place), rule) for place, rule in enumerate(given)]
 
 
 def _named_rule(name: str, rule: Any) -> dict[str, Any]:
     """The rule for a field by its name: an object, or the name of a type alone."""
     if isinstance(rule, str):
         return {"field": name, "type": rule}
-    Parameters(rule, _FIELD_KEYS[1:], below("rules", name))
+    Parameters(rule, _FIELD_KEYS[1:], path_to("rules", name))
     return {"field": name, **rule}
 
 
@@ -133,7 +133,7 @@ def _check(report: _Report, request: Parameters) -> None:
     rows = report.table.rows
     outcomes = _outcomes(compiled(expression, report.table), rows)
     if rows and all(isinstance(outcome, WrongKind) for outcome in outcomes):
-        raise AnalysisError(f"{at}: {outcomes[0]}, in every row. Change the expression {shown(text)}.")
+        raise AnalysisError(f"{at}: {outcomes[0]}, in every row. Change the expression {quoted(text)}.")
     readers = {each.name: report.table.reader(each) for each in fields_of(expression)}
 
     def broken() -> Iterable[tuple[int, dict[str, Any]]]:
@@ -221,7 +221,7 @@ def _column(report: _Report, name: Field) -> list[Any]:
     if rows and all(value is _MISSING for value in column):
         names = field_names(rows)
         report.notes.append(
-            f"No row has the field {name.name!r} ({name.at}).{nearest(name.name, names)} Fields: {listed(names)}."
+            f"No row has the field {name.name!r} ({name.at}).{nearest(name.name, names)} Fields: {comma_list(names)}."
         )
     return column
 
@@ -243,7 +243,9 @@ def _cut(sample: dict[str, Any]) -> dict[str, Any]:
 
 def _short(value: Any) -> Any:
     # JSON has no NaN and no infinity.
-    return shown(value) if isinstance(value, float) and not math.isfinite(value) else clipped(value, _SAMPLE_CHARACTERS)
+    return (
+        quoted(value) if isinstance(value, float) and not math.isfinite(value) else shortened(value, _SAMPLE_CHARACTERS)
+    )
 
 
 def value_tests(request: Parameters) -> list[ValueTest]:
@@ -268,7 +270,7 @@ def value_tests(request: Parameters) -> list[ValueTest]:
     for low, high in (("min", "max"), ("min_length", "max_length")):
         least, most = request.value(low), request.value(high)
         if type(least) in NUMBERS and type(most) in NUMBERS and least > most:
-            raise request.fail(low, f"at most {shown(most)}, which {high} is")
+            raise request.fail(low, f"at most {quoted(most)}, which {high} is")
     return tests
 
 

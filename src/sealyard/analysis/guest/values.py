@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
-from .errors import AnalysisError, kind_of, nearest, shown
+from .errors import AnalysisError, kind_of, nearest, quoted
 from .plan import MAX_TEXT, CastType
 
 NUMBERS = frozenset((int, float))
@@ -182,7 +182,7 @@ def _to_datetime(value: Any) -> str | None:
 
 
 def _wrong_kind(value: Any, wanted: str) -> WrongKind:
-    return WrongKind(f"{shown(value)} ({kind_of(value)}) is not {wanted}")
+    return WrongKind(f"{quoted(value)} ({kind_of(value)}) is not {wanted}")
 
 
 CASTS: dict[CastType, Callable[[Any], Any]] = {
@@ -204,7 +204,7 @@ def read_moments(column: Sequence[Any], name: str, at: str) -> list[datetime | N
             moments.append(None if value is None else moment_of(value))
         except (WrongKind, OverflowError):
             raise AnalysisError(
-                f"{at}: row {row} has {shown(value)} in field {name!r}, which is no moment. Expected ISO text like "
+                f"{at}: row {row} has {quoted(value)} in field {name!r}, which is no moment. Expected ISO text like "
                 "'2025-03-31T14:00:00Z' or '2025-03-31', or seconds since 1970."
             ) from None
     return moments
@@ -248,12 +248,12 @@ def read_duration(text: str, at: str) -> timedelta:
     """A duration such as `7 days` or `90 minutes`."""
     found = _DURATION.fullmatch(text)
     if not found:
-        raise AnalysisError(f"{at} is {shown(text)}. Expected a number of rows, or a duration like '7 days'.")
+        raise AnalysisError(f"{at} is {quoted(text)}. Expected a number of rows, or a duration like '7 days'.")
     unit = found[2].lower()
     unit = unit if unit in _LENGTHS else unit.removesuffix("s")
     if unit not in _LENGTHS:
         raise AnalysisError(
-            f"{at} is {shown(text)}: {found[2]!r} is no unit of a fixed length.{nearest(unit, _LENGTHS)} "
+            f"{at} is {quoted(text)}: {found[2]!r} is no unit of a fixed length.{nearest(unit, _LENGTHS)} "
             f"Units: {', '.join(_LENGTHS)}."
         )
     try:
@@ -261,5 +261,5 @@ def read_duration(text: str, at: str) -> timedelta:
     except OverflowError:
         duration = timedelta(0)
     if not duration:
-        raise AnalysisError(f"{at} is {shown(text)}. Expected a duration above zero and under 2,700,000 years.")
+        raise AnalysisError(f"{at} is {quoted(text)}. Expected a duration above zero and under 2,700,000 years.")
     return duration

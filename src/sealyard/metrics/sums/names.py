@@ -301,17 +301,12 @@ GAUGES: dict[str, GaugeInfo] = {
     "sealyard_audit_chain_intact": GaugeInfo(
         "1 if the audit log was found as it was written when it was checked last, 0 if it was not. Checked every hour."
     ),
-    "sealyard_privacy_detection_rate": GaugeInfo(
-        "Share of the built-in samples of private values that the configured detectors find."
-    ),
     "sealyard_discovery_hit_rate": GaugeInfo("Share of all searches of which a found tool was then called."),
     "sealyard_skill_reuse_ratio": GaugeInfo("Share of all runs of code that imported a saved skill."),
     "sealyard_context_tokens_saved": GaugeInfo("Tokens that were kept out of the agents' context."),
     "sealyard_context_dollars_saved": GaugeInfo("What those tokens would have cost, at the configured prices."),
-    "sealyard_alerts_firing": GaugeInfo("Alerts that fire, silenced ones too.", ("rule",)),
-    "sealyard_alerts_undelivered": GaugeInfo(
-        "Changes of alerts that the webhook did not take, since this gateway started."
-    ),
+    "sealyard_alerts_firing": GaugeInfo("Alerts that fire.", ("rule",)),
+    "sealyard_alerts_undelivered": GaugeInfo("Alerts whose last change the webhook has not accepted."),
     "sealyard_metrics_uncounted_rows": GaugeInfo(
         "Rows of the journal that no figure counts yet: more than 0 for a while after an upgrade or a restore."
     ),

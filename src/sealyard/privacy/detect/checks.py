@@ -3,8 +3,6 @@
 All are pure functions over text. Each takes a value as it was found, ignores its separators and never raises.
 """
 
-import base64
-import binascii
 import datetime
 import hashlib
 import ipaddress
@@ -169,21 +167,19 @@ def is_ipv6(value: str) -> bool:
 
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-_RIPPLE58 = "rpshnaf39wBUDNEGHJKLM4PQRST7VWXYZ2bcdeCg65jkm8oFqi1tuvAxyz"
 _NO_PLACE = 255  # of a character outside the alphabet: `find` gives -1
-_PLACES = tuple(bytes(each.find(chr(code)) % (_NO_PLACE + 1) for code in range(256)) for each in (_BASE58, _RIPPLE58))
+_PLACES = bytes(_BASE58.find(chr(code)) % (_NO_PLACE + 1) for code in range(256))
 _MOST_BASE58 = 120  # the longest keys have 111 characters; bounds the table of powers
 _POWERS = tuple(58**place for place in range(_MOST_BASE58))
 
 
-def is_base58_checked(value: str, *, ripple: bool = False) -> bool:
+def is_base58_checked(value: str) -> bool:
     """True if the last four bytes of the base 58 value are the double SHA-256 of those before them."""
-    places = value.encode("ascii", "replace").translate(_PLACES[ripple])
+    places = value.encode("ascii", "replace").translate(_PLACES)
     if len(places) > _MOST_BASE58 or _NO_PLACE in places:
         return False
     number = sum(map(mul, reversed(places), _POWERS))
-    zero = _RIPPLE58[0] if ripple else _BASE58[0]
-    raw = b"\0" * (len(value) - len(value.lstrip(zero))) + number.to_bytes((number.bit_length() + 7) // 8, "big")
+    raw = b"\0" * (len(value) - len(value.lstrip(_BASE58[0]))) + number.to_bytes((number.bit_length() + 7) // 8, "big")
     body, check = raw[:-4], raw[-4:]
     return len(body) >= 20 and hashlib.sha256(hashlib.sha256(body).digest()).digest()[:4] == check
 
@@ -203,85 +199,44 @@ def is_bech32(value: str) -> bool:
     letters = [_BECH32.get(character) for character in body]
     head = [ord(character) >> 5 for character in prefix] + [0] + [ord(character) & 31 for character in prefix]
     known = [letter for letter in letters if letter is not None]
-    return len(known) == len(letters) and _remainder([*head, *known], _BECH32_STEPS, 25) in _BECH32_SUMS
+    return len(known) == len(letters) and _remainder([*head, *known]) in _BECH32_SUMS
 
 
-def _remainder(numbers: Iterable[int], steps: Sequence[int], bits: int) -> int:
-    """The remainder of a polynomial of five-bit numbers. `bits` is the place of its highest number."""
+def _remainder(numbers: Iterable[int]) -> int:
+    """The remainder of a polynomial of five-bit numbers."""
     state = 1
     for number in numbers:
-        top = state >> bits
-        state = (state & (1 << bits) - 1) << 5 ^ number
-        for bit, step in enumerate(steps):
+        top = state >> 25
+        state = (state & (1 << 25) - 1) << 5 ^ number
+        for bit, step in enumerate(_BECH32_STEPS):
             if top >> bit & 1:
                 state ^= step
     return state
 
 
 _SHAPES: dict[str, re.Pattern[str]] = {
-    name: re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
-        "person": r"(?=.*[^\W\d_]).{1,120}",
-        "address": r"(?=.*\w).{1,300}",
-        "location": r"(?=.*[^\W\d_]).{1,120}",
-        "organization": r"(?=.*\w).{1,200}",
-        "email": r"[^\s@]{1,64}@[^\s@]{1,255}",
         "phone": r"(?:tel:)?\+?(?:[ ().\-/]{0,3}[0-9]){5,17}(?:\s?(?:x|ext\.?|#)\s?[0-9]{1,6})?",
-        "date_of_birth": r"(?=.*[0-9]).{4,40}",
-        "username": r"@?[^\s@]{1,64}",
-        "ssn": r"(?:[0-9][ \-]?){9}",
         "national_id": r"(?=(?:[^0-9]*[0-9]){4})[A-Z0-9][A-Z0-9 .\-/()]{3,29}",
         "tax_id": r"(?=(?:[^0-9]*[0-9]){4})[A-Z0-9][A-Z0-9 .\-/&]{3,29}",
         "passport": r"(?=(?:[^0-9]*[0-9]){3})[A-Z0-9][A-Z0-9 <\-]{4,19}",
         "driver_license": r"(?=(?:[^0-9]*[0-9]){3})[A-Z0-9*][A-Z0-9 *\-/]{3,24}",
         "medical_id": r"(?=(?:[^0-9]*[0-9]){3})[A-Z0-9][A-Z0-9 .\-/]{3,29}",
-        "credit_card": r"(?:[0-9][ \-]?){12,19}|[0-9]{3,4}",
+        "credit_card": r"(?:[0-9][ \-]?){12,19}",
         "iban": r"[A-Z]{2}[0-9]{2}(?:[ \-]?[A-Z0-9]){10,30}",
         "bank_account": r"(?=(?:[^0-9]*[0-9]){4})[A-Z0-9][A-Z0-9 .\-/]{3,33}",
-        "wallet": r"[A-Z0-9:]{20,120}",
-        "mac": r"(?:[0-9A-F]{2}[:\-.]?){5,7}[0-9A-F]{2}|(?:[0-9A-F]{4}\.){2}[0-9A-F]{4}",
-        "url": r"(?:[A-Z][A-Z0-9+.\-]*:)?//\S+|www\.\S+|[^\s@]+\.[A-Z]{2,24}(?:[/?#]\S*)?",
-        "api_key": r"\S{6,4096}",
-        "auth_token": r"(?:(?:bearer|basic|token)\s+)?\S{6,8192}",
-        "private_key": r".{20,}",
-        "password": r"(?=.*\S).{1,256}",
-        "text": r".*\S.*",
-        "literal": r".*\S.*",
     }.items()
 }
-"""The form of a cell of each type. Field and form together decide, so the form is generous: no check digits."""
-
-_EMPTY = frozenset(
-    "null none nil nan undefined n/a na tbd unknown anonymous yes no true false y n - -- --- . ? * keine nein ja aucun"
-    " ninguno desconocido unbekannt inconnu nessuno geen redacted [redacted] <redacted> string text".split()
-)
+"""The form of a number by its type. The word before it and the form decide together, so the form is generous."""
 
 
 def is_plausible(type: str, value: str) -> bool:  # noqa: A002
-    """True if a whole cell can be a value of the type, given that its field says so.
+    """True if a number can be of the type, given that the word before it says so.
 
-    Check digits are not asked for: people mistype, and a wrong number is as private. An empty cell, a placeholder and
-    a type without a form of its own that is unknown here are kept apart: only the last is plausible whatever it holds.
+    It may lack the right check digits: people mistype, and a wrong number is as private.
     """
-    stripped = value.strip()
-    if not stripped or stripped.lower() in _EMPTY:
-        return False
-    if type == "ip":
-        return _is_address(stripped)
-    shape = _SHAPES.get(type)
-    return shape is None or shape.fullmatch(stripped) is not None
-
-
-def _is_address(value: str) -> bool:
-    """True if the value is an IP address, with or without port, zone or prefix length."""
-    host = value.partition("/")[0].partition("%")[0]
-    if host.count(":") == 1:
-        host = host.partition(":")[0]
-    try:
-        ipaddress.ip_address(host.removeprefix("[").partition("]")[0])
-    except ValueError:
-        return False
-    return True
+    return _SHAPES[type].fullmatch(value) is not None
 
 
 _BASE58_LETTER = "[1-9A-HJ-NP-Za-km-z]"
@@ -293,16 +248,12 @@ WALLET = re.compile(
       (?P<ethereum>0x[0-9a-fA-F]{{40}})
     | (?P<bech32>(?:bc|tb|ltc|vtc|dgb|addr|stake|cosmos|osmo|juno|terra|inj|band|kava|celestia|erd|zs|bnb|one|sei|thor
         |axelar)1{_BECH32_LETTER}{{20,110}}+|(?:BC|TB|LTC|ADDR)1[02-9AC-HJ-NP-Z]{{20,110}}+)
-    | (?P<cash>(?:bitcoincash:)?[qp]{_BECH32_LETTER}{{41}})
-    | (?P<stellar>[GM][A-Z2-7]{{55}}(?:[A-Z2-7]{{13}})?)
-    | (?P<monero>[48]{_BASE58_LETTER}{{94}}(?:{_BASE58_LETTER}{{11}})?)
-    | (?P<ripple>[rX]{_BASE58_LETTER}{{24,46}}+)
     | (?P<base58>(?:[13LMmn2DAX79TQztkKSV]|tz[1-4]|KT1){_BASE58_LETTER}{{24,35}}+)
     )(?![A-Za-z0-9])
     """,
     re.VERBOSE,
 )
-"""Bitcoin, Ethereum, Litecoin, Dogecoin, Dash, Zcash, Tron, Tezos, XRP, Stellar, Monero, Cardano, Cosmos and kin."""
+"""Bitcoin, Ethereum, Litecoin, Dogecoin, Dash, Zcash, Tron, Tezos, Cardano, Cosmos and their like."""
 WALLET_FORM = rf"(?x:{re.sub(r'[?]P<[a-z0-9]+>', '?:', WALLET.pattern)})"
 """The same as a part of other patterns. Without names the engine passes over most branches by their first character."""
 
@@ -318,33 +269,8 @@ def _is_ethereum(value: str) -> bool:
     return len(set(value[2:].lower())) > 4
 
 
-def _is_stellar(value: str) -> bool:
-    """The last two bytes are the CRC-16 of those before them."""
-    raw = base64.b32decode(value + "=" * (-len(value) % 8))
-    return binascii.crc_hqx(raw[:-2], 0).to_bytes(2, "little") == raw[-2:]
-
-
-_CASH_STEPS = (0x98F2BC8E61, 0x79B76D99E2, 0xF33E5FB3C4, 0xAE2EABE2A8, 0x1E4F43E470)
-
-
-def _is_cash(value: str) -> bool:
-    """The forty bits of check at the end of a Bitcoin Cash address."""
-    body = value.rpartition(":")[2]
-    numbers = [*(ord(letter) & 31 for letter in "bitcoincash"), 0, *(_BECH32[letter] for letter in body)]
-    return _remainder(numbers, _CASH_STEPS, 35) == 1
-
-
-def _is_monero(value: str) -> bool:
-    """Its check needs a hash that Python lacks; the length of 95 or 106 and the alphabet identify it."""
-    return len(set(value)) > 20
-
-
 _CHECKS: dict[str, Callable[[str], bool]] = {
     "ethereum": _is_ethereum,
     "bech32": is_bech32,
-    "cash": _is_cash,
-    "stellar": _is_stellar,
-    "monero": _is_monero,
-    "ripple": lambda value: is_base58_checked(value, ripple=True),
     "base58": is_base58_checked,
 }

@@ -1,8 +1,8 @@
 """Numbers that registers and tax offices give to people, by their shape and their check digits.
 
 `registers.toml` has the shapes and describes the checks of most numbers. A check that it cannot describe is a function
-here: it takes a value that has one of the shapes, so that the count of digits and letters is right. Separators may be
-among them.
+here, or an expression of `_BRIEF`: it takes a value that has one of the shapes, so that the count of digits and letters
+is right. Separators may be among them.
 """
 
 import re
@@ -106,11 +106,6 @@ def is_de_pension(value: str) -> bool:
     return 1 <= int(compact[4:6]) <= 12 and total % 10 == int(compact[11])
 
 
-def is_pl_birth(value: str) -> bool:
-    """A date with the century in the month."""
-    return 1 <= int(value[2:4]) % 20 <= 12 and 1 <= int(value[4:6]) <= 31
-
-
 def is_nl_bsn(value: str) -> bool:
     """The eleven test."""
     digits = digits_of(value).zfill(9)
@@ -190,20 +185,9 @@ def is_ro_cnp(value: str) -> bool:
     return (1 if rest == 10 else rest) == int(value[12])
 
 
-def is_baltic(value: str) -> bool:
-    """The last digit is a weighted sum modulo 11, by other weights where that is 10."""
-    return _in_two_rounds(value, (1, 2, 3, 4, 5, 6, 7, 8, 9, 1), (3, 4, 5, 6, 7, 8, 9, 1, 2, 3))
-
-
 def _in_two_rounds(digits: str, first: Sequence[int], second: Sequence[int]) -> bool:
     rest = weighted(digits[:-1], first, 11)
     return (weighted(digits[:-1], second, 11) % 10 if rest == 10 else rest) == int(digits[-1])
-
-
-def is_ru_snils(value: str) -> bool:
-    """The last two digits are a weighted sum modulo 101."""
-    digits = digits_of(value)
-    return weighted(digits, (9, 8, 7, 6, 5, 4, 3, 2, 1), 101) % 100 == int(digits[9:])
 
 
 def is_tr_tckn(value: str) -> bool:
@@ -253,11 +237,6 @@ def is_mx_rfc(value: str) -> bool:
     letters = "0123456789ABCDEFGHIJKLMN&OPQRSTUVWXYZ "
     total = sum(letters.index(character) * (13 - place) for place, character in enumerate(code[:12]))
     return _is_day(code[4:6], code[6:8], code[8:10]) and "0123456789A"[-total % 11] == code[12]
-
-
-def is_in_pan(value: str) -> bool:
-    """Capitals, the fourth says what kind of holder."""
-    return value[3] in "ABCFGHLJPT" and value.isupper()
 
 
 def is_in_gstin(value: str) -> bool:
@@ -311,28 +290,6 @@ def is_hk_id(value: str) -> bool:
     return (total + check) % 11 == 0
 
 
-def is_th_id(value: str) -> bool:
-    """Mod 11."""
-    digits = digits_of(value)
-    return (11 - weighted(digits, range(13, 1, -1), 11)) % 10 == int(digits[12])
-
-
-def is_au_abn(value: str) -> bool:
-    """Mod 89."""
-    digits = digits_of(value)
-    return int(digits[0]) > 0 and (weighted(digits, (10, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19), 89) == 10)
-
-
-def is_not_zero(value: str) -> bool:
-    """No register begins to count at zero."""
-    return value.strip("0 -") != ""
-
-
-def is_varied(value: str) -> bool:
-    """A number of one digit only passes many a check, and is a placeholder."""
-    return len(set(digits_of(value))) > 1
-
-
 # VAT numbers, without the letters of their country
 
 
@@ -340,11 +297,6 @@ def is_at_vat(value: str) -> bool:
     """Luhn with another start."""
     total = sum(sum(divmod(int(digit) * (1 + place % 2), 10)) for place, digit in enumerate(value[1:8]))
     return (96 - total) % 10 == int(value[8])
-
-
-def is_be_vat(value: str) -> bool:
-    """The last two digits by mod 97."""
-    return 97 - int(value[:8]) % 97 == int(value[8:])
 
 
 def is_bg_vat(value: str) -> bool:
@@ -389,30 +341,10 @@ def is_es_vat(value: str) -> bool:
     return value[0] in "ABCDEFGHJNPQRSUVW" and value[8] in (str(check), "JABCDEFGHI"[check])
 
 
-def is_fr_vat(value: str) -> bool:
-    """Two digits by mod 97 before a number with Luhn."""
-    return (12 + 3 * (int(value[2:]) % 97)) % 97 == int(value[:2]) and luhn(value[2:])
-
-
-def is_gb_vat(value: str) -> bool:
-    """Two digits by mod 97, or by the newer rule that adds 55."""
-    return (weighted(value, (8, 7, 6, 5, 4, 3, 2), 10_000) + int(value[7:9])) % 97 in {0, 42}
-
-
-def is_ie_vat(value: str) -> bool:
-    """As a PPS; an older number has its first digit before a letter."""
-    return is_ie_pps(value if value[1].isdigit() else f"0{value[2:7]}{value[0]}{value[7]}")
-
-
 def is_lt_vat(value: str) -> bool:
     """The last digit in two rounds of weights."""
     places = range(len(value) - 1)
     return _in_two_rounds(value, [1 + at % 9 for at in places], [1 + (at + 2) % 9 for at in places])
-
-
-def is_lu_vat(value: str) -> bool:
-    """The last two digits by mod 89."""
-    return int(value[:6]) % 89 == int(value[6:])
 
 
 def is_lv_vat(value: str) -> bool:
@@ -422,25 +354,10 @@ def is_lv_vat(value: str) -> bool:
     return (1 + weighted(value, (10, 5, 8, 4, 2, 1, 6, 3, 7, 9), 11)) % 11 % 10 == int(value[10])
 
 
-def is_ro_vat(value: str) -> bool:
-    """The last digit by mod 11, counted from the right."""
-    return 10 * weighted(value[:-1].zfill(9), (7, 5, 3, 2, 1, 7, 5, 3, 2), 11) % 11 % 10 == int(value[-1])
-
-
-def is_se_vat(value: str) -> bool:
-    """Luhn, without the last two digits, which are always the same."""
-    return luhn(value[:10])
-
-
 def is_si_vat(value: str) -> bool:
     """The last digit by mod 11; a rest of zero is never given."""
     rest = weighted(value, range(8, 1, -1), 11)
     return rest > 0 and (11 - rest) % 10 == int(value[7])
-
-
-def is_sk_vat(value: str) -> bool:
-    """A multiple of eleven."""
-    return int(value) % 11 == 0
 
 
 def is_vat(value: str) -> bool:
@@ -448,6 +365,39 @@ def is_vat(value: str) -> bool:
     code = re.sub(r"[ .\-]", "", value).upper()
     found = _VAT.get(code[:2])
     return found is not None and found[0].fullmatch(code[2:]) is not None and found[1](code[2:])
+
+
+_BRIEF: dict[str, Check] = {
+    # The month holds the century.
+    "pl_birth": lambda value: 1 <= int(value[2:4]) % 20 <= 12 and 1 <= int(value[4:6]) <= 31,
+    # The rest of the second weights counts where that of the first is 10.
+    "baltic": lambda value: _in_two_rounds(value, (1, 2, 3, 4, 5, 6, 7, 8, 9, 1), (3, 4, 5, 6, 7, 8, 9, 1, 2, 3)),
+    "ru_snils": lambda value: (
+        weighted(digits_of(value), (9, 8, 7, 6, 5, 4, 3, 2, 1), 101) % 100 == int(digits_of(value)[9:])
+    ),
+    "in_pan": lambda value: value[3] in "ABCFGHLJPT" and value.isupper(),  # the fourth letter names the kind of holder
+    "th_id": lambda value: (11 - weighted(digits_of(value), range(13, 1, -1), 11)) % 10 == int(digits_of(value)[12]),
+    "au_abn": lambda value: (
+        value[0] != "0" and weighted(digits_of(value), (10, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19), 89) == 10
+    ),
+    "not_zero": lambda value: value.strip("0 -") != "",  # no register begins to count at zero
+    # A number of one digit passes many checks, and is a placeholder.
+    "varied": lambda value: len(set(digits_of(value))) > 1,
+    "be_vat": lambda value: 97 - int(value[:8]) % 97 == int(value[8:]),
+    "fr_vat": lambda value: (12 + 3 * (int(value[2:]) % 97)) % 97 == int(value[:2]) and luhn(value[2:]),
+    # The newer rule adds 55.
+    "gb_vat": lambda value: (weighted(value, (8, 7, 6, 5, 4, 3, 2), 10_000) + int(value[7:9])) % 97 in {0, 42},
+    # An older number has its first digit before a letter.
+    "ie_vat": lambda value: is_ie_pps(value if value[1].isdigit() else f"0{value[2:7]}{value[0]}{value[7]}"),
+    "lu_vat": lambda value: int(value[:6]) % 89 == int(value[6:]),
+    # Weights count from the right.
+    "ro_vat": lambda value: (
+        10 * weighted(value[:-1].zfill(9), (7, 5, 3, 2, 1, 7, 5, 3, 2), 11) % 11 % 10 == int(value[-1])
+    ),
+    "se_vat": lambda value: luhn(value[:10]),  # the last two digits are always the same
+    "sk_vat": lambda value: int(value) % 11 == 0,
+}
+"""The checks that are one expression. Sums, their weights and moduli are those that each register publishes."""
 
 
 # From the data file
@@ -482,11 +432,17 @@ def _digit_check(words: Sequence[str]) -> Check | None:
     return {"luhn": luhn, "verhoeff": verhoeff, "iso7064": iso7064_11_10, "ean13": is_ean13}.get(name)
 
 
+def _value_check(name: str) -> Check:
+    """The check of a whole value by its name: an expression, or the function `is_...`."""
+    found: Check = _BRIEF.get(name) or globals()[f"is_{name}"]
+    return found
+
+
 def _check(written: Iterable[str]) -> Check:
     """All of these checks as one, those of the digits first."""
     described = [each.split() for each in written]
     of_digits = [each for words in described if (each := _digit_check(words))]
-    of_value: list[Check] = [globals()[f"is_{words[0]}"] for words in described if _digit_check(words) is None]
+    of_value = [_value_check(words[0]) for words in described if _digit_check(words) is None]
     if not of_digits and len(of_value) == 1:
         return of_value[0]
 

@@ -1,4 +1,4 @@
-"""Tables in a text: CSV and its kin, tables drawn with bars, columns aligned by spaces. Cells keep their offsets.
+"""Tables in a text: CSV and its kin, and tables drawn with bars. Cells keep their offsets.
 
 Lines are split, counted and put into columns a run at a time, and equal lines are examined once: a text may consist of
 short lines only, and most lines begin no table.
@@ -15,14 +15,9 @@ from sealyard.privacy.reading.literals import PlacedText, place, undouble
 
 _BARS = re.compile(r"[|│┃]")
 _BORDER = re.compile(r"[\s|+:=\-─━┄│┃┌┬┐├┼┤└┴┘╞╪╡┏┳┓┗┻┛┠╂┨╒╤╕╘╧╛]+")
-_CELL = re.compile(r"[^\s](?:[^\s]|[ ](?![ ]))*")
-_WORD = re.compile(r"\S+")
 _DELIMITERS = "\t;,"
 _LONGEST_LINE = 200_000  # a longer line is not a header
 _SENTENCE = frozenset("the and or a an to is are was in for with that which und der die et le la y el e o en".split())
-_MOST_ALIGNED = 200  # columns of an aligned table: more do not fit a screen or a page
-_LOOKED_AT = 20
-"""Rows that decide whether a line is the header of an aligned table."""
 _FEW_ROWS = 12
 """Rows that are put into the columns one by one: to turn them into columns first costs more."""
 _MOST_PADDED = 4
@@ -68,9 +63,6 @@ class Lines:
                 found.update(self._delimited(delimiter))
         if any(sign in self._written for sign in "|│┃"):
             found.update(index for index, line in enumerate(texts) if _BARS.search(line))
-        if "  " in self._written:
-            aligned = {line for line in set(texts) if "  " in line.strip() and _is_aligned(line)}
-            found.update(index for index, line in enumerate(texts) if line in aligned)
         return sorted(index for index in found if index + 1 < len(texts) and len(texts[index]) <= _LONGEST_LINE)
 
     def is_header(self, line: str, delimiter: str) -> bool:
@@ -100,11 +92,6 @@ class Lines:
                     yield index
 
 
-def _is_aligned(line: str) -> bool:
-    """Returns True if a line names columns when it is split at wide gaps or at every one."""
-    return any(len(names) <= _MOST_ALIGNED and is_header(names) for names in (_CELL.findall(line), _WORD.findall(line)))
-
-
 _WITH_BREAK = (1).__add__
 
 
@@ -118,8 +105,6 @@ def read_table(text: str, lines: Lines, index: int) -> tuple[Field, int] | None:
             found = _read_delimited(text, lines, index, delimiter)
             if found is not None:
                 return found
-    if "  " in line.strip():
-        return _read_aligned(text, lines, index)
     return None
 
 
@@ -379,55 +364,3 @@ def _bar_cells(lines: Lines, index: int) -> list[Leaf]:
     if cells and not cells[-1][0]:
         cells.pop()
     return cells
-
-
-# Aligned by spaces
-
-
-def _read_aligned(text: str, lines: Lines, index: int) -> tuple[Field, int] | None:
-    start = lines.starts[index]
-    following = index + 2 if _is_border(lines.texts[index + 1]) else index + 1
-    headers = [_cells(pattern, text, lines.span(index)) for pattern in (_CELL, _WORD)]
-    headers = [each for each in headers if len(each) <= _MOST_ALIGNED and is_header([str(cell) for cell in each])]
-    if not headers:
-        return None
-    looked_at = range(following, min(following + _LOOKED_AT, len(lines)))
-    header = _best_header(headers, [_cells(_CELL, text, lines.span(each)) for each in looked_at])
-    if header is None:
-        return None
-    table = Field("")
-    columns = [table.child(str(cell)) for cell in header]
-    _name_columns(columns, [(cell, cell.start, None) for cell in header])
-    edges = [(cell.start - start, cell.end - start) for cell in header]
-    index = following
-    while index < len(lines):
-        cells = _cells(_CELL, text, lines.span(index))
-        if not cells:
-            break
-        if len(cells) == len(columns) + 1:  # a frame's index stands before the columns
-            table.child("#").leaves.append((cells[0], cells.pop(0).start, None))
-        for position, cell in enumerate(cells):
-            if len(cells) != len(columns):
-                position = _nearest(edges, cell.start - lines.starts[index], cell.end - lines.starts[index])
-            columns[position].leaves.append((cell, cell.start, None))
-        index += 1
-    return table, index
-
-
-def _best_header(headers: list[list[PlacedText]], rows: list[list[PlacedText]]) -> list[PlacedText] | None:
-    """The header, split at wide gaps or at every one, that has as many names as most rows have cells."""
-    rows = rows[: next((at for at, cells in enumerate(rows) if not cells), len(rows))]
-    best: tuple[int, list[PlacedText] | None] = (0, None)
-    for header in headers:
-        fitting = sum(len(cells) > 1 and len(cells) in (len(header), len(header) + 1) for cells in rows)
-        best = max(best, (fitting, header), key=lambda each: each[0])
-    return best[1] if best[0] * 2 >= len(rows) else None
-
-
-def _cells(pattern: re.Pattern[str], text: str, line: tuple[int, int]) -> list[PlacedText]:
-    return [place(match.group(), match.start(), match.end()) for match in pattern.finditer(text, *line)]
-
-
-def _nearest(edges: list[tuple[int, int]], start: int, end: int) -> int:
-    """The column whose header lies over the cell, or is nearest to it."""
-    return min(range(len(edges)), key=lambda at: max(edges[at][0] - end, start - edges[at][1]))

@@ -24,7 +24,7 @@ from sealyard.privacy.reading.literals import (
 from sealyard.privacy.reading.tables import Lines, read_table
 
 _INK = re.compile(r"\S")
-_TABULAR_SIGNS = ("\t", ",", ";", "|", "  ", "│", "┃")
+_TABULAR_SIGNS = ("\t", ",", ";", "|", "│", "┃")
 _INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)
 _OPENINGS = re.compile(r"""(?:[{\[(]\s*+(?:"[^"\\\n]{0,200}+"\s*+:\s*+)?+){64,}+""")
 """More brackets in a row than data has, each with a key at most. Their content is read from the last one on."""
@@ -150,7 +150,8 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
 
 _LINE = re.compile(
     r"""^([ \t>]{0,200}(?:(?:[-*•+]|\d{1,3}[.)])[ \t]+)?)[*_"'`]{0,3}([^\W\d_][\w .\-/()'&]{0,48}?)"""
-    r"""(?:;[A-Za-z][^:\n]{0,100})?["'`*_]{0,3}[ \t]*(?::(?!//)|=(?!=)|\t|->)\*{0,3}(?:[ \t]+|(?=[^\s])|$)([^\n]*)$""",
+    r"""(?:;[A-Za-z][^:\n]{0,100})?["'`*_]{0,3}[ \t]*(?::(?!//)|=>?(?!=)|\t|->)"""
+    r"""\*{0,3}(?:[ \t]+|(?=[^\s])|$)([^\n]*)$""",
     re.MULTILINE,
 )
 _INNER = re.compile(r"[,;|][ \t]*(?=[^\W\d_][\w ]{0,30}[ \t]?[:=][ \t]?[^\s:=/])")

@@ -184,7 +184,7 @@ class Scope:
         return opened
 
     def learn(self, opened: Iterable[OpenedValue]) -> None:
-        """Know these values too. Of two tokens of one value, the one known first stays the one that is given."""
+        """Know these values too. Where two tokens stand for one value, `token` goes on returning the older one."""
         with self._lock:
             for row, value, origin in opened:
                 entry = _entry(row.id, row.type, value, origin)

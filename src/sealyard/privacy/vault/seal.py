@@ -4,7 +4,6 @@ Marked for security review. The invariant: nothing that this file hands to a sto
 place or changed without the keys. AES-256-GCM with random nonces; the meaning of a row is authenticated with it.
 """
 
-import hashlib
 import hmac
 import os
 import secrets
@@ -26,10 +25,6 @@ PrivateValue = str | int | float
 _NONCE_BYTES = 12  # the size that AES-GCM is made for
 _SECRET_BYTES = 32  # AES-256, and a key of HMAC-SHA-256
 _ID_BYTES = 6  # 48 bits: short in a prompt, and collisions in a scope stay improbable
-_BLOCK_BYTES = 64  # of SHA-256
-_INNER = bytes(code ^ 0x36 for code in range(256))
-_OUTER = bytes(code ^ 0x5C for code in range(256))
-"""The block of SHA-256 and the two pads of HMAC, as RFC 2104 has them. A key is no longer than the block."""
 _FORMS: dict[type, str] = {str: "s", int: "i", float: "f"}
 _PARSERS: dict[str, Callable[[str], PrivateValue]] = {"s": str, "i": int, "f": float}
 _ORIGINS: dict[str, Origin] = {"t": "tool", "c": "code"}
@@ -126,20 +121,12 @@ class VaultStorage(Protocol):
 class ScopeSecrets:
     """The two secrets of a scope: one makes ids of values, the other seals values. They are in no `repr`."""
 
-    __slots__ = ("_box", "_data_key", "_inner", "_outer", "_token_key")
+    __slots__ = ("_box", "_data_key", "_token_key")
 
     def __init__(self, token_key: bytes, data_key: bytes) -> None:
         self._token_key = token_key
         self._data_key = data_key
         self._box = AESGCM(data_key)
-        # The two hashes of an HMAC, begun once and copied: a third of the cost of an `hmac` object.
-        padded = token_key.ljust(_BLOCK_BYTES, b"\0")
-        inner = hashlib.sha256(padded.translate(_INNER))
-        self._outer = hashlib.sha256(padded.translate(_OUTER))
-        self._inner: dict[Origin, hashlib._Hash] = {}
-        for origin in _ORIGINS.values():
-            self._inner[origin] = inner.copy()
-            self._inner[origin].update(origin.encode() + b"\0")
 
     @classmethod
     def make(cls) -> "ScopeSecrets":
@@ -152,14 +139,9 @@ class ScopeSecrets:
 
     def make_id(self, origin: Origin, text: str, attempt: int = 0) -> str:
         """The id of a value; another one for each attempt, should the first be taken by another value."""
-        content = text.encode("utf-8", "surrogatepass")
-        if attempt:
-            label = b"%b %d\0" % (origin.encode(), attempt)
-            return hmac.digest(self._token_key, label + content, "sha256")[:_ID_BYTES].hex()
-        inner, outer = self._inner[origin].copy(), self._outer.copy()
-        inner.update(content)
-        outer.update(inner.digest())
-        return outer.digest()[:_ID_BYTES].hex()
+        label = f"{origin} {attempt}" if attempt else origin
+        content = f"{label}\0{text}".encode("utf-8", "surrogatepass")
+        return hmac.digest(self._token_key, content, "sha256")[:_ID_BYTES].hex()
 
     def seal(self, scope_id: str, value_id: str, kind: str, value: PrivateValue, origin: Origin) -> bytes:
         """The value, sealed for this place."""

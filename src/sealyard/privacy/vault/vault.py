@@ -8,17 +8,16 @@ import asyncio
 import re
 import time
 import unicodedata
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
 from sealyard.errors import VaultError
 from sealyard.privacy.span import TOKEN
 from sealyard.privacy.vault.keys import Keys
-from sealyard.privacy.vault.scope import VALUES_MOST, Scope
+from sealyard.privacy.vault.scope import Scope
 from sealyard.privacy.vault.seal import (
     PrivateValue,
     ScopeSecrets,
@@ -33,8 +32,6 @@ from sealyard.privacy.vault.seal import (
 
 _T = TypeVar("_T")
 
-_SCOPES_KEPT = 64
-"""Kept in memory while unused."""
 _USED_SECONDS = 3600.0
 """The precision of the time when a scope was used last."""
 _UNUSED_SECONDS = 86_400.0
@@ -74,11 +71,10 @@ class Vault:
         self._expires_seconds = expires_seconds
         self._reload_keys = reload_keys
         self._clock = clock
-        self._alive: WeakValueDictionary[str, Scope] = (
-            WeakValueDictionary()
-        )  # a scope lives as long as somebody uses it
-        self._recent: OrderedDict[str, Scope] = OrderedDict()
-        self._stamps: dict[str, int] = {}
+        self._alive: WeakValueDictionary[str, Scope] = WeakValueDictionary()
+        """A scope lives as long as somebody uses it, such as the guard of a session."""
+        self._stamps: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()
+        """The state of the storage when each was read."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def scope(self, name: str) -> Scope:
@@ -98,15 +94,14 @@ class Vault:
                 scope = self._build(row, await self._open(row))
             await self._update(scope, row)
             self._alive[name] = scope
-            self._remember(scope)
             return scope
 
     async def lately(self, name: str) -> Scope:
         """The same without a query, if it is loaded and nothing was erased since. Others' new values may be missing."""
         stamp, scope = self._storage.stamp(), self._alive.get(name)
-        if scope is None or self._stamps.get(name) != stamp:
+        if scope is None or self._stamps.get(scope) != stamp:
             scope = await self.scope(name)
-            self._stamps[name] = stamp
+            self._stamps[scope] = stamp
         return scope
 
     async def find(self, token: str) -> list[RevealedValue]:
@@ -235,15 +230,6 @@ class Vault:
 
     def _lock(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
-
-    def _remember(self, scope: Scope) -> None:
-        self._recent[scope.name] = scope
-        self._recent.move_to_end(scope.name)
-        total = sum(map(len, self._recent.values()))
-        while len(self._recent) > _SCOPES_KEPT or (total > VALUES_MOST and len(self._recent) > 1):
-            name, dropped = self._recent.popitem(last=False)
-            self._stamps.pop(name, None)
-            total -= len(dropped)
 
     # Erasure
 

@@ -44,7 +44,7 @@ def _attempts(job: dict[str, Any]) -> list[tuple[str, str, Callable[[], object]]
         ("connect to the gateway", "attack", lambda: _connect(job["port"])),
         ("open a raw socket", "attack", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).close()),
         ("signal the gateway", "attack", lambda: _signal(job["gateway_pid"])),
-        ("run a program", "attack", lambda: os.execv("/bin/true", ["true"])),
+        ("run a program", "attack", lambda: os.execv(job["program"], ["python", "-c", ""])),
         ("trace a process", "attack", lambda: _raw("ptrace", 16, job["gateway_pid"], 0, 0)),
         ("make a user namespace", "attack", lambda: kernel.unshare(kernel.NEW_USER)),
         ("mount a file system", "attack", lambda: kernel.mount_tmpfs("/sandbox/tmp", "size=4k")),

@@ -1,10 +1,6 @@
 """Turns any Python value into JSON text, or says exactly what cannot be turned and where it is.
 
-Runs in the sandbox on values that hostile code made. A value's type is `type(value)`, never its `__class__`, and a
-method of a class that is not known here is called only by these protocols: iteration and item access of classes that
-inherit from `collections.abc.Mapping` or `Sequence`, fields of a dataclass, `_asdict()`, `<` between members of a set,
-`str()` of an exception, the time zone of a date, and the accessors that numpy, pandas and polars document. Whatever
-they raise becomes `Unrepresentable`.
+Whatever a value's own methods raise becomes `Unrepresentable`, so that each result has a report.
 
 Standard library only. numpy, pandas and polars are never imported here: a value of theirs can only exist when the
 agent's code has imported them, so they are looked up in `sys.modules`.
@@ -26,8 +22,7 @@ if TYPE_CHECKING:  # The real `typing` takes longer to import than all of the ab
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    # Called with the value and the known class it inherits from, whose methods are called in place of overriding ones.
-    _Handler = Callable[["_Conversion", Any, Any], Any]
+    _Handler = Callable[["_Conversion", Any], Any]
 
 MAX_DEPTH = 200
 """Deepest nesting of containers that is encoded."""
@@ -52,12 +47,13 @@ class TooLarge(ValueError):
 
 
 def encode(value: object, *, max_bytes: int, root: str = "result") -> tuple[str, list[str]]:
-    """Return `value` as compact JSON text and notes on what was changed, each with how often.
+    """Return `value` as compact JSON text and notes on what was lost, such as `NaN became null (2 times)`.
 
-    Lossless changes of form carry no note: tuples, ranges, arrays and deques become lists, dataclasses become objects,
-    numpy scalars and subclasses of `str`, `int` and `float` become plain values. A duration becomes its seconds, a
-    DataFrame a list of row objects, with its index as a column unless that only numbers the rows. `root` is the name
-    of the value in error messages. The size is watched while reading, so that an endless structure stops early.
+    Other changes of form carry no note: tuples, ranges, arrays and sets become lists, dataclasses and named tuples
+    become objects, dates ISO 8601 text, decimals, fractions, paths and UUIDs text, members of an enum their values. A
+    duration becomes its seconds, a DataFrame a list of row objects, with its index as a column unless that only
+    numbers the rows. `root` is the name of the value in error messages. The size is watched while reading, so that an
+    endless structure stops early.
 
     Raises:
         Unrepresentable: A part of `value` has no honest form in JSON.
@@ -74,12 +70,9 @@ def encode(value: object, *, max_bytes: int, root: str = "result") -> tuple[str,
     try:
         text = dumps(conversion.convert(value))
         size = len(text) if text.isascii() else len(text.encode())
-    except (MemoryError, KeyboardInterrupt):
+    except (MemoryError, KeyboardInterrupt, Unrepresentable, TooLarge):
         raise
     except BaseException as error:
-        # Hostile code can raise our classes too, so the class alone does not make it ours.
-        if error is conversion.verdict:
-            raise
         raise conversion.broken(type(error), type(value)) from None
     if size > max_bytes:
         raise TooLarge(size, max_bytes)
@@ -89,12 +82,9 @@ def encode(value: object, *, max_bytes: int, root: str = "result") -> tuple[str,
 # --- Conversion to plain data -----------------------------------------------------------------------------------------
 
 _PLAIN_DEPTH = 8  # levels: plain results have fewer, and one of more goes the long way
+_FIRST_STEPS, _LAST_STEPS = 6, 5  # of a longer path: they lead to the part, and to the place in it
 _KEY = object()
 """Step of a path that leads to a key, not to a value."""
-
-# Read past whatever a hostile metaclass defines under these names.
-_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_namespace: Callable[[type], dict[str, object]] = type.__dict__["__dict__"].__get__
 
 
 def _plain_cost(value: Any, limit: int, levels: int) -> int | None:
@@ -160,8 +150,6 @@ class _Conversion:
         self.notes: dict[str, int] = {}
         self.opened: dict[int, tuple[int, type]] = {}
         self.handlers = _BUILTIN
-        self.kinds_kept: list[type] = []
-        self.verdict: Exception | None = None
 
     def convert(self, value: Any) -> Any:
         """Return `value` as plain `dict`, `list`, `tuple`, `str`, `int`, `float`, `bool` or `None`."""
@@ -187,21 +175,20 @@ class _Conversion:
         if len(self.opened) >= MAX_DEPTH:
             raise self.refusal(f"is nested deeper than {MAX_DEPTH} levels", "Make it flatter.")
         self.opened[mark] = (len(self.path), kind)
-        handler, base = self.handlers.get(id(kind)) or self.find_handler(kind)
-        plain = handler(self, value, base)
+        handler = self.handlers.get(kind) or self.find_handler(kind)
+        plain = handler(self, value)
         del self.opened[mark]
         return plain
 
-    def find_handler(self, kind: type) -> tuple[_Handler, type]:
-        """Return the handler of the nearest class that `kind` inherits from, and that class."""
+    def find_handler(self, kind: type) -> _Handler:
+        """Return the handler of the nearest class that `kind` inherits from."""
         if self.handlers is _BUILTIN:
             self.handlers = _handlers_of_loaded_modules()
-        found = next((self.handlers[id(base)] for base in _mro(kind) if id(base) in self.handlers), None)
-        if found is None:
-            found = next((handler for name, handler in _BY_ATTRIBUTE if _has(kind, name)), _refuse_unknown), kind
-        self.handlers[id(kind)] = found
-        self.kinds_kept.append(kind)  # Else its id could become the id of another class.
-        return found
+        handler = next((self.handlers[base] for base in kind.__mro__ if base in self.handlers), None)
+        if handler is None:
+            handler = next((found for name, found in _BY_ATTRIBUTE if _has(kind, name)), _refuse_unknown)
+        self.handlers[kind] = handler
+        return handler
 
     def is_plain(self, value: Any) -> bool:
         """Return True if the open `value` can stay unchanged, and then spend its cost."""
@@ -270,8 +257,7 @@ class _Conversion:
     def room(self, at_least: int) -> None:
         """Stop now if `at_least` more bytes cannot fit."""
         if at_least > self.left:
-            self.verdict = TooLarge(self.max_bytes - self.left + at_least, self.max_bytes)
-            raise self.verdict
+            raise TooLarge(self.max_bytes - self.left + at_least, self.max_bytes)
 
     def spend(self, at_least: int) -> None:
         if at_least > self.left:
@@ -282,11 +268,12 @@ class _Conversion:
         if _KEY in path:
             return f"a key of {self.where(path[: path.index(_KEY)])}"
         steps = [f"[{quoted(step)}]" if isinstance(step, str) else f"[{step}]" for step in path]
-        return self.root + "".join(steps if len(steps) <= 12 else [*steps[:6], "…", *steps[-5:]])
+        if len(steps) > _FIRST_STEPS + _LAST_STEPS + 1:
+            steps = [*steps[:_FIRST_STEPS], "…", *steps[-_LAST_STEPS:]]
+        return self.root + "".join(steps)
 
     def refusal(self, what: str, advice: str) -> Unrepresentable:
-        self.verdict = Unrepresentable(f"{self.where(self.path)} {what}. {advice}")
-        return self.verdict
+        return Unrepresentable(f"{self.where(self.path)} {what}. {advice}")
 
     def advice(self, how: str) -> str:
         how = f"convert it with {how} first" if how.endswith(")") else how
@@ -302,217 +289,141 @@ class _Conversion:
 # --- One function for each kind of value ------------------------------------------------------------------------------
 
 
-def _list(c: _Conversion, value: Any, base: Any) -> Any:
-    return c.sequence(value if type(value) is list else list(base.__iter__(value)))
+def _to(form: Callable[[Any], Any]) -> _Handler:
+    return lambda c, value: c.convert(form(value))
 
 
-def _tuple(c: _Conversion, value: Any, base: Any) -> Any:
-    if type(value) is tuple:
-        return c.sequence(value)
-    items = tuple(base.__iter__(value))
-    if not _has(type(value), "_fields"):
-        return c.sequence(items)
-    c.note("namedtuple became an object")
-    return c.keyed(zip(_static(type(value), "_fields"), items, strict=True))
-
-
-def _dict(c: _Conversion, value: Any, base: Any) -> Any:
-    c.room(5 * base.__len__(value))
-    return value if type(value) is dict and c.is_plain(value) else c.keyed(base.items(value))
-
-
-def _mapping(c: _Conversion, value: Any, base: Any) -> Any:
-    return c.keyed((key, value[key]) for key in value)
-
-
-def _iterable(c: _Conversion, value: Any, base: Any) -> Any:
+def _iterable(c: _Conversion, value: Any) -> Any:
     return c.sequence(value)
 
 
-def _set(c: _Conversion, value: Any, base: Any) -> Any:
-    c.note("set became a sorted list")
-    items = list(base.__iter__(value))
-    # Between sets `<` means subset, which puts them in no order.
-    ordered = not any(_has(kind, "issubset") for kind in set(map(type, items)))
-    if ordered:
-        try:
-            items.sort()
-        except Exception:
-            ordered = False
-    return c.sequence(items) if ordered else sorted(c.sequence(items), key=dumps)
+def _tuple(c: _Conversion, value: Any) -> Any:
+    return c.keyed(value._asdict().items()) if _has(type(value), "_asdict") else c.sequence(value)
 
 
-def _bytes(c: _Conversion, value: Any, base: Any) -> Any:
+def _dict(c: _Conversion, value: Any) -> Any:
+    c.room(5 * len(value))
+    return value if type(value) is dict and c.is_plain(value) else c.keyed(value.items())
+
+
+def _mapping(c: _Conversion, value: Any) -> Any:
+    return c.keyed((key, value[key]) for key in value)
+
+
+def _set(c: _Conversion, value: Any) -> Any:
+    items = c.sequence(value)
+    try:
+        return sorted(items)
+    except TypeError:
+        return sorted(items, key=dumps)
+
+
+def _bytes(c: _Conversion, value: Any) -> Any:
     view = memoryview(value)
     c.room(view.nbytes * 4 // 3)
     c.note("bytes became base64 in an object with the key $bytes")
     return c.keyed([("$bytes", binascii.b2a_base64(view.tobytes(), newline=False).decode())])
 
 
-def _exception(c: _Conversion, value: Any, base: Any) -> Any:
-    c.note("exception became an object with type and message")
+def _exception(c: _Conversion, value: Any) -> Any:
     return c.keyed([("type", name_of(type(value))), ("message", str(value))])
 
 
-def _enum(c: _Conversion, value: Any, base: Any) -> Any:
-    c.note("Enum became its value")
-    return c.convert(object.__getattribute__(value, "_value_"))
+def _dataclass(c: _Conversion, value: Any) -> Any:
+    return c.keyed((field.name, getattr(value, field.name)) for field in sys.modules["dataclasses"].fields(value))
 
 
-def _dataclass(c: _Conversion, value: Any, base: Any) -> Any:
-    fields = sys.modules["dataclasses"].fields(base)
-    return c.keyed((field.name, object.__getattribute__(value, field.name)) for field in fields)
+def _as_dict(c: _Conversion, value: Any) -> Any:
+    return c.keyed(value._asdict().items())
 
 
-def _as_dict(c: _Conversion, value: Any, base: Any) -> Any:
-    return c.keyed(dict.items(value._asdict()))
-
-
-def _as_text(what: str) -> _Handler:
-    def handler(c: _Conversion, value: Any, base: Any) -> Any:
-        c.note(f"{what} became text")
-        return c.convert(base.__str__(value))
-
-    return handler
-
-
-def _decimal(c: _Conversion, value: Any, base: Any) -> Any:
-    if not base.is_finite(value):
-        return c.null("NaN" if base.is_nan(value) else "Infinity")
-    return _as_text("Decimal")(c, value, base)
-
-
-def _as_iso(what: str) -> _Handler:
-    def handler(c: _Conversion, value: Any, base: Any) -> Any:
-        c.note(f"{what} became ISO 8601 text")
-        return c.convert(base.isoformat(value))
-
-    return handler
-
-
-def _seconds(c: _Conversion, value: Any, base: Any) -> Any:
-    c.note("timedelta became seconds")
-    return c.convert(base.total_seconds(value))
+def _decimal(c: _Conversion, value: Any) -> Any:
+    if not value.is_finite():
+        return c.null("NaN" if value.is_nan() else "Infinity")
+    return c.convert(str(value))
 
 
 def _as_null(what: str) -> _Handler:
-    return lambda c, value, base: c.null(what)
+    return lambda c, value: c.null(what)
 
 
-def _tolist(c: _Conversion, value: Any, base: Any) -> Any:
+def _tolist(c: _Conversion, value: Any) -> Any:
     c.room(2 * len(value))
-    return c.convert(base.tolist(value))
+    return c.convert(value.tolist())
 
 
-def _array(c: _Conversion, value: Any, base: Any) -> Any:
+def _array(c: _Conversion, value: Any) -> Any:
     c.room(2 * value.size)
-    if value.dtype.kind in "biufU":
-        return c.convert(base.tolist(value))
-    return _array_items(c, value, base)
+    if value.dtype.kind in "biufUO":
+        return c.convert(value.tolist())
+    # `tolist` would turn datetime64[ns] into bare integers.
+    return c.sequence(value) if value.ndim else c.convert(value[()])
 
 
-def _array_items(c: _Conversion, value: Any, base: Any) -> Any:
-    # `tolist` would turn datetime64[ns] into bare integers, records into tuples and masked dates into dates.
-    c.room(2 * value.size)
-    return c.convert(value[()]) if value.ndim == 0 else c.sequence(value)
+def _datetime64(c: _Conversion, value: Any) -> Any:
+    text = str(value)
+    return c.null("NaT") if text == "NaT" else c.convert(text)
 
 
-def _datetime64(c: _Conversion, value: Any, base: Any) -> Any:
-    text = base.__str__(value)
-    if text == "NaT":
+def _timedelta64(c: _Conversion, value: Any) -> Any:
+    if str(value) == "NaT":
         return c.null("NaT")
-    c.note("datetime64 became ISO 8601 text")
-    return c.convert(text)
+    return c.convert(float(value / type(value)(1, "s")))
 
 
-def _timedelta64(c: _Conversion, value: Any, base: Any) -> Any:
-    if base.__str__(value) == "NaT":
-        return c.null("NaT")
-    c.note("timedelta became seconds")
-    return c.convert(float(value / base(1, "s")))
-
-
-def _record(c: _Conversion, value: Any, base: Any) -> Any:
-    names = value.dtype.names
-    return _bytes(c, value.tobytes(), bytes) if names is None else c.keyed((name, value[name]) for name in names)
-
-
-def _floating(c: _Conversion, value: Any, base: Any) -> Any:
+def _floating(c: _Conversion, value: Any) -> Any:
     if value.dtype.itemsize > 8:
         c.note("long double became a 64-bit float")
     return c.convert(float(value))
 
 
-def _frame(c: _Conversion, value: Any, base: Any) -> Any:
-    c.note("DataFrame became a list of row objects")
+def _frame(c: _Conversion, value: Any) -> Any:
     c.room(5 * value.size)
-    labels, columns = _index_columns(value.index)
-    for position, label in enumerate(value.columns):
-        labels.append(label)
-        columns.append(value.iloc[:, position].tolist())
-    return _rows(c, labels, columns)
+    table = value if _only_numbers_rows(value.index) else value.reset_index()
+    table = table.set_axis([_joined(label) for label in table.columns], axis="columns")
+    if not table.columns.is_unique:  # `to_dict` would leave all but one of them out
+        raise c.refusal("has several columns of one name", "Rename them.")
+    return c.sequence(table.to_dict("records"))
 
 
-def _series(c: _Conversion, value: Any, base: Any) -> Any:
+def _series(c: _Conversion, value: Any) -> Any:
     c.room(2 * value.size)
-    labels, columns = _index_columns(value.index)
-    if not labels:
-        c.note("Series became a list")
-        return c.sequence(base.tolist(value))
-    if len(labels) == 1 and value.index.is_unique:
-        c.note("Series became an object with its index as keys")
-        return c.keyed(zip(columns[0], base.tolist(value), strict=True))
-    c.note("Series became a list of row objects")
-    return _rows(c, [*labels, "value" if value.name is None else value.name], [*columns, base.tolist(value)])
+    index = value.index
+    if _only_numbers_rows(index):
+        return c.sequence(value.tolist())
+    if index.nlevels == 1 and index.is_unique:
+        return c.keyed(zip(index.tolist(), value.tolist(), strict=True))
+    return _frame(c, value.to_frame("value" if value.name is None else value.name))
 
 
-def _index_columns(index: Any) -> tuple[list[Any], list[list[Any]]]:
-    """Names and values of the levels of an index; none for the index that only numbers the rows."""
-    pandas: Any = sys.modules["pandas"]
-    if type(index) is pandas.RangeIndex and (index.start, index.step, index.name) == (0, 1, None):
-        return [], []
-    unnamed = ["index"] if index.nlevels == 1 else [f"level_{level}" for level in range(index.nlevels)]
-    labels = [other if name is None else name for name, other in zip(index.names, unnamed, strict=True)]
-    return labels, [index.get_level_values(level).tolist() for level in range(index.nlevels)]
+def _only_numbers_rows(index: Any) -> bool:
+    is_range = type(index) is sys.modules["pandas"].RangeIndex
+    return is_range and (index.start, index.step, index.name) == (0, 1, None)
 
 
-def _rows(c: _Conversion, labels: list[Any], columns: list[list[Any]]) -> Any:
-    if not columns or not columns[0]:
-        return []
-    # The names are paid for with each row, not here, where each stands beside the shortest value.
-    left, c.left = c.left, c.max_bytes
-    names = list(c.keyed((_joined(c, label), 0) for label in labels))
-    c.left = left
-    return c.sequence([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
-
-
-def _joined(c: _Conversion, label: Any) -> Any:
+def _joined(label: Any) -> Any:
     """Join the levels of a column label, as in `amount_mean`; an empty level says nothing."""
-    if type(label) is not tuple:
-        return label
-    return "_".join(c.key(part) for part in label if type(part) is not str or part)
+    return "_".join(str(part) for part in label if part != "") if type(label) is tuple else label
 
 
-def _polars_frame(c: _Conversion, value: Any, base: Any) -> Any:
-    c.note("DataFrame became a list of row objects")
+def _polars_frame(c: _Conversion, value: Any) -> Any:
     c.room(5 * value.height * value.width)
-    return c.sequence(base.rows(value, named=True))
+    return c.sequence(value.rows(named=True))
 
 
-def _polars_series(c: _Conversion, value: Any, base: Any) -> Any:
-    c.note("Series became a list")
-    c.room(2 * base.len(value))
-    return c.sequence(base.to_list(value))
+def _polars_series(c: _Conversion, value: Any) -> Any:
+    c.room(2 * len(value))
+    return c.sequence(value.to_list())
 
 
 def _refuse(how: str) -> _Handler:
-    def handler(c: _Conversion, value: Any, base: Any) -> Any:
+    def handler(c: _Conversion, value: Any) -> Any:
         raise c.refusal(f"is of type {name_of(type(value))}, which JSON cannot hold", c.advice(how))
 
     return handler
 
 
-def _refuse_awaitable(c: _Conversion, value: Any, base: Any) -> Any:
+def _refuse_awaitable(c: _Conversion, value: Any) -> Any:
     raise c.refusal(f"is of type {name_of(type(value))}: you forgot await", "Put await before the call that made it.")
 
 
@@ -520,65 +431,58 @@ _refuse_unknown = _refuse("convert it with str(...) first, or take the parts you
 # No form of a complex number in JSON is usual enough to be read back as one.
 _refuse_complex = _refuse("convert it with [value.real, value.imag] first")
 
-_MAPPINGS: tuple[dict[str, Any], ...] = ({}, collections.OrderedDict())
-_BUILTIN: dict[int, tuple[_Handler, type]] = {
-    id(kind): (handler, kind)
-    for kind, handler in (
-        (str, lambda c, value, base: c.convert(base.__str__(value))),
-        (int, lambda c, value, base: c.convert(base.__index__(value))),
-        (float, lambda c, value, base: c.convert(base.__float__(value))),
-        (list, _list),
-        (collections.deque, _list),
-        *((type(view), _list) for one in _MAPPINGS for view in (one.keys(), one.values(), one.items())),
-        (tuple, _tuple),
-        (dict, _dict),
-        # Its own entry, for the order that move_to_end makes is not the order of the dict beneath.
-        (collections.OrderedDict, _dict),
-        (set, _set),
-        (frozenset, _set),
-        (bytes, _bytes),
-        (bytearray, _bytes),
-        (memoryview, _bytes),
-        (range, _iterable),
-        (collections.abc.Sequence, _iterable),
-        (collections.abc.Mapping, _mapping),
-        (types.MappingProxyType, _mapping),
-        (collections.UserString, lambda c, value, base: c.convert(value.data)),
-        (BaseException, _exception),
-        (enum.Enum, _enum),
-        (complex, _refuse_complex),
-        (types.ModuleType, _refuse("take the values you need from it")),
-    )
+_EMPTY: dict[str, Any] = {}
+_BUILTIN: dict[type, _Handler] = {
+    str: _to(str.__str__),
+    int: _to(int.__index__),
+    float: _to(float.__float__),
+    list: _iterable,
+    tuple: _tuple,
+    dict: _dict,
+    type(_EMPTY.keys()): _iterable,
+    type(_EMPTY.values()): _iterable,
+    type(_EMPTY.items()): _iterable,
+    set: _set,
+    frozenset: _set,
+    bytes: _bytes,
+    bytearray: _bytes,
+    memoryview: _bytes,
+    range: _iterable,
+    collections.deque: _iterable,
+    collections.abc.Sequence: _iterable,
+    collections.abc.Mapping: _mapping,
+    types.MappingProxyType: _mapping,
+    collections.UserString: _to(lambda value: value.data),
+    BaseException: _exception,
+    enum.Enum: _to(lambda value: value.value),
+    complex: _refuse_complex,
+    type: _refuse("call it first, or take its name"),
+    types.ModuleType: _refuse("take the values you need from it"),
 }
 
 _LAZY: tuple[tuple[str, str, _Handler], ...] = (
     ("array", "array", _tolist),
-    ("datetime", "date", _as_iso("date")),
-    ("datetime", "datetime", _as_iso("datetime")),
-    ("datetime", "time", _as_iso("time")),
-    ("datetime", "timedelta", _seconds),
+    ("datetime", "date", _to(lambda value: value.isoformat())),
+    ("datetime", "time", _to(lambda value: value.isoformat())),
+    ("datetime", "timedelta", _to(lambda value: value.total_seconds())),
     ("decimal", "Decimal", _decimal),
-    ("fractions", "Fraction", _as_text("Fraction")),
-    ("pathlib", "PurePath", _as_text("path")),
-    ("uuid", "UUID", _as_text("UUID")),
-    ("numpy", "bool_", lambda c, value, base: c.convert(bool(value))),
-    ("numpy", "integer", lambda c, value, base: c.convert(int(value))),
+    ("fractions", "Fraction", _to(str)),
+    ("pathlib", "PurePath", _to(str)),
+    ("uuid", "UUID", _to(str)),
+    ("numpy", "bool_", _to(bool)),
+    ("numpy", "integer", _to(int)),
     ("numpy", "floating", _floating),
     ("numpy", "complexfloating", _refuse_complex),
     ("numpy", "datetime64", _datetime64),
     ("numpy", "timedelta64", _timedelta64),
-    ("numpy", "void", _record),
     ("numpy", "ndarray", _array),
-    ("numpy.ma", "MaskedArray", _array_items),
-    ("numpy.ma", "masked", _as_null("masked value")),
+    ("numpy.ma", "MaskedArray", _refuse(".filled(...)")),
     ("pandas", "DataFrame", _frame),
     ("pandas", "Series", _series),
     ("pandas", "Index", _tolist),
     ("pandas.api.extensions", "ExtensionArray", _tolist),
-    ("pandas", "Timestamp", _as_iso("Timestamp")),
-    ("pandas", "Timedelta", _seconds),
-    ("pandas", "Period", _as_text("Period")),
-    ("pandas", "Interval", _as_text("Interval")),
+    ("pandas", "Period", _to(str)),
+    ("pandas", "Interval", _to(str)),
     ("pandas", "NaT", _as_null("NaT")),
     ("pandas", "NA", _as_null("NA")),
     ("polars", "DataFrame", _polars_frame),
@@ -607,19 +511,14 @@ _BY_ATTRIBUTE: tuple[tuple[str, _Handler], ...] = (
 """Encoders for classes that nothing above knows, chosen by what the class defines; the first that fits counts."""
 
 
-def _handlers_of_loaded_modules() -> dict[int, tuple[_Handler, type]]:
+def _handlers_of_loaded_modules() -> dict[type, _Handler]:
     handlers = dict(_BUILTIN)
     for module, name, handler in _LAZY:
         found = getattr(sys.modules.get(module), name, None)
         if found is not None:
-            kind = found if type in _mro(type(found)) else type(found)
-            handlers[id(kind)] = (handler, kind)
+            handlers[found if isinstance(found, type) else type(found)] = handler
     return handlers
 
 
 def _has(kind: type, name: str) -> bool:
-    return any(name in _namespace(base) for base in _mro(kind))
-
-
-def _static(kind: type, name: str) -> Any:
-    return next(_namespace(base)[name] for base in _mro(kind) if name in _namespace(base))
+    return any(name in vars(base) for base in kind.__mro__)

@@ -20,24 +20,38 @@ AGENT_FILE = "<agent>"
 SKILL_FOLDER = "skills/"
 """Begins the file name of a skill's code, which lies in no folder."""
 
-_MESSAGE_CHARACTERS = 4_000  # of an exception's text, which the code chooses
-_NAME_CHARACTERS = 200  # of a class or a file
-_OUTER_FRAMES, _INNER_FRAMES = 3, 7  # of a long traceback; those between are counted only
+_MESSAGE_CHARACTERS = 4_000  # of an exception's text, which the code chooses: the answer shows half of it
+_NAME_CHARACTERS = 200  # of a class or a file, which the code chooses too
+_LINE_CHARACTERS = 400  # of a source line: generated code has longer ones
+_MEMBERS = 5  # of a group of exceptions: tasks that run together fail alike
+_OUTER_FRAMES, _INNER_FRAMES = 3, 7  # of a long traceback: where it began and where it failed
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FORKS = frozenset({"fork", "forkpty", "fork_exec", "_fork_exec", "posix_spawn", "posix_spawnp"})
+"""Functions that make a process: with `EAGAIN` when the limit is reached, as others say that they would wait."""
 
 _LIMITS = {
-    "memory": ("MemoryExceeded", "The code used more memory than its limit allows."),
-    "open_files": ("OpenFilesExceeded", "The code opened more files than its limit allows."),
-    "workspace": ("WorkspaceExceeded", "The workspace or the temporary directory is full."),
-    "processes": ("ProcessesExceeded", "The code started more threads or processes than its limit allows."),
+    "memory": (
+        "MemoryExceeded",
+        "The code used more memory than its limit allows.",
+        "Work on smaller pieces: filter early, use generators, drop what is no longer needed.",
+    ),
+    "open_files": (
+        "OpenFilesExceeded",
+        "The code opened more files than its limit allows.",
+        "Close files when done: use `with open(...)`.",
+    ),
+    "workspace": (
+        "WorkspaceExceeded",
+        "The workspace or the temporary directory is full.",
+        "Delete files that are no longer needed, or write less.",
+    ),
+    "processes": (
+        "ProcessesExceeded",
+        "The code started more threads or processes than its limit allows.",
+        "Use fewer threads; code here cannot start processes unless its policy allows them.",
+    ),
 }
-_LIMIT_HINTS = {
-    "memory": "Work on smaller pieces: filter early, use generators, drop what is no longer needed.",
-    "open_files": "Close files when done: use `with open(...)`.",
-    "workspace": "Delete files that are no longer needed, or write less.",
-    "processes": "Use fewer threads; code here cannot start processes unless its policy allows them.",
-    "calls": "Call tools fewer times: ask for more in one call, or split the job.",
-}
+"""The name, the sentence and the way out of each limit that the code meets as an exception."""
 
 
 def remember(file: str, code: str) -> list[str]:
@@ -61,16 +75,16 @@ def describe(error: BaseException, source: list[str]) -> dict[str, Any]:
 
 def _describe(error: BaseException, source: list[str]) -> dict[str, Any]:
     kind = kind_of(error)
-    name, message = type_name(error), text_of(error)
+    name, message, hint = type_name(error), text_of(error), None
     if kind in _LIMITS:
-        name, general = _LIMITS[kind]
+        name, general, hint = _LIMITS[kind]
         message = f"{general} ({type_name(error)}: {message})" if message else general
     frames = own_frames(error.__traceback__)
     line = next((number for file, number, _ in reversed(frames) if file == AGENT_FILE), None)
     if isinstance(error, SyntaxError) and error.filename == AGENT_FILE:
         line = error.lineno
         message = str(error.msg)
-    place, hint = _place(frames), _LIMIT_HINTS.get(kind) or _hint(error, message, _find_place(error, source))
+    place, hint = _place(frames), hint or _hint(error, message, _find_place(error, source))
     return {
         "kind": kind,
         "type": name,
@@ -93,7 +107,7 @@ def kind_of(error: BaseException) -> str:
             return "open_files"
         if error.errno in _DISK_ERRORS:
             return "workspace"
-        if error.errno == errno.EAGAIN:
+        if error.errno == errno.EAGAIN and _has_forked(error.__traceback__):
             return "processes"
     if isinstance(error, RuntimeError) and error.args == ("can't start new thread",):
         return "processes"
@@ -106,12 +120,18 @@ def kind_of(error: BaseException) -> str:
     return "exit" if isinstance(error, SystemExit) else "exception"
 
 
+def _has_forked(trace: TracebackType | None) -> bool:
+    """True if the innermost code names a function that makes a process."""
+    names = [frame.f_code.co_names for frame, _ in traceback.walk_tb(trace)]
+    return bool(names) and not _FORKS.isdisjoint(names[-1])
+
+
 def text_of(error: BaseException) -> str:
     """The exception's own words, bounded; survives an exception that misbehaves when asked."""
     try:
         text = str(error)
         if isinstance(error, BaseExceptionGroup):
-            inner = "; ".join(f"{type_name(item)}: {item}" for item in error.exceptions[:5])
+            inner = "; ".join(f"{type_name(item)}: {item}" for item in error.exceptions[:_MEMBERS])
             text = f"{text}: {inner}"
     except BaseException as failure:
         return f"(the exception's text could not be had: its __str__ raised {type_name(failure)})"
@@ -162,12 +182,14 @@ def _format(frames: list[tuple[str, int, str]], source: list[str]) -> str:
 def _source_line(source: list[str], number: int | None) -> str | None:
     if number is None or not 1 <= number <= len(source):
         return None
-    return source[number - 1].strip()[:400]
+    return source[number - 1].strip()[:_LINE_CHARACTERS]
 
 
 def _hint(error: BaseException, message: str, place: Place) -> str | None:
-    if isinstance(error, ToolError):  # the gateway knows more about it
-        return None
+    if isinstance(error, ToolError):
+        is_limit = kind_of(error) == "calls"
+        # About other errors of tools the gateway knows more.
+        return "Call tools fewer times: ask for more in one call, or split the job." if is_limit else None
     if isinstance(error, BaseExceptionGroup):
         inner = error.exceptions[0]
         return _hint(inner, text_of(inner), _find_place(inner, []))

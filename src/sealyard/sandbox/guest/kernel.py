@@ -209,13 +209,6 @@ def drop_capabilities() -> None:
     quick("capset", ctypes.addressof(_CAPABILITY_HEADER), ctypes.addressof(_NO_CAPABILITY))
 
 
-def holds_capabilities() -> bool:
-    """True if any effective, permitted or inheritable capability is left."""
-    data = ctypes.create_string_buffer(24)
-    call("capget", struct.pack("II", 0x20080522, 0), data)
-    return any(data.raw)
-
-
 def move_away(fd: int) -> int:
     """Renumber a descriptor, out of the way of the low numbers that a worker lays its own on."""
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)

@@ -15,13 +15,15 @@ from typing import Any
 UNKNOWN = object()
 """Marks a value that cannot be found."""
 
-_KEYS_NAMED = 12  # named in a hint
-_KEYS_READ = 200  # of a dict, which may be huge
-_SEGMENT_BYTES = 4_000  # of an expression that is parsed again
-_SOURCE_BYTES = 64 << 10  # of code that is parsed again
-_STEPS = 12  # of attribute and item access followed in one expression
+_KEYS_NAMED = 12  # named in a hint: most objects of tools have fewer, and a hint stays one line
+_KEYS_READ = 200  # of a dict, which may be huge: a record has fewer
+_SEGMENT_BYTES = 4_000  # of an expression that is parsed again: longer ones are data, not one mistake
+_SOURCE_BYTES = 64 << 10  # of code that is parsed again: a few milliseconds
+_STEPS = 12  # of attribute and item access followed in one expression: written code has fewer
+_FIELD_CHARACTERS = 40  # of a key that is shown: longer ones are data
+_NAME_CHARACTERS = 80  # of a name that is compared with others, which costs the product of both lengths
 # A key that begins with a capital letter may be the name of a person.
-_FIELD = re.compile(r"[@$]?[a-z_][\w$]{0,39}(?:-[\w$]+)*")
+_FIELD = re.compile(r"[@$]?[a-z_][\w$]*(?:-[\w$]+)*")
 _DATA = re.compile(r"\d{4}|^(?=[a-fA-F_-]*\d)[0-9a-fA-F_-]{8,}$|(?i:__PII_)")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -63,10 +65,6 @@ class Place:
                 return self.value(function.value)
         return UNKNOWN
 
-    def argument(self) -> Any:
-        """The first argument of the call that failed."""
-        return self.value(self.node.args[0]) if isinstance(self.node, ast.Call) and self.node.args else UNKNOWN
-
     def looped_dict(self, names: Iterable[str] = ()) -> dict[Any, Any] | None:
         """The dict that a loop around here goes over itself, for these names if any are given."""
         wanted = set(names)
@@ -95,13 +93,13 @@ def place_of(frame: types.FrameType | None, lasti: int, source: list[str]) -> Pl
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The name most like `name`: the same letters, then a similar spelling, then a word in common."""
     names = {_squeezed(each): each for each in reversed(list(known)[:_KEYS_READ])}
-    squeezed = _squeezed(name[:80])
+    squeezed = _squeezed(name[:_NAME_CHARACTERS])
     if squeezed in names:
         return names[squeezed]
     close = difflib.get_close_matches(squeezed, list(names), n=1, cutoff=cutoff)
     if close:
         return names[close[0]]
-    words = {word.lower() for word in _WORD.findall(name[:80])}
+    words = {word.lower() for word in _WORD.findall(name[:_NAME_CHARACTERS])}
     shared = [each for each in names.values() if words & {word.lower() for word in _WORD.findall(each)}]
     return shared[0] if len(shared) == 1 else None
 
@@ -123,7 +121,7 @@ def fields(value: Any) -> list[str]:
 
 def is_field_name(key: str) -> bool:
     """True if a key looks like the name of a field, and not like data."""
-    return _FIELD.fullmatch(key) is not None and _DATA.search(key) is None
+    return len(key) <= _FIELD_CHARACTERS and _FIELD.fullmatch(key) is not None and _DATA.search(key) is None
 
 
 def listed(keys: list[str], subject: str = "It has") -> str:

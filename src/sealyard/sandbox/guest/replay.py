@@ -8,8 +8,6 @@ import asyncio
 import ctypes
 import datetime
 import gc
-import heapq
-import itertools
 import os
 import random
 import sys
@@ -72,19 +70,16 @@ def _nanoseconds(seconds: Any) -> int:
 
 
 def _replace_time(clock: _Clock) -> None:
-    gmtime, localtime, strftime, asctime, ctime = (
-        time.gmtime,
-        time.localtime,
-        time.strftime,
-        time.asctime,
-        time.ctime,
-    )
+    localtime, strftime, asctime = time.localtime, time.strftime, time.asctime
 
     def now() -> float:
         return clock.now() / _SECOND
 
     def moment(number: int) -> int:
         return clock.now() if number == time.CLOCK_REALTIME else clock.measured()
+
+    def at_now(real: Callable[[float], Any]) -> Callable[..., Any]:
+        return lambda seconds=None: real(now() if seconds is None else seconds)
 
     _put(time, "time", now)
     _put(time, "time_ns", clock.now)
@@ -93,20 +88,14 @@ def _replace_time(clock: _Clock) -> None:
         _put(time, f"{name}_ns", clock.measured)
     _put(time, "clock_gettime", lambda number: moment(number) / _SECOND)
     _put(time, "clock_gettime_ns", moment)
-    _put(time, "gmtime", lambda seconds=None: gmtime(now() if seconds is None else seconds))
-    _put(time, "localtime", lambda seconds=None: localtime(now() if seconds is None else seconds))
-    _put(time, "ctime", lambda seconds=None: ctime(now() if seconds is None else seconds))
+    for name in ("gmtime", "localtime", "ctime"):
+        _put(time, name, at_now(getattr(time, name)))
     _put(time, "asctime", lambda moment=None: asctime(localtime(now()) if moment is None else moment))
     _put(time, "strftime", lambda form, moment=None: strftime(form, localtime(now()) if moment is None else moment))
     asyncio.BaseEventLoop.time = lambda self: monotonic()  # type: ignore[method-assign]
 
 
 def _replace_sleep(clock: _Clock) -> None:
-    order = itertools.count()
-    sleepers: dict[int, list[tuple[int, int]]] = {}
-    """Loop -> when those who sleep in it wake up, the next one first."""
-    woken: set[tuple[int, int]] = set()
-
     def sleep_at_once(seconds: float) -> None:
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
@@ -114,19 +103,10 @@ def _replace_sleep(clock: _Clock) -> None:
         clock.pass_by(_nanoseconds(seconds))
 
     async def sleep_in_loop(delay: float, result: Any = None) -> Any:
-        """Wakes in the order in which the real one would."""
-        mine = (clock.now() + max(0, _nanoseconds(delay)), next(order))
-        queue = sleepers.setdefault(id(asyncio.get_running_loop()), [])
-        heapq.heappush(queue, mine)
-        try:
-            await _real_sleep(0)
-            while queue[0] != mine:
-                await _real_sleep(0)
-        finally:
-            woken.add(mine)
-            while queue and queue[0] in woken:
-                woken.discard(heapq.heappop(queue))
-        clock.pass_until(mine[0])
+        """Side by side, sleeps take as long as the longest of them."""
+        end = clock.now() + max(0, _nanoseconds(delay))
+        await _real_sleep(0)
+        clock.pass_until(end)
         return result
 
     _put(time, "sleep", sleep_at_once)

@@ -6,7 +6,6 @@ translates them. All other tools, and all other code of the run, get the real on
 
 import importlib
 import types
-from collections.abc import Callable
 from typing import Any
 
 import tools
@@ -19,7 +18,9 @@ class Shims:
         self._real_import = real_import
         self._stubs = {(each["module"], each["function"]): each["stub"] for each in answer["shims"]}
         self._functions: dict[tuple[str, str], Any] = {}
-        self._servers = _Overlay(tools.ROOT, self._find_server, lambda: {server for server, _ in self._stubs})
+        self._servers = tools.Lazy(
+            tools.ROOT, self._find_server, lambda: {*_real(tools.ROOT), *(server for server, _ in self._stubs)}
+        )
         self._versioned = {
             name: versioned
             for name, version in answer["tools"].items()
@@ -43,7 +44,7 @@ class Shims:
         if len(path) == 1:
             found: types.ModuleType = self._find_server(path[0])
             return found
-        module = types.ModuleType(".".join((tools.ROOT, *path)))
+        module = tools.CallableModule(".".join((tools.ROOT, *path)), path[1])
         setattr(module, path[1], self._function(*path))
         return module
 
@@ -54,15 +55,14 @@ class Shims:
     def _find_server(self, server: str) -> Any:
         if not self._has(server):
             return getattr(importlib.import_module(tools.ROOT), server)
+        title = f"{tools.ROOT}.{server}"
 
         def find(function: str) -> Any:
             if (server, function) in self._stubs:
                 return self._function(server, function)
-            return getattr(importlib.import_module(f"{tools.ROOT}.{server}"), function)
+            return getattr(importlib.import_module(title), function)
 
-        return _Overlay(
-            f"{tools.ROOT}.{server}", find, lambda: {each for owner, each in self._stubs if owner == server}
-        )
+        return tools.Lazy(title, find, lambda: {*_real(title), *(each for on, each in self._stubs if on == server)})
 
     def _function(self, server: str, function: str) -> Any:
         key = server, function
@@ -87,26 +87,8 @@ class Shims:
         return call_tool
 
 
-class _Overlay(types.ModuleType):
-    """A module of tools in which some are older ones; the rest is found in the real module of its name."""
-
-    def __init__(self, name: str, find: Callable[[str], Any], own: Callable[[], Any]) -> None:
-        super().__init__(name)
-        self.__find, self.__own = find, own
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "__all__":
-            return self.__dir__()
-        if not name.startswith("__"):
-            return self.__find(name)
-        try:
-            return getattr(importlib.import_module(self.__name__), name)
-        except ImportError as error:
-            raise AttributeError(str(error)) from None
-
-    def __dir__(self) -> list[str]:
-        try:
-            real = dir(importlib.import_module(self.__name__))
-        except ImportError:  # every tool of this server is gone
-            real = []
-        return sorted({*real, *self.__own()})
+def _real(module: str) -> list[str]:
+    try:
+        return dir(importlib.import_module(module))
+    except ImportError:  # every tool of this server is gone
+        return []

@@ -8,6 +8,7 @@ gateway; by then hostile code may have changed all of this, and has lied only ab
 import asyncio
 import concurrent.futures
 import contextvars
+import copy
 import functools
 import importlib
 import importlib.abc
@@ -24,16 +25,18 @@ from typing import Any
 
 import failures
 import transform
-from inputs import FunctionInputs, ScriptInputs, SkillInputError
+from inputs import Inputs, SkillInputError, script_signature
 from shims import Shims
+from tools import CallableModule, Lazy
 from wire import ToolError
 from words import cut
 
 ROOT = "skills"
 
 _NAME_CHARACTERS = 100  # no skill has a longer name
-_ERROR_CHARACTERS = 500  # of an error in the report of a use
-_REPORTS = 200  # of one run: two for each use
+_SHOWN_CHARACTERS = 60  # of what is no name, in a message
+_ERROR_CHARACTERS = 500  # of an error in the report of a use: its class and its first sentences
+_REPORTS = 200  # of one run, two for each use: a skill in a loop would cost a call to the gateway each time
 _PIN = re.compile(r"\d{1,9}(\.\d{1,9}){0,2}")
 
 _call: Any = None
@@ -65,7 +68,9 @@ def load(reference: str) -> Any:
     """
     name, at, pin = reference.partition("@")
     if not _is_name(name) or (at and not _PIN.fullmatch(pin)):
-        raise ImportError(f"{cut(reference, 60)!r} names no skill. Write its name, or name@1.2 for a version.")
+        raise ImportError(
+            f"{cut(reference, _SHOWN_CHARACTERS)!r} names no skill. Write its name, or name@1.2 for a version."
+        )
     if not at:
         return getattr(importlib.import_module(f"{ROOT}.{name}"), name)
     answer = _ask(name, pin)
@@ -104,50 +109,33 @@ class _Finder(importlib.abc.MetaPathFinder):
         if not skill:
             return importlib.machinery.ModuleSpec(name, _PackageLoader(), is_package=True)
         if not _is_name(skill):
-            raise ImportError(f"{cut(skill, 60)!r} names no skill.", name=name)
+            raise ImportError(f"{cut(skill, _SHOWN_CHARACTERS)!r} names no skill.", name=name)
         return importlib.machinery.ModuleSpec(name, _SkillLoader(), origin=_file(skill))
 
 
-class _Package(types.ModuleType):
-    """`skills`: a function of it is asked for when it is named."""
-
-    def __getattr__(self, name: str) -> Any:
-        if not _is_name(name):
-            raise AttributeError(f"module {ROOT!r} has no attribute {cut(name, 60)!r}")
-        try:
-            _ask(name, None)
-        except ImportError as error:
-            # `from skills import x` then imports the module, which says the same as an ImportError.
-            raise AttributeError(str(error)) from None
-        function = getattr(importlib.import_module(f"{ROOT}.{name}"), name)
-        setattr(self, name, function)  # instead of the module of the same name
-        return function
-
-    def __dir__(self) -> list[str]:
-        return sorted(name for name in vars(self) if not name.startswith("_"))
+def _find(name: str) -> Any:
+    """The function of a skill, as `skills` finds it."""
+    if not _is_name(name):
+        raise AttributeError(f"module {ROOT!r} has no attribute {cut(name, _SHOWN_CHARACTERS)!r}")
+    try:
+        _ask(name, None)
+    except ImportError as error:
+        # `from skills import x` then imports the module, which says the same as an ImportError.
+        raise AttributeError(str(error)) from None
+    return getattr(importlib.import_module(f"{ROOT}.{name}"), name)
 
 
 class _PackageLoader(importlib.abc.Loader):
     def create_module(self, spec: Any) -> types.ModuleType:
-        return _Package(spec.name, "Saved skills: each is a function of its name.")
+        return Lazy(spec.name, _find, tuple)
 
     def exec_module(self, module: types.ModuleType) -> None:
         vars(module).update(load=load, SkillInputError=SkillInputError, __all__=[])
 
 
-class _SkillModule(types.ModuleType):
-    """A skill's module, which can be called like its function, for code that imported one for the other."""
-
-    def __init__(self, full_name: str, skill: str) -> None:
-        super().__init__(full_name)
-        self.__skill__ = skill
-
-    @property
-    def __call__(self) -> Any:
-        return getattr(self, self.__skill__)
-
+class _SkillModule(CallableModule):
     def __getattr__(self, name: str) -> Any:
-        if name != vars(self)["__skill__"]:
+        if name != vars(self)["__function__"]:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         chain = _loading.get()  # its function is missing only as long as it is being loaded
         circle = " -> ".join((*chain[chain.index(name) if name in chain else 0 :], name))
@@ -160,7 +148,7 @@ class _SkillLoader(importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         assert isinstance(module, _SkillModule)
-        _fill(module, _ask(module.__skill__, None))
+        _fill(module, _ask(module.__function__, None))
 
 
 _finder = _Finder()
@@ -193,17 +181,17 @@ def _file(skill: str) -> str:
 
 def _fill(module: _SkillModule, answer: dict[str, Any]) -> None:
     """Execute a skill's code in its module and put the checked and reported function in the place of its own."""
-    name, version, code = module.__skill__, answer["version"], answer["code"]
+    name, version, code = module.__function__, answer["version"], answer["code"]
     file = _file(module.__name__.partition(".")[2])
     failures.remember(file, code)
     names = vars(module)
     names.update(_surroundings(answer), __file__=file, __version__=version)
     compiled = transform.compiled(code, file)
+    properties = answer["inputs"].get("properties", {})
     if answer["form"] == "script":
-        inputs: FunctionInputs | ScriptInputs = ScriptInputs(name, answer["inputs"])
-        function = _script(compiled, names | {"__name__": "__main__"})
+        function = _script(compiled, names | {"__name__": "__main__"}, properties)
         function.__name__ = function.__qualname__ = name
-        function.__signature__ = inputs.signature
+        function.__signature__ = script_signature(properties)
     else:
         before = _loading.set((*_loading.get(), name))
         try:
@@ -213,7 +201,7 @@ def _fill(module: _SkillModule, answer: dict[str, Any]) -> None:
         function = names.get(name)
         if not callable(function):
             raise ImportError(f"The code of skill {name!r} defines no function {name!r}.", name=module.__name__)
-        inputs = FunctionInputs(name, answer["inputs"], function)
+    inputs = Inputs(name, inspect.signature(function), properties)
     names[name] = _offered(function, inputs, f"{name}@{version}", has_loop="asyncio.run(" in code)
 
 
@@ -233,22 +221,23 @@ def _execute(compiled: types.CodeType, names: dict[str, Any]) -> None:
         exec(compiled, names)
 
 
-def _script(compiled: types.CodeType, surroundings: dict[str, Any]) -> Any:
+def _script(compiled: types.CodeType, surroundings: dict[str, Any], properties: Mapping[str, Any]) -> Any:
     """A function of the inputs that runs the code anew for each call."""
+    defaults = {name: each["default"] for name, each in properties.items() if "default" in each}
 
-    def prepared(inputs: dict[str, Any]) -> dict[str, Any]:
+    def prepared(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         names = dict(surroundings)
-        provide(names, inputs)
+        provide(names, copy.deepcopy(defaults) | dict(zip(properties, given, strict=False)) | named)
         return names
 
-    def run(inputs: dict[str, Any]) -> Any:
-        names = prepared(inputs)
+    def run(*given: Any, **named: Any) -> Any:
+        names = prepared(given, named)
         with transform.leaving:
             exec(compiled, names)
         return transform.value(names)
 
-    async def run_later(inputs: dict[str, Any]) -> Any:
-        names = prepared(inputs)
+    async def run_later(*given: Any, **named: Any) -> Any:
+        names = prepared(given, named)
         with transform.leaving:
             await eval(compiled, names)
         return transform.value(names)
@@ -256,7 +245,7 @@ def _script(compiled: types.CodeType, surroundings: dict[str, Any]) -> Any:
     return run_later if compiled.co_flags & inspect.CO_COROUTINE else run
 
 
-def _offered(function: Any, inputs: FunctionInputs | ScriptInputs, skill: str, *, has_loop: bool) -> Any:
+def _offered(function: Any, inputs: Inputs, skill: str, *, has_loop: bool) -> Any:
     """The function that others get: with its inputs checked and its use reported."""
     is_awaited = inspect.iscoroutinefunction(function)
 
@@ -264,18 +253,18 @@ def _offered(function: Any, inputs: FunctionInputs | ScriptInputs, skill: str, *
     def call(*given: Any, **named: Any) -> Any:
         if is_awaited:
             return _finish(call_later(*given, **named))
-        arguments, keywords = inputs.bind(given, named)
+        bound = inputs.bind(given, named)
         with _Use(skill):
             if has_loop and _in_loop():
-                return _beside(functools.partial(function, *arguments, **keywords))
-            return function(*arguments, **keywords)
+                return _beside(functools.partial(function, *bound.args, **bound.kwargs))
+            return function(*bound.args, **bound.kwargs)
 
     async def call_later(*given: Any, **named: Any) -> Any:
         if not is_awaited:
             return call(*given, **named)
-        arguments, keywords = inputs.bind(given, named)
+        bound = inputs.bind(given, named)
         with _Use(skill):
-            return await function(*arguments, **keywords)
+            return await function(*bound.args, **bound.kwargs)
 
     call.__sealyard_async__ = call_later  # type: ignore[attr-defined]
     return call

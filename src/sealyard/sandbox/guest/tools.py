@@ -14,7 +14,7 @@ import keyword
 import os
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 ROOT = "servers"
@@ -30,6 +30,9 @@ def connect(folder: str | None, call: Any) -> None:
     _folder, _call = folder, call
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)  # before the one that would find the files without loading them lazily
+    for name, function in (("tool_discovery", search_tools), ("sealyard_guest", tool)):
+        module = sys.modules[name] = types.ModuleType(name)
+        setattr(module, function.__name__, function)
 
 
 def tool(name: str, spelled: dict[str, str] | None = None) -> Callable[[Any], Any]:
@@ -85,14 +88,43 @@ def homes(name: str) -> list[str]:
     return [server for server in _names(_folder) if name in _names(_folder, server)]
 
 
+class Lazy(types.ModuleType):
+    """A module whose members are found when they are named, and kept."""
+
+    def __init__(self, name: str, find: Callable[[str], Any], names: Callable[[], Iterable[str]]) -> None:
+        super().__init__(name)
+        self.__find, self.__names = find, names
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return self.__dir__()
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        found = self.__find(name)
+        setattr(self, name, found)  # instead of the module of the same name
+        return found
+
+    def __dir__(self) -> list[str]:
+        return sorted({name for name in vars(self) if not name.startswith("_")}.union(self.__names()))
+
+
+class CallableModule(types.ModuleType):
+    """The module of one function, which can be called like it, for code that imported one for the other."""
+
+    def __init__(self, name: str, function: str) -> None:
+        super().__init__(name)
+        self.__function__ = function
+
+    @property
+    def __call__(self) -> Any:
+        """The function."""
+        return getattr(self, self.__function__)
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds `servers` and what is below it, and the two modules that belong to it."""
+    """Finds `servers` and what is below it."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        if name == "tool_discovery":
-            return importlib.machinery.ModuleSpec(name, _Given(search_tools=search_tools))
-        if name == "sealyard_guest":
-            return importlib.machinery.ModuleSpec(name, _Given(tool=tool))
         parts = name.split(".")
         if parts[0] != ROOT or len(parts) > 3:
             return None
@@ -103,74 +135,36 @@ class _Finder(importlib.abc.MetaPathFinder):
             if not os.path.isfile(f"{place}.py") and parts[2] not in _listed(os.path.dirname(place)):
                 # Not a ModuleNotFoundError: `from servers.x import y` would replace its message.
                 raise ImportError(_unknown("tool", parts[2], _names(_folder, parts[1]), parts[1]), name=name)
-            return importlib.machinery.ModuleSpec(name, _Stub(), origin=f"{place}.py")
+            return importlib.machinery.ModuleSpec(name, _Loader(), origin=f"{place}.py")
         if len(parts) == 2 and not os.path.isdir(place):
             raise ImportError(_unknown("server", parts[1], _names(_folder)), name=name)
-        spec = importlib.machinery.ModuleSpec(
-            name, _Package(), origin=os.path.join(place, "__init__.py"), is_package=True
-        )
+        origin = os.path.join(place, "__init__.py")
+        spec = importlib.machinery.ModuleSpec(name, _Loader(), origin=origin, is_package=True)
         spec.submodule_search_locations = [place]
         return spec
 
 
-class _Given(importlib.abc.Loader):
-    """A module with just these names."""
+class _Loader(importlib.abc.Loader):
+    def create_module(self, spec: Any) -> types.ModuleType:
+        _, *path = spec.name.split(".")
+        if len(path) == 2:
+            return CallableModule(spec.name, path[1])
 
-    def __init__(self, **names: Any) -> None:
-        self._names = names
-
-    def create_module(self, spec: Any) -> None:
-        return None
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        vars(module).update(self._names)
-        module.__all__ = sorted(self._names)  # type: ignore[attr-defined]
-
-
-class _Package(importlib.abc.Loader):
-    """`servers` or one server: its functions are loaded when they are asked for."""
-
-    def create_module(self, spec: Any) -> None:
-        return None
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        _run_file(module)
-        path = module.__name__.split(".")[1:]
-
-        def get(name: str) -> Any:
-            if name.startswith("__"):
-                raise AttributeError(name)
+        def find(name: str) -> Any:
             if not path:
                 return importlib.import_module(f"{ROOT}.{name}")
             try:
-                function = importlib.import_module(f"{module.__name__}.{name}").__call__
+                return importlib.import_module(f"{spec.name}.{name}").__call__
             except ImportError as error:
                 raise AttributeError(str(error)) from None
-            setattr(module, name, function)  # instead of the module of the same name
-            return function
 
-        assert _folder is not None
-        module.__getattr__ = get  # type: ignore[method-assign]
-        module.__dir__ = lambda: _names(_folder, *path)  # type: ignore[method-assign]
-
-
-_finder = _Finder()
-
-
-class _CallableModule(types.ModuleType):
-    """A stub's module, which can be called like its function, for code that imported one for the other."""
-
-    @property
-    def __call__(self) -> Any:
-        return vars(self)[self.__name__.rpartition(".")[2]]
-
-
-class _Stub(importlib.abc.Loader):
-    def create_module(self, spec: Any) -> types.ModuleType:
-        return _CallableModule(spec.name)
+        return Lazy(spec.name, find, lambda: _names(_folder, *path))
 
     def exec_module(self, module: types.ModuleType) -> None:
         _run_file(module)
+
+
+_finder = _Finder()
 
 
 def _run_file(module: types.ModuleType) -> None:

@@ -91,6 +91,14 @@ class Zygote:
         self._workers: dict[int, tuple[int, int]] = {}
         """The pid and the slot of each worker, by the descriptor of its process."""
         self._poll = select.poll()
+        self._orders: dict[str, Callable[[dict[str, Any], tuple[int, ...]], None]] = {
+            "fork": self._fork,
+            "kill": self._kill,
+            "create": self._create_workspace,
+            "adopt": self._adopt_workspace,
+            "lease": self._lease_workspace,
+            "remove": self._remove_workspace,
+        }
 
     def serve(self) -> None:
         """Carry out orders until the gateway goes away."""
@@ -106,18 +114,7 @@ class Zygote:
     def _obey(self, order: dict[str, Any], descriptors: tuple[int, ...]) -> None:
         name = order["op"]
         try:
-            if name == "fork":
-                self._fork(order, descriptors)
-            elif name == "create":
-                self._create_workspace(order)
-            elif name == "adopt":
-                self._adopt_workspace(order, descriptors)
-            elif name == "lease":
-                self._lease_workspace(order)
-            elif name == "remove":
-                self._remove_workspace(order)
-            else:
-                raise ValueError(f"unknown order {name!r}")
+            self._orders[name](order, descriptors)
         except Exception as error:  # reported to the gateway, which decides; the next order may still succeed
             answer = {"op": "failed", "order": name, "error": f"{type(error).__name__}: {error}"}
             self._control.send(answer | {key: order[key] for key in ("slot", "ticket") if key in order})
@@ -146,6 +143,12 @@ class Zygote:
         self._poll.register(pidfd, select.POLLIN)
         self._control.send_text(f'{{"op":"forked","slot":{slot}}}', pidfd)
 
+    def _kill(self, order: dict[str, Any], _: tuple[int, ...]) -> None:
+        """Kill the worker of a slot: the gateway got no descriptor of its process."""
+        for pid, slot in self._workers.values():
+            if slot == order["slot"]:
+                os.kill(pid, 9)  # it is not reaped yet, so the number is its own
+
     def _become_worker(self, order: dict[str, Any], connection: int, output: int, *entrances: int) -> None:
         try:
             self._seal.live(order, connection, output, entrances, _hooks)
@@ -168,7 +171,7 @@ class Zygote:
             f'"cpu_seconds":{usage.ru_utime + usage.ru_stime:.6f},"memory_peak_bytes":{usage.ru_maxrss * 1024}}}'
         )
 
-    def _create_workspace(self, order: dict[str, Any]) -> None:
+    def _create_workspace(self, order: dict[str, Any], _: tuple[int, ...]) -> None:
         path = template.Sessions.path(order["number"])
         os.mkdir(path)
         try:
@@ -184,10 +187,10 @@ class Zygote:
         kernel.attach_mount(descriptors[0], path)
         self._answer_with_mount(order, path)
 
-    def _lease_workspace(self, order: dict[str, Any]) -> None:
+    def _lease_workspace(self, order: dict[str, Any], _: tuple[int, ...]) -> None:
         self._answer_with_mount(order, template.Sessions.path(order["number"]))
 
-    def _remove_workspace(self, order: dict[str, Any]) -> None:
+    def _remove_workspace(self, order: dict[str, Any], _: tuple[int, ...]) -> None:
         path = template.Sessions.path(order["number"])
         kernel.unmount(path)
         os.rmdir(path)
@@ -246,28 +249,10 @@ def main() -> None:
 
 def _cover_tracks() -> None:
     """Remove the gateway's names from the first things the code sees; they are not secret, but irrelevant to it."""
-    for name in (
-        "attacks",
-        "encode",
-        "failures",
-        "imports",
-        "inputs",
-        "kernel",
-        "mistakes",
-        "outline",
-        "place",
-        "replay",
-        "runner",
-        "seal",
-        "shims",
-        "skills",
-        "template",
-        "tools",
-        "transform",
-        "wire",
-        "words",
-    ):
-        del sys.modules[name]
+    guest = os.path.dirname(os.path.abspath(__file__))
+    for name, module in list(sys.modules.items()):
+        if name != "__main__" and os.path.dirname(getattr(module, "__file__", None) or "") == guest:
+            del sys.modules[name]
     sys.argv[:] = ["<agent>"]
     os.register_at_fork = _register_at_fork
 

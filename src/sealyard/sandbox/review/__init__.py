@@ -8,14 +8,11 @@ still meanwhile. The guest reports the few errors that only the compiler finds. 
 """
 
 import ast
-import difflib
 import functools
-import heapq
-import itertools
 import posixpath
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -30,13 +27,14 @@ from sealyard.sandbox.policy.levels import (
     IsolationLevel,
     IsolationPolicy,
 )
-from sealyard.sandbox.review import sql
 from sealyard.values.runs import Failure, FailureKind
 
-__all__ = ("Estimate", "Finding", "Review", "ToolNames", "check_code", "review")
+__all__ = ("Estimate", "Finding", "Review", "ToolReference", "check_code", "review")
 
 MAX_FINDINGS = 50  # a bound on the answer
 MAX_IMPORTS = 100  # the same
+MAX_REFERENCES = 200  # the same; no honest code names as many tools
+_NAME_CHARACTERS = 200  # of a name in a reference: longer than any tool's
 _DEPTH = 12  # parts of an expression that are followed: honest ones are shorter, and the bound keeps the cost linear
 
 Severity = Literal["refuse", "warn"]
@@ -60,17 +58,24 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """The amount of work in the code; all zero when it cannot be parsed."""
 
-    loops: int = 0
-    """Loops in the text, those of comprehensions included."""
-    deepest_loop: int = 0
     calls: int = 0
     """Calls in the text, of anything."""
     tool_calls: int | None = 0
     """Tool calls at run time, at most; `None` when some are in loops or functions, so that it depends on data."""
-    tool_calls_in_loops: int = 0
-    """Tool calls in the text that are inside a loop."""
     imports: tuple[str, ...] = ()
     """Modules that the text imports, sorted; at most 100."""
+
+
+class ToolReference(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool or a server that the code names, at its first mention. The review itself knows no tools."""
+
+    server: str | None = None
+    """The module of `servers`; `None` for a name that `call_tool` gets."""
+    name: str | None = None
+    """The function of that module, or the name that `call_tool` gets; `None` for a server alone."""
+    line: int
+    column: int
+    source_line: str | None
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +85,17 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     """In the order of the text; of more than 50, refusals are kept before warnings."""
     estimate: Estimate = Estimate()
+    references: tuple[ToolReference, ...] = ()
+    """The tools and servers that the code names, in the order of the text; at most 200."""
+
+    def with_findings(self, more: Sequence[Finding]) -> "Review":
+        """The verdict with further findings."""
+        if not more:
+            return self
+        kept = sorted((*self.findings, *more), key=lambda each: (each.severity, *_place(each)))[:MAX_FINDINGS]
+        return msgspec.structs.replace(
+            self, verdict=kept[0].severity, findings=tuple(sorted(kept, key=_place))
+        )  # "refuse" sorts before "warn"
 
     def refusal(self) -> Failure | None:
         """The failure that refused code ends with; None when the code may run."""
@@ -97,13 +113,17 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def _place(finding: Finding) -> tuple[int, int]:
+    return finding.line or 0, finding.column or 0
+
+
 # Names that the review knows, and its texts
 
 SEVERITIES: dict[str, tuple[Severity | None, Severity | None, Severity | None]] = {
     "syntax": ("refuse", "refuse", "refuse"),
     "size": ("refuse", "refuse", "refuse"),
     "import": ("refuse", "refuse", "refuse"),
-    "unknown-tool": ("refuse", "refuse", "refuse"),
+    "unknown-tool": ("refuse", "refuse", "refuse"),  # by the gateway, which knows the tools
     "fork": ("refuse", "refuse", "refuse"),  # asked only where the policy allows a single process
     "subprocess": ("warn", "refuse", "refuse"),
     "dunder-chain": ("warn", "refuse", "refuse"),
@@ -113,12 +133,10 @@ SEVERITIES: dict[str, tuple[Severity | None, Severity | None, Severity | None]] 
     "ctypes": ("warn", "warn", "refuse"),
     "network": ("warn", "warn", "warn"),
     "open-outside": ("warn", "warn", "warn"),
-    "sandbox-file": ("warn", "warn", "warn"),
     "input": ("warn", "warn", "warn"),
     "sleep": ("warn", "warn", "warn"),
     "memory": ("warn", "warn", "warn"),
     "endless-loop": ("warn", "warn", "warn"),
-    "sql-text": ("warn", "warn", "warn"),
 }
 """The severity of each rule at development, production and hardened; `None` keeps silent."""
 
@@ -175,20 +193,6 @@ _IMPORT_HINTS: dict[str, str] = {
 }
 """Advice for an import that is refused."""
 
-_ALTERNATIVES: dict[str, tuple[str, ...]] = {
-    "bs4": ("html.parser", "re"),
-    "dateutil": ("datetime",),
-    "lxml": ("xml.etree.ElementTree", "re"),
-    "numpy": ("statistics", "math"),
-    "orjson": ("json",),
-    "pandas": ("csv", "statistics", "collections"),
-    "polars": ("csv", "statistics", "collections"),
-    "pytz": ("zoneinfo", "datetime"),
-    "ujson": ("json",),
-    "yaml": ("json",),
-}
-"""Modules of the standard library for a package that is missing."""
-
 _WALK_ENDS = frozenset(("__subclasses__", "__globals__", "__builtins__"))
 _WALKS = _WALK_ENDS | frozenset(
     ("__code__", "__closure__", "f_globals", "f_builtins", "f_back", "gi_frame", "cr_frame", "ag_frame", "tb_frame")
@@ -201,9 +205,8 @@ _WALK_STEPS = _WALK_ENDS | _PARENTS | {"__init__"}
 
 _STDLIB = frozenset(sys.stdlib_module_names)
 _WORKING_DIRECTORY = "/workspace"
-_TIMES = ("/etc/localtime", "/usr/share/zoneinfo")
-_REACHABLE = (_WORKING_DIRECTORY, "/tmp", "/servers", *_TIMES)  # noqa: S108 - inside the sandbox
-_OWN_FILE = "/etc/passwd"  # one line about its own user, in the namespace tier
+_SYSTEM_FILES = ("/etc/localtime", "/usr/share/zoneinfo", "/etc/passwd")  # the sandbox has a passwd file of its own
+_REACHABLE = (_WORKING_DIRECTORY, "/tmp", "/servers", *_SYSTEM_FILES)  # noqa: S108 - inside the sandbox
 _DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
 _PATH_METHODS = frozenset(("open", "read_bytes", "read_text", "write_bytes", "write_text"))
 _IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module", "importlib.__import__"))
@@ -215,61 +218,6 @@ _CHECKED_BUILTINS.add("__builtins__")
 """Built-in names that a rule covers wherever they occur."""
 _CHECKED_MODULES = frozenset(name.partition(".")[0] for name in _MODULE_CALLS)
 """The first parts of the modules whose every function falls under a rule."""
-
-
-_numbers = itertools.count()
-
-
-class ToolNames:
-    """The names that may be called, as tools and as functions of `servers`.
-
-    `functions` gives the module and the function of each full name; without it they are guessed from the name.
-    `is_known` is true for another spelling of one of them.
-    """
-
-    def __init__(
-        self,
-        names: Collection[str],
-        functions: Mapping[str, tuple[str, str]] | None = None,
-        is_known: Callable[[str], bool] = lambda name: False,
-    ) -> None:
-        self.names = names if isinstance(names, frozenset) else frozenset(names)
-        self.is_known = is_known
-        self._functions = functions
-        self.number = next(_numbers)
-        """Identifies the table of names in remembered verdicts."""
-
-    def to_json(self) -> bytes:
-        """The names alone."""
-        return msgspec.json.encode([sorted(self.names), self._functions])
-
-    @classmethod
-    def from_json(cls, document: bytes) -> "ToolNames":
-        """The reverse of `to_json`."""
-        names, functions = msgspec.json.decode(document, type=tuple[list[str], dict[str, tuple[str, str]] | None])
-        return cls(frozenset(names), functions)
-
-    @functools.cached_property
-    def servers(self) -> Mapping[str, Mapping[str, str]]:
-        """Functions by server, both under loose keys: the catalog decides how a name becomes an identifier."""
-        found: dict[str, dict[str, str]] = {}
-        if self._functions is not None:
-            for module, function in self._functions.values():
-                found.setdefault(_key(module), {})[_key(function)] = function
-            return found
-        for name in self.names:
-            parts = name.removeprefix("mcp__").split("__")
-            for cut in range(1, len(parts)):  # a server's own name may hold the separator
-                tool = "__".join(parts[cut:])
-                found.setdefault(_key("__".join(parts[:cut])), {})[_key(tool)] = re.sub(r"\W", "_", tool)
-        return found
-
-    @functools.cached_property
-    def server_names(self) -> frozenset[str]:
-        """The names of the servers as `servers` spells them."""
-        if self._functions is not None:
-            return frozenset(module for module, _ in self._functions.values())
-        return frozenset(re.sub(r"\W", "_", name.removeprefix("mcp__").partition("__")[0]) for name in self.names)
 
 
 def check_code(code: str) -> None:
@@ -285,14 +233,12 @@ def review(
     code: str,
     policy: IsolationPolicy,
     *,
-    tools: Collection[str] | ToolNames | None = None,
     packages: Collection[str] = (),
 ) -> Review:
     """Judge `code` under `policy` without running it.
 
-    `tools` are the full names that may be called, such as `mcp__expenses__list_expenses`; without them no tool's name
-    is checked. Make them `ToolNames` once for many reviews. `packages` are the importable names that the guest
-    environment has; without them the policy's own are taken to be there.
+    `packages` are the importable names that the guest environment has; without them the policy's own are taken to be
+    there. Names of tools are not checked: they are in the `references`.
     """
     source = read(code)
     names = source.names
@@ -304,11 +250,9 @@ def review(
         notes.add("syntax", node, message, _SYNTAX_HINTS.get(message))
     for loop in names.endless_loops():
         notes.add("endless-loop", loop, "Nothing in this loop ends it.", "Add a `break`.")
-    rules = _Rules(names, notes, policy, tools=tools, packages=packages)
+    rules = _Rules(names, notes, policy, packages=packages)
     for noted, place in names.noted:
         rules.check(noted, place)
-    for node in sql.assembled_sql(code, names.tree, rules.tool_calls):
-        notes.add("sql-text", node, sql.MESSAGE, sql.HINT)
     return notes.review(rules.estimate())
 
 
@@ -358,6 +302,7 @@ class _Notes:
         self._code = code
         self._level = _LEVELS[policy.level]
         self._found: dict[tuple[int, int, str, str], tuple[Severity, str | None]] = {}
+        self._references: dict[tuple[str | None, str | None], tuple[int, int]] = {}
 
     def add(self, rule: str, node: ast.expr | ast.stmt | ast.alias, message: str, hint: str | None) -> None:
         """Note something about `node`, unless the level is silent about it."""
@@ -365,9 +310,15 @@ class _Notes:
         if severity is not None:
             self._found.setdefault((node.lineno, node.col_offset, rule, message), (severity, hint))
 
+    def refer(self, node: ast.expr | ast.stmt | ast.alias, server: str | None, name: str | None) -> None:
+        """Note that `node` names a tool or a server."""
+        place = (node.lineno, node.col_offset)
+        self._references[server, name] = min(place, self._references.get((server, name), place))
+
     def review(self, estimate: Estimate) -> Review:
         ranked = sorted(self._found.items(), key=lambda item: (item[1][0], item[0]))  # "refuse" sorts before "warn"
-        lines = _split_lines(self._code) if ranked else []
+        named = sorted(self._references.items(), key=lambda item: (item[1], item[0][1] or ""))[:MAX_REFERENCES]
+        lines = _split_lines(self._code) if ranked or named else []
         findings = tuple(
             Finding(
                 severity=severity,
@@ -380,7 +331,18 @@ class _Notes:
             )
             for (line, offset, rule, message), (severity, hint) in sorted(ranked[:MAX_FINDINGS])
         )
-        return Review(verdict=ranked[0][1][0] if ranked else "allow", findings=findings, estimate=estimate)
+        references = tuple(
+            ToolReference(
+                server=server,
+                name=name,
+                line=line,
+                column=_column(lines, line, offset),
+                source_line=_source_line(lines, line),
+            )
+            for (server, name), (line, offset) in named
+        )
+        verdict = ranked[0][1][0] if ranked else "allow"
+        return Review(verdict=verdict, findings=findings, estimate=estimate, references=references)
 
 
 class _Modules(NamedTuple):
@@ -407,7 +369,6 @@ class _Rules:
         notes: _Notes,
         policy: IsolationPolicy,
         *,
-        tools: Collection[str] | ToolNames | None,
         packages: Collection[str],
     ) -> None:
         self._names = names
@@ -416,15 +377,10 @@ class _Rules:
         self._notes = notes
         self._policy = policy
         self._packages = frozenset(packages or policy.packages)
-        self._tools = tools if tools is None or isinstance(tools, ToolNames) else ToolNames(tools)
-        self._hints_left = 8  # each costs a comparison with every name
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node covers."""
-        self.tool_calls: list[ast.Call] = []
-        """The calls of tools, as functions or by their names."""
         self._calls = 0
         self._tool_calls: int | None = 0
-        self._tool_calls_in_loops = 0
 
     def check(self, node: Noted, place: Place) -> None:
         match node:
@@ -444,11 +400,8 @@ class _Rules:
 
     def estimate(self) -> Estimate:
         return Estimate(
-            loops=self._names.loops,
-            deepest_loop=self._names.deepest_loop,
             calls=self._calls,
             tool_calls=self._tool_calls,
-            tool_calls_in_loops=self._tool_calls_in_loops,
             imports=tuple(sorted(self._imports)[:MAX_IMPORTS]),
         )
 
@@ -470,7 +423,7 @@ class _Rules:
 
     def _check_import(self, name: str, node: ast.expr | ast.stmt | ast.alias, place: Place) -> None:
         if self._is_importable(name):
-            self._check_server(name, node)
+            self._refer_server(name, node)
         elif not place.is_optional:
             message = f"{_quote(name)} cannot be imported under policy {self._policy.name!r}."
             self._notes.add("import", node, message, self._import_hint(name))
@@ -486,15 +439,12 @@ class _Rules:
             if self._is_refused(name):
                 self._check_import(name, alias, place)
             elif node.module.count(".") < 2:  # deeper, the module itself is the tool
-                self._check_server(name, alias)
+                self._refer_server(name, alias)
 
     def _import_hint(self, name: str) -> str:
         for prefix in reversed(_prefixes(name)):
             if prefix in _IMPORT_HINTS:
                 return _IMPORT_HINTS[prefix]
-        alternatives = _ALTERNATIVES.get(name.partition(".")[0], ())
-        if usable := [module for module in alternatives if self._is_importable(module)]:
-            return f"It is not there. Use {' or '.join(usable)}."
         if self._policy.imports == "listed":
             return f"These can be imported: {', '.join(sorted(self._policy.modules))}."
         packages = f", {', '.join(sorted(self._packages))}" if self._packages else ""
@@ -515,10 +465,9 @@ class _Rules:
             return
         text, number = _text_of(node.args), self._arithmetic.number(node.args[0]) if node.args else None
         if _is_tool(name):
-            self.tool_calls.append(node)
             self._count_tool_call(place)
             if name in _TOOL_CALLERS:
-                self._check_tool(text or _text_of([word.value for word in node.keywords if word.arg == "name"]), node)
+                self._refer_tool(text or _text_of([word.value for word in node.keywords if word.arg == "name"]), node)
         elif name in _CALLS:
             self._check_rule(_CALLS[name], name, node)
         elif name in ("builtins.open", "io.open") and text is not None:
@@ -546,7 +495,7 @@ class _Rules:
             self._check_import(name, node, place)  # `urllib.request` after `import urllib`
         else:
             self._check_rule(_REFERENCES.get(name), name, node)
-            self._check_server(name, node)
+            self._refer_server(name, node)
 
     def _check_name(self, node: ast.Name, place: Place) -> None:
         if node.id not in _CHECKED_BUILTINS and self._names.find(node.id, place.scope) is None:
@@ -598,10 +547,7 @@ class _Rules:
 
     def _check_path(self, path: str, node: ast.expr) -> None:
         whole = posixpath.normpath(posixpath.join(_WORKING_DIRECTORY, path))
-        if whole == _OWN_FILE:
-            message = f"{_quote(path)} is not the host's file: the sandbox has one of its own, or none."
-            self._notes.add("sandbox-file", node, message, "Call a tool for what is known about users.")
-        elif whole not in _DEVICES and not any(f"{whole}/".startswith(f"{known}/") for known in _REACHABLE):
+        if whole not in _DEVICES and not any(f"{whole}/".startswith(f"{known}/") for known in _REACHABLE):
             hint = "Keep files in the working directory, /workspace. Call a tool to read others."
             self._notes.add("open-outside", node, f"{_quote(path)} cannot be reached from inside.", hint)
 
@@ -618,43 +564,21 @@ class _Rules:
     # Tools
 
     def _count_tool_call(self, place: Place) -> None:
-        self._tool_calls_in_loops += place.depth > 0
         if place.depth or place.is_called:
             self._tool_calls = None
         elif self._tool_calls is not None:
             self._tool_calls += 1
 
-    def _check_tool(self, name: str | None, node: ast.expr) -> None:
-        if name is None or self._tools is None or name == "search_tools":
-            return
-        if name not in self._tools.names and not self._tools.is_known(name):
-            message = f"No tool named {_quote(name)}."
-            self._notes.add("unknown-tool", node, message, self._hint(name, self._tools.names))
+    def _refer_tool(self, name: str | None, node: ast.expr) -> None:
+        if name is not None and name != "search_tools":
+            self._notes.refer(node, None, _writable(name))
 
-    def _check_server(self, name: str, node: ast.expr | ast.stmt | ast.alias) -> None:
+    def _refer_server(self, name: str, node: ast.expr | ast.stmt | ast.alias) -> None:
         """`servers.<server>` and `servers.<server>.<tool>`, maybe with more behind."""
-        if self._tools is None or not name.startswith("servers."):
-            return
-        _, server, *rest = name.split(".")
-        known = self._tools.servers.get(_key(server))
-        if known is None:
-            # With more behind it, the node of the server itself was or will be checked too.
-            if not rest and not _is_plumbing(server):
-                hint = self._hint(server, self._tools.server_names)
-                self._notes.add("unknown-tool", node, f"No server named {_quote(server)}.", hint)
-        elif rest and not _is_plumbing(rest[0]) and _key(rest[0]) not in known:
-            message = f"No tool named {_quote(rest[0])} on server {_quote(server)}."
-            self._notes.add("unknown-tool", node, message, self._hint(rest[0], known.values()))
-
-    def _hint(self, wrong: str, right: Collection[str]) -> str:
-        """The nearest names that exist, and how to find others."""
-        if self._hints_left and len(wrong) <= 128:
-            self._hints_left -= 1
-            words = _words(wrong)
-            likely = heapq.nsmallest(100, right, key=lambda name: (-len(words & _words(name)), name))
-            if nearest := difflib.get_close_matches(wrong, likely, n=3, cutoff=0.6):
-                return f"Nearest: {', '.join(map(repr, nearest))}. search_tools finds others."
-        return "Call search_tools to find one that exists."
+        if name.startswith("servers."):
+            _, server, *rest = name.split(".")
+            if not _is_plumbing(server) and not (rest and _is_plumbing(rest[0])):
+                self._notes.refer(node, _writable(server), _writable(rest[0]) if rest else None)
 
 
 class _Arithmetic:
@@ -716,12 +640,9 @@ def _is_tool(name: str) -> bool:
     return name in _TOOL_CALLERS or (name.startswith("servers.") and name.count(".") > 1)
 
 
-def _key(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name).lower()
-
-
-def _words(name: str) -> set[str]:
-    return set(re.split(r"[\W_]+", name.lower())) - {"mcp", ""}
+def _writable(name: str) -> str:
+    """A name as a reference holds it: text that can be sent, and not longer than is needed to look it up."""
+    return name[:_NAME_CHARACTERS].encode("utf-8", "backslashreplace").decode()
 
 
 def _is_plumbing(name: str) -> bool:

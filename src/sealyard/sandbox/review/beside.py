@@ -1,10 +1,8 @@
 """Reviews that do not hold up the event loop: a helper process reviews long code."""
 
-import secrets
 import time
 from collections.abc import Collection
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -14,17 +12,15 @@ from sealyard.offload import Offload, turn
 from sealyard.offload.child import Query
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.review import Finding, Review, ToolNames, review
+from sealyard.sandbox.review import Finding, Review, review
 
 _LONG_CHARACTERS = 2_000
 """Longer code is read by a helper: it takes 6 ms here at worst."""
-_memories: "WeakKeyDictionary[ToolNames, _Names]" = WeakKeyDictionary()
 
 
 async def review_beside(
     code: str,
     policy: IsolationPolicy,
-    names: ToolNames,
     packages: Collection[str],
     *,
     offload: Offload | None,
@@ -35,44 +31,34 @@ async def review_beside(
     Verdicts over sources that are kept are remembered: the same text costs a lookup.
     """
     known = read(code).of(_Verdicts)
-    verdict = known.find(policy, names, packages)
+    verdict = known.find(policy, packages)
     if verdict is None:
         document = _encoded(code) if len(code) > _LONG_CHARACTERS and offload is not None else None
         if document is None or offload is None:
-            verdict = await _review_here(code, policy, names, packages)
+            verdict = await _review_here(code, policy, packages)
         else:
             try:
-                verdict = await _review_there(document, policy, names, packages, offload, who)
+                verdict = await _review_there(document, policy, packages, offload, who)
             except HelperFailed as error:
                 return _unreadable(error)
-        known.keep(policy, names, packages, verdict)
+        known.keep(policy, packages, verdict)
     return verdict
 
 
-async def _review_here(code: str, policy: IsolationPolicy, names: ToolNames, packages: Collection[str]) -> Review:
+async def _review_here(code: str, policy: IsolationPolicy, packages: Collection[str]) -> Review:
     await turn()
     started = time.perf_counter()
     try:
-        return review(code, policy, tools=names, packages=packages)
+        return review(code, policy, packages=packages)
     finally:
         spend(started)
 
 
 async def _review_there(
-    document: bytes,
-    policy: IsolationPolicy,
-    names: ToolNames,
-    packages: Collection[str],
-    offload: Offload,
-    who: str,
+    document: bytes, policy: IsolationPolicy, packages: Collection[str], offload: Offload, who: str
 ) -> Review:
-    memory = _memories.get(names) or _memories.setdefault(names, _Names(names))
-
-    async def answer(asked: str) -> bool:
-        return names.is_known(asked)
-
     params = {"policy": policy, "packages": sorted(packages)}
-    answered = await offload.run("review", params, document, who=who, memory=memory, on_query=answer)
+    answered = await offload.run("review", params, document, who=who)
     return msgspec.convert(answered.result, Review)
 
 
@@ -93,37 +79,20 @@ class _Verdicts:
     """The last two verdicts over one source: the same text may run under two policies."""
 
     def __init__(self, source: Source) -> None:
-        self._found: list[tuple[tuple[IsolationPolicy, int, Collection[str]], Review]] = []
+        self._found: list[tuple[tuple[IsolationPolicy, Collection[str]], Review]] = []
 
-    def find(self, policy: IsolationPolicy, names: ToolNames, packages: Collection[str]) -> Review | None:
-        wanted = (policy, names.number, packages)
+    def find(self, policy: IsolationPolicy, packages: Collection[str]) -> Review | None:
+        wanted = (policy, packages)
         for key, verdict in self._found:
             if key == wanted:
                 return verdict
         return None
 
-    def keep(self, policy: IsolationPolicy, names: ToolNames, packages: Collection[str], verdict: Review) -> None:
-        self._found = [*self._found[-1:], ((policy, names.number, packages), verdict)]
-
-
-class _Names:
-    """The names of tools, as helpers remember them."""
-
-    def __init__(self, names: ToolNames) -> None:
-        self.key = secrets.token_hex(8)
-        self._document = names.to_json()
-
-    def since(self, position: Any) -> tuple[Any, bytes, Any]:
-        """All of them, once."""
-        return None, self._document if position is None else b"", "all"
+    def keep(self, policy: IsolationPolicy, packages: Collection[str], verdict: Review) -> None:
+        self._found = [*self._found[-1:], ((policy, packages), verdict)]
 
 
 # In the helper
-
-
-def remember(memory: Any, params: Any, body: bytes) -> ToolNames:
-    """The names of tools that code may call."""
-    return ToolNames.from_json(body)
 
 
 class _Given(msgspec.Struct):
@@ -131,9 +100,8 @@ class _Given(msgspec.Struct):
     packages: list[str]
 
 
-def review_code(params: Any, body: bytes, memory: ToolNames, ask: Query) -> tuple[Any, bytes]:
-    """`review` in the helper. It asks the gateway about other spellings of names."""
+def review_code(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
+    """`review` in the helper."""
     given = msgspec.convert(params, _Given)
-    memory.is_known = ask
-    found = review(body.decode(), given.policy, tools=memory, packages=frozenset(given.packages))
+    found = review(body.decode(), given.policy, packages=frozenset(given.packages))
     return msgspec.to_builtins(found), b""

@@ -10,7 +10,6 @@ import msgspec
 from starlette.routing import Route
 
 from sealyard.serve.api import (
-    alerts,
     approvals,
     audit,
     events,
@@ -41,7 +40,7 @@ async def get_openapi(call: Call[None, None]) -> Reply[Document]:
     return Reply(encoded=_document())
 
 
-_MODULES = (login, tools, executions, events, skills, approvals, audit, metrics, alerts, learning)
+_MODULES = (login, tools, executions, events, skills, approvals, audit, metrics, learning)
 ENDPOINTS: tuple[Endpoint, ...] = (
     *(each for module in _MODULES for each in vars(module).values() if isinstance(each, Endpoint)),
     get_openapi,

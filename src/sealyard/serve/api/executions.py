@@ -22,12 +22,17 @@ from sealyard.serve.api.events import block, event_id, number_of, stream
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, RecordStatus, Result
+from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Form, RecordStatus, Result
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
-from sealyard.yard.analysis import analysis_run
 from sealyard.yard.executions import Execution
 
-_ANALYSIS_CODE = analysis_run(AnalyzeRequest(analysis_type="filter", data=[]), result_tokens=1).code
+_FORMS: dict[Form, Literal["code", "analysis", "call"]] = {
+    "code": "code",
+    "analysis": "analysis",
+    "call": "call",
+    "rehearsal": "code",
+    "proxy": "call",
+}
 _REPLAYED_CHARACTERS = 64 << 10  # of the output in a replay: as much as a live reader gets at its end
 _REPLAYED_CALLS = 2_000  # more calls than a run of two minutes makes in practice
 _Seconds = Annotated[float, Meta(ge=1, le=MAX_SECONDS)]
@@ -408,7 +413,7 @@ def _summary_of(record: ExecutionRecord) -> ExecutionSummary:
         ExecutionSummary,
         record,
         session=record.session.partition(":")[2],
-        form="call" if not record.code else "analysis" if record.code == _ANALYSIS_CODE else "code",
+        form=_FORMS[record.form] if record.form else "code" if record.code else "call",
         seconds=None if record.ended_at is None else max(0.0, record.ended_at - record.started_at),
         calls=0 if outcome is None else outcome.usage.tool_calls,
         code_characters=len(record.code),

@@ -1,4 +1,4 @@
-"""`/api/v1/metrics`, `/api/v1/usage`, and `/metrics` for Prometheus: the same figures, each from the journal."""
+"""`/api/v1/metrics`, `usage` and `alerts`, and `/metrics` for Prometheus: the same figures, each from the journal."""
 
 import time
 from typing import Annotated, Literal
@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.metrics import Point, Report, render
+from sealyard.observe.alerts import AlertList, list_alerts
 from sealyard.serve.api.declare import Call, Text, endpoint
 from sealyard.store.metrics import Usage
 
@@ -62,8 +63,17 @@ async def get_usage(call: Call[WindowQuery, None]) -> Usage:
 
 @endpoint("GET", "/metrics", needs="observe")
 async def get_prometheus(call: Call[None, None]) -> Text:
-    """All figures in the text format of Prometheus, or of OpenMetrics if the client accepts that."""
-    yard = call.yard
+    """All figures in the text format of Prometheus, or of OpenMetrics if the client accepts that.
+
+    While the store fails, only gauges that need no store, among them `sealyard_store_failing`.
+    """
+    sums, gauges = await call.yard.operations.exposed()
     is_open = "application/openmetrics-text" in call.request.headers.get("accept", "")
-    content, kind = render(await yard.operations.figures.sums(), await yard.operations.gauges(), openmetrics=is_open)
+    content, kind = render(sums, gauges, openmetrics=is_open)
     return Text(content=content, kind=kind)
+
+
+@endpoint("GET", "alerts", needs="observe")
+async def get_alerts(call: Call[None, None]) -> AlertList:
+    """All alerts, firing ones first."""
+    return await list_alerts(call.yard.store)

@@ -106,26 +106,6 @@ export function actions(state, changed, arrive) {
       state.wholeAsks.delete(ask.id);
       sources.approvals.hurry();
     },
-    silence(alert, wait) {
-      const id = `${alert.rule} ${alert.subject}`;
-      const reason = document.getElementById(`reason-${id}`)?.value.trim() ?? "";
-      return once(id, async () => {
-        await send("POST", `alerts/${segment(alert.rule)}/silence`, { seconds: wait, reason });
-        sources.alerts.hurry();
-      });
-    },
-    unsilence(rule) {
-      return once(rule, async () => {
-        await send("DELETE", `alerts/${segment(rule)}/silence`);
-        sources.alerts.hurry();
-      });
-    },
-    resolve(alert) {
-      return once(`${alert.rule} ${alert.subject}`, async () => {
-        await send("POST", `alerts/${segment(alert.rule)}/resolve`, { subject: alert.subject });
-        sources.alerts.hurry();
-      });
-    },
     async forget(form) {
       const subject = new FormData(form).get("subject").trim();
       if (subject === "" || !(await confirmForget(subject))) return;

@@ -1,7 +1,7 @@
 // The application: sign-in, routing, polling and drawing.
 
 import { actions } from "./actions.js";
-import { alerts, loud } from "./alerts.js";
+import { alerts } from "./alerts.js";
 import { get, readiness, Refusal, segment } from "./api.js";
 import { skills, tools, upstreams } from "./catalog.js";
 import { drawChart } from "./charts.js";
@@ -265,7 +265,7 @@ function draw() {
   state.waiting =
     sources.approvals.value?.approvals.length ??
     [...state.live.runs.values()].reduce((sum, run) => sum + run.asks.size, 0);
-  state.firing = loud(sources.alerts.value?.alerts ?? []).length;
+  state.firing = (sources.alerts.value?.alerts ?? []).filter((alert) => alert.state === "firing").length;
   const { title, view } = PAGES[state.page];
   const isInside = state.me !== null && !state.isSigningIn;
   document.title = `${state.waiting > 0 ? `(${state.waiting}) ` : ""}${isInside ? `${title} · ` : ""}sealyard`;

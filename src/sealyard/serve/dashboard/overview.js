@@ -1,6 +1,5 @@
 // The Overview page: key figures, pending approvals, live runs, charts, errors and upstreams.
 
-import { loud } from "./alerts.js";
 import { approvals } from "./approvals.js";
 import { el } from "./dom.js";
 import { bytes, count, dollars, percent, seconds, whole, words } from "./format.js";
@@ -205,7 +204,7 @@ function waiting(state, security) {
 
 function firing() {
   const { value } = sources.alerts;
-  const found = loud(value?.alerts ?? []);
+  const found = (value?.alerts ?? []).filter((alert) => alert.state === "firing");
   const names = [...new Set(found.map((alert) => words(alert.rule)))];
   return tile(
     "Alerts",

@@ -146,7 +146,7 @@ class RelayedCall:
 
     def name(self, spec: ToolSpec, given: Json) -> None:
         """Set the tool. `given` are the arguments as the client sent them."""
-        self.opened = OpenCall(self._passage, spec, self._passage.number_next(), given)
+        self.opened = OpenCall(passage=self._passage, spec=spec, number=self._passage.number_next(), written=given)
         self.opened.arguments = self._arguments
 
     def get(self) -> OpenCall:

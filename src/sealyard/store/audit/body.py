@@ -8,22 +8,23 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sealyard.store.rows import encode_bounded, encode_json, is_longer, storable
+from sealyard.store.rows import encode_json, is_longer, storable
 
 BODY_BYTES = 16 << 10
 """A hundred entries fit into a page of the dashboard."""
 
 _ATTEMPTS = ((4096, 8), (512, 8), (96, 1), (0, 0))
-"""Bytes up to which a value is kept whole, and levels down to which parts of a longer one are kept."""
+"""Bytes up to which a value is kept whole, and levels down to which parts of a longer one are kept: at first a quarter
+of the body, so that a few long values leave the rest whole; in the end the digest of everything, which always fits."""
 _PARTS = 64
-"""A list or an object with more parts is not kept in parts."""
+"""A list or an object with more parts is not kept in parts: their digests alone would take a third of the body."""
 _DIGITS = 4300
 """Python writes no longer number in decimal."""
 
 
 def encode_body(body: Mapping[str, Any]) -> str:
     """The text of a body. No value makes this fail."""
-    text = None if is_longer(body, BODY_BYTES) else encode_bounded(body)
+    text = None if is_longer(body, BODY_BYTES) else encode_json(body)
     if text is None or _size(text) > BODY_BYTES:
         digests: _Digests = {}
         for most_bytes, levels in _ATTEMPTS:

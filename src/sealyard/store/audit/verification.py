@@ -119,9 +119,7 @@ class ChainCheck:
         if number > expected:
             raise Wrong(expected, f"Entry {expected} is missing: the next one is {number}.")
         if number < expected:
-            raise Wrong(
-                number, f"Entry {number} is where no entry can be: its segment was pruned, or it is there twice."
-            )
+            raise Wrong(number, f"Entry {number} is out of place: its segment was pruned, or the entry is there twice.")
         # A blob in place of a text could be hashed too, but no query would find it.
         if not (type(segment) is type(at) is int and all(type(text) is str for text in texts)):
             raise Wrong(number, f"Entry {number} is wrong: it holds values that sealyard never writes.")
@@ -134,8 +132,8 @@ class ChainCheck:
         if not is_right:
             raise Wrong(
                 number,
-                f"Entry {number} is wrong: its hash does not follow from what it says"
-                + (f" and from entry {number - 1}." if number > 1 else "."),
+                f"Entry {number} was changed: its hash does not match its content"
+                + (f" and entry {number - 1}." if number > 1 else "."),
             )
         self.number, self._hash = number, row[-1]
         self.counts["entries"] += 1

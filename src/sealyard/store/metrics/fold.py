@@ -58,6 +58,11 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     """Rows before this time may be gone."""
     hours: int = 0
     """Sums by the hour begin at this time."""
+    again_facts: int = 0
+    """Facts up to this number are folded for the second time since `rebuild` dropped the sums."""
+    again_calls: int = 0
+    again_days: int = 0
+    """Sums of days before this time were not dropped: those rows are in them already."""
 
 
 @contextmanager
@@ -126,20 +131,24 @@ def decode_fact(text: Any) -> AnyFact | None:
 def add_rows(
     connection: sqlite3.Connection,
     stream: Stream,
+    marks: Marks,
     condition: str,
     values: Iterable[float],
     pick: Callable[[float], Sums],
 ) -> tuple[int, int, int]:
-    """Add each row of a stream to the sums that `pick` returns for its time.
+    """Add each row of a stream to the sums that `pick` returns for its time, unless a rebuild kept the sums it is in.
 
     Returns the number of rows, of unreadable ones, and the highest row number.
     """
+    again: int = getattr(marks, f"again_{stream}")
     count = skipped = last = 0
     for number, at, *row in connection.execute(_ROWS[stream] + condition, tuple(values)):
         count += 1
         last = max(last, number)
         if not isinstance(at, float) or not 0 <= at < END:
             skipped += 1
+        elif number <= again and at < marks.again_days:
+            pass
         elif stream == "calls":
             call = _read_call(*row)
             if call is None:
@@ -161,7 +170,7 @@ def add_folded(
     for stream, (number, at) in COLUMNS.items():
         condition = f"{at} >= ? AND {at} < ? AND +{number} <= ?"
         values = (start, end, getattr(marks, stream))
-        counts[stream], skipped, _ = add_rows(connection, stream, condition, values, pick)
+        counts[stream], skipped, _ = add_rows(connection, stream, marks, condition, values, pick)
         counts["skipped"] += skipped
     return counts
 
@@ -174,7 +183,7 @@ def add_between(
         # The plus keeps SQLite from using the index of times for a few rows at the end.
         condition = f"{number} > ? AND {number} <= ? AND +{at} >= ? AND +{at} < ?"
         values = (getattr(after, stream), getattr(until, stream), start, end)
-        add_rows(connection, stream, condition, values, pick)
+        add_rows(connection, stream, after, condition, values, pick)
 
 
 def last_number(connection: sqlite3.Connection, stream: Stream) -> int:
@@ -193,7 +202,7 @@ def fold(connection: sqlite3.Connection) -> int:
     for stream, (number, _) in COLUMNS.items():
         condition = f"{number} > ? ORDER BY {number} LIMIT ?"
         values = (getattr(marks, stream), FOLD_ROWS - taken)
-        count, _, last = add_rows(connection, stream, condition, values, hours.pick)
+        count, _, last = add_rows(connection, stream, marks, condition, values, hours.pick)
         taken += count
         if count:
             write_mark(connection, stream, last)

@@ -15,7 +15,6 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import Sums
-from sealyard.store.database import Reader
 from sealyard.store.metrics.fold import (
     COLUMNS,
     DAY,
@@ -252,11 +251,6 @@ def _remove_learned(connection: sqlite3.Connection, days: int) -> None:
 class MetricTables(Table):
     """The facts and sums of one store."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        super().__init__(writer, reader)
-        self._is_fold_waiting = False
-        self._folded = 0
-
     def record(self, fact: Fact) -> None:
         """Record a fact. Only enqueues, as `Store.record_call` does."""
         self._writer.put_row(write_facts, fact, ROW_BYTES)
@@ -266,12 +260,7 @@ class MetricTables(Table):
 
         Other gateways may fold at the same time: no row counts twice. Raises `StoreError`.
         """
-        if not self._is_fold_waiting:
-            self._writer.put(self._fold, ROW_BYTES)
-        self._is_fold_waiting = True  # at most one waits, however often writing fails
-        await self._writer.flush()
-        self._is_fold_waiting = False
-        return self._folded
+        return await self._writer.change(fold)
 
     uncounted = reads(_read_uncounted)
     sums = reads(_read_window)
@@ -299,21 +288,21 @@ class MetricTables(Table):
 
     facts = reads(_read_facts)
 
-    async def derive(self) -> int:
-        """Record missing facts of executions, such as those of an older version; returns how many.
+    async def derive(self, since: float = 0.0) -> int:
+        """Record the missing facts of executions that began since a time, such as lost ones; returns how many.
 
-        `rebuild` does this too. It reads every kept execution. Raises `StoreError`.
+        Raises `StoreError`.
         """
-        return await derive(self._reader, self._writer)
+        return await derive(self._reader, self._writer, since)
 
     async def rebuild(
         self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
     ) -> Rebuilt:
-        """Count everything again from the kept rows, and derive facts that older versions did not record.
+        """Compare the sums with the kept rows, and fold all rows again if any sum differs.
 
-        Sums of days whose rows are gone stay. Reads and writes go on. `on_progress` gets the number of finished rows
-        and of all rows, roughly. With `check` nothing changes, and `differences` counts what would. Raises
-        `StoreError`.
+        Sums of days whose rows are gone stay. Reads and writes go on; until all rows are folded again, readers miss
+        those that `uncounted` counts. `on_progress` gets the number of finished rows and of all rows, roughly. With
+        `check` nothing changes. Raises `StoreError`.
         """
         return await rebuild(self._reader, self._writer, self.fold, on_progress, check=check)
 
@@ -325,6 +314,3 @@ class MetricTables(Table):
         while await self.fold():
             pass
         return await prune(self._writer, before, hours_before)
-
-    def _fold(self, connection: sqlite3.Connection) -> None:
-        self._folded = fold(connection)

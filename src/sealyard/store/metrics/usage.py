@@ -1,7 +1,7 @@
 """Usage: tools and their versions, combinations of tools, principals, code, use cases and skills.
 
 Figures are exact over the rows of the journal. Beyond `MOST_ROWS` of calls or of facts, older rows are not read: the
-answer's `since` is later then. Rows are read page by page, so other reads come in between.
+answer's `since` is later then.
 """
 
 import math
@@ -15,18 +15,18 @@ import msgspec
 
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
 from sealyard.store.database import Reader
+from sealyard.store.metrics.fold import snapshot
 from sealyard.store.rows import Columns
+from sealyard.store.table import reads
 from sealyard.values.facts import Executed, Saw, Searched
 
 _N = TypeVar("_N", int, float)
 
 MOST_ROWS = 100_000
-"""Calls, and facts, in one answer."""
+"""Calls, and facts, in one answer: bounds the time of the read and the memory of its percentiles."""
 
-_PAGE_ROWS = 5_000
-"""Rows per read."""
 _LISTED = 100
-"""Entries of each list: those with the most calls, runs or uses."""
+"""Entries of each list, those with the most calls, runs or uses: what a page of the dashboard shows."""
 
 _FACTS = msgspec.json.Decoder(Executed | Saw | Searched)
 
@@ -121,36 +121,33 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     skills: tuple[SkillUsage, ...]
 
 
+def _read_usage(connection: sqlite3.Connection, since: float, until: float, principal: str | None = None) -> Usage:
+    """The usage between two times, of one principal or of all. Raises `StoreError` if the store cannot be read."""
+    calls, facts = _Calls(), _Facts()
+    with snapshot(connection):
+        since = _first_counted(connection, since, until)
+        calls.add(connection, since, until, principal)
+        facts.add(connection, since, until, principal)
+        skills = _read_skills(connection, since, until, principal)
+    return Usage(
+        since=since,
+        until=until,
+        tools=calls.tools(),
+        combinations=facts.combinations(),
+        principals=facts.principals(),
+        code=facts.code(),
+        use_cases=dict(facts.use_cases.most_common()),
+        skills=skills,
+    )
+
+
 class UsageTable:
     """The usage of one store."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def read(self, since: float, until: float, principal: str | None = None) -> Usage:
-        """Read the usage between two times, of one principal or of all.
-
-        Raises:
-            StoreError: The store cannot be read.
-        """
-        calls, facts = _Calls(), _Facts()
-        since = await self._reader.read(_first_counted, since, until)
-        for add, times in ((calls.add, _CALL_TIMES), (facts.add, _FACT_TIMES)):
-            start = since
-            while start < until:
-                end = await self._reader.read(_page_end, times, start, until)
-                await self._reader.read(add, start, end, principal)
-                start = end
-        return Usage(
-            since=since,
-            until=until,
-            tools=calls.tools(),
-            combinations=facts.combinations(),
-            principals=facts.principals(),
-            code=facts.code(),
-            use_cases=dict(facts.use_cases.most_common()),
-            skills=await self._reader.read(_read_skills, since, until, principal),
-        )
+    read = reads(_read_usage)
 
 
 def _first_counted(connection: sqlite3.Connection, since: float, until: float) -> float:
@@ -160,12 +157,6 @@ def _first_counted(connection: sqlite3.Connection, since: float, until: float) -
         if row is not None:
             since = math.nextafter(row[0], math.inf)
     return since
-
-
-def _page_end(connection: sqlite3.Connection, times: str, start: float, until: float) -> float:
-    """Just after the last row of the page that begins at `start`. Rows of one time share a page."""
-    row = connection.execute(f"{times} LIMIT 1 OFFSET ?", (start, until, _PAGE_ROWS - 1)).fetchone()
-    return until if row is None else math.nextafter(row[0], math.inf)
 
 
 # Calls

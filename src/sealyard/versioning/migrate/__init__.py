@@ -4,6 +4,6 @@
 code, `renames` and `arguments` decide what is written anew, and `text` writes it.
 """
 
-from sealyard.versioning.migrate.migration import Edit, Migration, Refusal, diff, migrate, predict, rewrite_beside
+from sealyard.versioning.migrate.migration import Migration, Refusal, diff, migrate, rewrite_beside
 
-__all__ = ("Edit", "Migration", "Refusal", "diff", "migrate", "predict", "rewrite_beside")
+__all__ = ("Migration", "Refusal", "diff", "migrate", "rewrite_beside")

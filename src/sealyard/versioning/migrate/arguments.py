@@ -1,12 +1,13 @@
-"""Rewrites the arguments of calls: by position, by keyword, unpacked, in mappings, through `partial` and `map`."""
+"""Rewrites the arguments of calls: by position, by keyword, unpacked and in mappings."""
 
 import ast
 import keyword
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sealyard.code.names import children
-from sealyard.versioning.migrate.state import State, Touch, Use
+from sealyard.versioning.migrate.state import State, Style, Touch
 from sealyard.versioning.migrate.text import Sources
 from sealyard.versioning.migrate.values import (
     NONE,
@@ -16,7 +17,6 @@ from sealyard.versioning.migrate.values import (
     Argument,
     Retype,
     Rules,
-    Signature,
     Site,
     Text,
     Value,
@@ -24,7 +24,8 @@ from sealyard.versioning.migrate.values import (
 from sealyard.versioning.steps import Untranslatable, convert
 
 _NEVER_NONE = frozenset("str int float bool len round abs repr format sum".split())
-_WHOLE = frozenset("int len ord id hash".split())
+_CONVERTERS = frozenset(("int", "str", "format"))
+"""Functions that conversions call."""
 _HARMLESS = _NEVER_NONE | frozenset("list tuple dict set sorted min max range".split())
 _ACTS = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
 _COLLECTIONS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -35,30 +36,18 @@ _Key = ast.expr | ast.keyword
 
 def rewrite_arguments(state: State, sources: Sources) -> None:
     """Write every call and every mapping of arguments anew into `sources`."""
-    rewriter = _Rewriter(state, sources)
-    partials: dict[ast.Call, list[tuple[ast.Call, Use]]] = {}
-    for node, uses in state.calls.items():
-        tools = [use for use in uses if use is not None]
-        if not any(state.signatures[use.plan].changes for use in tools):
+    rewriter, signature = _Rewriter(state, sources), state.signature
+    for node, styles in state.calls.items():
+        if styles == {None} or not signature.changes:
             continue
-        use = tools[0]
-        signature = state.signatures[use.plan]
         if signature.whole is not None:
             state.refuse(node, signature.whole)
-        elif len(uses) > 1:
-            state.refuse(node, f"this may be a call of `{state.function(use.plan)}` or of something else")
-        elif use.kind == "partial":
-            partials.setdefault(node, [])
-        elif use.partial is not None:
-            partials.setdefault(use.partial, []).append((node, use))
-        elif use.kind in ("mapped", "positional"):
-            rewriter.rewrite_mapped(node, signature, use)
-        elif use.kind == "named":
-            rewriter.rewrite_named(node, signature)
+        elif len(styles) > 1:
+            state.refuse(node, f"this may be a call of `{state.function}` or of something else")
+        elif "keys" in styles:
+            rewriter.rewrite_named(node)
         else:
-            _Call(rewriter, node, use.first, signature).rewrite()
-    for node, later in partials.items():
-        rewriter.rewrite_partial(node, later)
+            _Call(rewriter, node).rewrite()
     rewriter.rewrite_mappings()
 
 
@@ -128,32 +117,30 @@ class _Rewriter:
         if found and not isinstance(value, list | dict | tuple | set | bytes):
             self._retype_literal(node, retype, name, value)
             return
-        if retype.before == "number" and retype.to == "integer" and self._is_whole(node):
-            return
-        template = self.template(retype, node)
-        if template is None or isinstance(node, _COLLECTIONS):
+        expression = self._expression(retype, node)
+        if expression is None or isinstance(node, _COLLECTIONS):
             self.state.refuse(
                 node, f"`{name}` is {retype.to} now, and what it is given cannot be converted for certain"
             )
             return
-        before, after = template
-        if not retype.may_be_none or self._is_something(node, held):
-            self.sources.wrap(node, before, after)
-        elif isinstance(node, ast.Name):
-            self.sources.wrap(node, f"None if {self.sources.text(node)} is None else {before}", after)
-        elif not any(isinstance(each, _ACTS) for each in ast.walk(node)):
-            self.sources.wrap(node, f"(lambda value: None if value is None else {before}value{after})(", ")")
-        else:
-            self.state.refuse(node, f"`{name}` is {retype.to} now, and what it is given may be `None`")
+        if retype.may_be_none and expression != "{0}" and not self._is_something(node, held):
+            expression = f"None if {{0}} is None else {expression}"
+        text = self.sources.text(node)
+        if expression.count("{0}") > 1 and not isinstance(node, ast.Name):
+            expression = f"(lambda value: {expression.replace('{0}', 'value')})({{0}})"
+        before, _, after = expression.rpartition("{0}")
+        self.sources.wrap(node, before.replace("{0}", text), after)
 
-    def template(self, retype: Retype, node: ast.AST) -> tuple[str, str] | None:
-        """The text before and after an expression at the place of `node` that converts it."""
-        if (retype.before, retype.to, retype.words) != ("string", "boolean", True):
-            template = retype.template
-            hidden = template is not None and template[0].removesuffix("(") in self.state.names.bound
-            return None if hidden else template
-        text = self.sources.quoted("true", self.sources.span(node)[0])
-        return None if text is None else ("(", f" == {text})")
+    def _expression(self, retype: Retype, node: ast.expr) -> str | None:
+        """Code with `{0}` for the value, as it can stand at the place of `node`."""
+        text = retype.expression
+        if text is None or _CONVERTERS & self.state.names.bound:
+            return None
+        quoted = re.search(r"'(\w+)'", text)
+        if quoted is None:
+            return text
+        literal = self.sources.quoted(quoted[1], self.sources.span(node)[0])
+        return None if literal is None else text.replace(quoted[0], literal)
 
     def _retype_literal(self, node: ast.expr, retype: Retype, name: str, value: Any) -> None:
         try:
@@ -184,17 +171,6 @@ class _Rewriter:
             case ast.BoolOp(op=ast.Or()):
                 return self._is_something(node.values[-1], NOTHING)
         return bool(held) and all(isinstance(atom, Text) or atom in (PLAIN, SCALAR) for atom in held)
-
-    def _is_whole(self, node: ast.expr) -> bool:
-        """True if an expression is certainly an integer."""
-        match node:
-            case ast.Constant(value=int()):
-                return True
-            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()):
-                return self._is_whole(node.left) and self._is_whole(node.right)
-            case ast.Call():
-                return self._called(node) in _WHOLE
-        return False
 
     def _called(self, node: ast.Call) -> str | None:
         """The name of the built-in function that is called."""
@@ -231,10 +207,9 @@ class _Rewriter:
 
     # Adding
 
-    def rewrite_named(self, node: ast.Call, signature: Signature) -> None:
+    def rewrite_named(self, node: ast.Call) -> None:
         """Rewrite `call_tool(name, arguments)`, as far as something has to be added."""
-        rules, refuse = signature.by_key, self.state.refuse
-        self.sources.show(node, f"the parameters of `{self.state.function(plan_of(self.state, node))}` changed")
+        rules, refuse = self.state.signature.by_key, self.state.refuse
         argument = _arguments_of(node)
         if argument is None or (isinstance(argument, ast.Constant) and argument.value is None):
             self.demand(node, rules, ())
@@ -298,27 +273,25 @@ class _Rewriter:
             else:
                 texts.append(f"{name}: {text}")
         self.sources.append(node, ", ".join(texts))
-        self.sources.show(node, "arguments are required now")
 
     # Changing
 
-    def _rewrite_mapping(self, site: Site, consumers: set[tuple[str, int] | None]) -> None:
-        tools = [each for each in consumers if each is not None]
-        signatures = [(style, self.state.signatures[plan]) for style, plan in tools]
-        rules = [signature.by_key if style == "keys" else signature.by_name for style, signature in signatures]
+    def _rewrite_mapping(self, site: Site, consumers: set[Style | None]) -> None:
+        signature = self.state.signature
+        rules = [signature.by_key if style == "keys" else signature.by_name for style in consumers if style]
         keys, _ = self.keys(site)
         hit = [key for rule in rules for key in keys if key in rule.touched]
         if not hit:
             return
         node = site.node
-        if len(consumers) > 1 and (None in consumers or not all(rule.agrees(rules[0]) for rule in rules)):
+        if len(consumers) > 1:
             self.state.refuse(node, f"a mapping of arguments with `{hit[0]}` is used for something else too")
             return
-        if not isinstance(node, ast.arg):
-            self.sources.show(node, f"the parameters of `{self.state.function(tools[0][1])}` changed")
         if isinstance(node, ast.Dict):
             for number, (key, value) in enumerate(zip(node.keys, node.values, strict=True)):
-                if key is not None:
+                if key is not None and _text_of(key) is None:
+                    self.state.refuse(key, f"a key of the arguments is not a literal, and may be `{hit[0]}`")
+                elif key is not None:
                     self._rewrite_entry(node, number, key, value, _text_of(key), rules[0])
         elif isinstance(node, ast.Call) and not site.level:
             for number, each in enumerate(self.state.arguments(node)):
@@ -356,7 +329,6 @@ class _Rewriter:
             if any(isinstance(atom, Text) and atom.text in rules.touched for atom in touch.key):
                 self.state.refuse(touch.node, "a key of the arguments is named in a way that is not followed")
         elif touch.call is not None and touch.value is not None:
-            self.sources.show(touch.call, "a parameter changed")
             given = self.state.arguments(touch.call)
             number = next(number for number, each in enumerate(given) if each.node is touch.node)
             self._rewrite_entry(touch.call, number, place, touch.value, name, rules)
@@ -369,7 +341,6 @@ class _Rewriter:
         statement, alone = self._assignments.get(node, (None, False))
         if statement is not None and not self.sources.has_own_line(statement):
             statement = None
-        self.sources.show(statement or node, "a parameter changed")
         written = touch.value if touch.value is not node else None
         if name in rules.blocked:
             if written is None or not self.passes(written, name, rules):
@@ -387,86 +358,6 @@ class _Rewriter:
             elif name in rules.retyped:
                 self.state.refuse(node, f"`{name}` has another type now, and this use of it is not followed")
 
-    # Calls through `functools.partial` or `map`
-
-    def rewrite_partial(self, node: ast.Call, calls: Sequence[tuple[ast.Call, Use]]) -> None:
-        """Rewrite a `functools.partial` and the calls of it."""
-        signature = self.state.signatures[plan_of(self.state, node)]
-        first = self.state.arguments(node)[1:]
-        later = [self.state.arguments(call)[use.first :] for call, use in calls]
-        if any(each.star for each in first) or any(each.star == "*" for rest in later for each in rest):
-            self.state.refuse(node, "a `partial` with `*` or `**` is not followed")
-            return
-        count = _positional(first)
-        used = count + max(map(_positional, later), default=0)
-        gone = any(signature.names[name] is None for name in signature.before[:used])
-        by_name = gone or signature.moves(0, used)
-        given = {signature.names.get(each.keyword) for each in first if each.keyword is not None}
-        given |= {signature.names[name] for name in signature.before[:count]}
-        if {signature.names[name] for name in signature.before[count:used]} & (signature.by_name.added.keys() - given):
-            self.state.refuse(node, "a parameter that is required now is given by position later")
-        _Call(self, node, 1, signature, by_name=by_name, demand=False).rewrite()
-        have = {name for name in given if name is not None}
-        for call, use in calls:
-            if use.kind in ("mapped", "positional"):
-                self._check_mapped(call, signature, use, count)
-            else:
-                options: dict[str, Any] = {"offset": count, "by_name": by_name, "have": have, "add": False}
-                _Call(self, call, use.first, signature, **options).rewrite()
-
-    def rewrite_mapped(self, node: ast.Call, signature: Signature, use: Use) -> None:
-        """`map(tool, xs)`: where positions do not suffice, `map(lambda value: tool(name=value), xs)`."""
-        given = self.state.arguments(node)
-        rest = given[use.first :]
-        names = signature.before[: sum(each.keyword is None for each in rest)]
-        have = {signature.names[name] for name in names}
-        rules = signature.by_name
-        if not _is_hit(signature, names, 0) and not (rules.added.keys() | rules.omitted.keys()) - have:
-            return
-        called = given[use.first - 1].value
-        plain = isinstance(called, ast.Name) or (
-            isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)
-        )
-        if not plain or not all(each.is_positional for each in rest):
-            self.state.refuse(node, "the tool is called by something that gives it arguments by position only")
-            return
-        places = [f"value{number + 1 if number else ''}" for number in range(len(names))]
-        texts = [
-            text for name, place in zip(names, places, strict=True) if (text := self._named(node, rules, name, place))
-        ]
-        for name, value in rules.added.items():
-            if name not in have:
-                self.check_name(node, name)
-                texts.append(f"{name}={self.write(node, name, value)}")
-        self.demand(node, rules, {name for name in have if name is not None})
-        if self.state.names.spellings & {*places}:
-            self.state.refuse(node, "the names `value`, `value2` and so on are taken")
-        self.sources.wrap(called, f"lambda {', '.join(places)}: ", f"({', '.join(texts)})")
-        self.sources.show(node, f"the parameters of `{self.state.function(use.plan)}` changed")
-
-    def _named(self, node: ast.Call, rules: Rules, name: str, place: str) -> str:
-        """The argument by its new name, from the variable `place`; empty if it is gone."""
-        after, retype = rules.names[name], rules.retyped.get(name)
-        template = self.template(retype, node) if retype is not None else ("", "")
-        if name in rules.blocked or template is None:
-            self.state.refuse(
-                node, f"`{name}` changed, and the tool is called by something that gives it by position only"
-            )
-            return ""
-        if after is None:
-            return ""
-        self.check_name(node, after)
-        text = f"{template[0]}{place}{template[1]}"
-        optional = retype is not None and retype.may_be_none
-        return f"{after}=None if {place} is None else {text}" if optional else f"{after}={text}"
-
-    def _check_mapped(self, node: ast.Call, signature: Signature, use: Use, offset: int) -> None:
-        """Refuse a `partial` in a `map` if positions do not mean what they meant."""
-        count = sum(each.keyword is None for each in self.state.arguments(node)[use.first :])
-        names = signature.before[offset : offset + count]
-        if _is_hit(signature, names, offset) or signature.by_name.omitted:
-            self.state.refuse(node, "the tool is called by something that gives it arguments by position only")
-
     def write(self, node: ast.Call, name: str, value: Any) -> str:
         """A value as it may stand at the end of a call."""
         text = self.sources.literal(value, self.sources.span(node)[1] - 1)
@@ -478,57 +369,43 @@ class _Rewriter:
 class _Call:
     """One call, argument by argument."""
 
-    def __init__(
-        self,
-        rewriter: _Rewriter,
-        node: ast.Call,
-        first: int,
-        signature: Signature,
-        *,
-        offset: int = 0,
-        by_name: bool = False,
-        have: set[str] | None = None,
-        add: bool = True,
-        demand: bool = True,
-    ) -> None:
-        """`offset` and `have`: what a `partial` gave before. `by_name`: nothing stays positional."""
+    def __init__(self, rewriter: _Rewriter, node: ast.Call) -> None:
+        signature = rewriter.state.signature
         self._rewriter = rewriter
         self._state = rewriter.state
         self._sources = rewriter.sources
         self._refuse = rewriter.state.refuse
         self._node = node
-        self._first = first
-        self._arguments = self._state.arguments(node)[first:]
+        self._arguments = self._state.arguments(node)
         self._signature = signature
         self._rules = signature.by_name
-        self._add = add
-        self._demand = demand
-        self._position = offset
-        self._kept = offset
-        self._named = by_name
+        self._position = 0
+        """The number of old parameters that were given by position."""
+        self._kept = 0
+        """The number of arguments that stay positional."""
+        self._named = False
+        """No further argument stays positional."""
         self._starred = False
-        self._have = set(have or ())
+        self._have: set[str] = set()
         """New names that the call gives."""
         self._maybe: set[str] = set()
         """New names that the call may give."""
+        positional = sum(each.is_positional for each in self._arguments)
         self._explicit = {each.keyword for each in self._arguments if each.keyword is not None}
-        self._explicit |= set(signature.before[offset : offset + _positional(self._arguments)])
+        self._explicit |= set(signature.before[:positional])
 
     def rewrite(self) -> None:
         """Rewrite the call."""
         node = self._node
-        self._sources.show(node, f"the parameters of `{self._state.function(plan_of(self._state, node))}` changed")
-        for number, argument in enumerate(self._arguments, self._first):
+        for number, argument in enumerate(self._arguments):
             if argument.star == "*":
                 self._unpack_list(argument)
             elif argument.star == "**":
                 self._unpack_mapping(argument)
             elif not (self._starred and argument.keyword is None):
                 self._rewrite_one(argument, number)
-        if self._add:
-            self._add_missing()
-        if self._demand:
-            self._rewriter.demand(node, self._rules, self._have)
+        self._add_missing()
+        self._rewriter.demand(node, self._rules, self._have)
 
     def _rewrite_one(self, argument: Argument, number: int) -> None:
         """Rewrite an argument that is written out."""
@@ -581,31 +458,14 @@ class _Call:
 
     def _unpack_list(self, argument: Argument) -> None:
         """`*x` stays as it is, or the call is refused."""
-        signature = self._signature
-        length = self._length(argument)
-        stop = None if length is None else self._position + length
-        names = signature.before[self._position : stop]
-        if self._named or self._kept != self._position or _is_hit(signature, names, self._position):
+        signature, rules = self._signature, self._rules
+        names = signature.before[self._position :]
+        changed = any(name in rules.retyped or name in rules.blocked or rules.names[name] is None for name in names)
+        if self._named or self._kept != self._position or changed or signature.moves(self._position):
             reason = "what `*` unpacks cannot be given by name, and the parameters it fills changed"
             self._refuse(argument.node, reason)
-        passed = {after for name in names if (after := signature.names[name]) is not None}
-        if length is None:
-            self._starred = True
-            self._maybe |= passed
-        else:
-            self._have |= passed
-            self._position += length
-            self._kept += length
-
-    def _length(self, argument: Argument) -> int | None:
-        """The number of arguments that `*x` gives, if it is known."""
-        state = self._state
-        lengths: set[int | None] = set()
-        for atom in state.given.get(argument.node, NOTHING):
-            known = isinstance(atom, Site) and isinstance(atom.node, ast.Tuple | ast.List) and not atom.level
-            slots = state.contents.get(atom, {}) if isinstance(atom, Site) and atom not in state.removed else {}
-            lengths.add(len(slots) if known and slots and None not in slots else None)
-        return lengths.pop() if len(lengths) == 1 else None
+        self._starred = True
+        self._maybe |= {after for name in names if (after := signature.names[name]) is not None}
 
     def _unpack_mapping(self, argument: Argument) -> None:
         """`**x`: what is known of it is rewritten where it is written; what is not must not matter."""
@@ -633,7 +493,7 @@ class _Call:
         texts = []
         for name, value in self._rules.added.items():
             if name in self._maybe and name not in self._have:
-                self._add_before(name, value)
+                self._refuse(node, f"`*` or `**` may give `{name}` already, which is required now")
             elif name not in self._have:
                 self._rewriter.check_name(node, name)
                 texts.append(f"{name}={self._rewriter.write(node, name, value)}")
@@ -644,27 +504,8 @@ class _Call:
             self._refuse(node, "a generator is the only argument, and another one has to be added")
         self._sources.append(node, ", ".join(texts))
 
-    def _add_before(self, name: str, value: Any) -> None:
-        """Add what a mapping may or may not hold to the literal that it starts as."""
-        node, state = self._node, self._state
-        unpacked = [each for each in state.arguments(node) if each.star]
-        reason = f"nobody knows whether the call gives `{name}`, which is required now"
-        if any(each.star == "*" for each in unpacked):
-            self._refuse(node, reason)
-        for atom in (atom for each in unpacked for atom in state.given.get(each.node, NOTHING)):
-            keys, complete = self._rewriter.keys(atom)
-            if not complete or not isinstance(atom, Site) or state.callers.get(atom) != {node}:
-                self._refuse(node, reason)
-            elif not keys.get(name):
-                self._rewriter.add(atom, {name: value}, keys)
 
-
-def plan_of(state: State, node: ast.Call) -> int:
-    """The number of the plan whose tool a call calls."""
-    return next(use.plan for use in state.calls[node] if use is not None)
-
-
-def _propagated(state: State) -> dict[Site, set[tuple[str, int] | None]]:
+def _propagated(state: State) -> dict[Site, set[Style | None]]:
     """The consumers of each mapping, with those of the mappings that it is unpacked into."""
     consumers = {site: set(found) for site, found in state.consumers.items()}
     queue = list(consumers)
@@ -701,17 +542,6 @@ def _key_of(touch: Touch) -> _Key | None:
         case ast.keyword() as place:
             pass
     return place if any(isinstance(atom, Text) and atom.node is place for atom in touch.key) else None
-
-
-def _is_hit(signature: Signature, names: Sequence[str], offset: int) -> bool:
-    """True if arguments for these parameters, from a position on, cannot stay as they are."""
-    rules = signature.by_name
-    changed = any(name in rules.retyped or name in rules.blocked or rules.names[name] is None for name in names)
-    return changed or signature.moves(offset, offset + len(names))
-
-
-def _positional(arguments: Sequence[Argument]) -> int:
-    return sum(each.is_positional for each in arguments)
 
 
 def _text_of(node: ast.expr | None) -> str | None:

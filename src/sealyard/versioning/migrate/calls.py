@@ -4,10 +4,9 @@ Functions and arguments are values here; the interpreter evaluates the expressio
 """
 
 import ast
-import re
 from collections.abc import Callable, Sequence
 
-from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Use, UseKind
+from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Style
 from sealyard.versioning.migrate.values import (
     JUST_NONE,
     JUST_OTHER,
@@ -17,13 +16,9 @@ from sealyard.versioning.migrate.values import (
     PLAIN,
     Answer,
     Argument,
-    Getter,
     Given,
-    Instance,
     Library,
     Local,
-    Package,
-    Partial,
     Plain,
     Site,
     Text,
@@ -32,8 +27,6 @@ from sealyard.versioning.migrate.values import (
 )
 
 _CALLERS = ("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool")
-_HANDING_ON = ("functools.partial", "asyncio.to_thread", "builtins.map")
-"""Functions that call another one, which counts instead of them."""
 _LOOKING = frozenset(
     """builtins.len builtins.bool builtins.isinstance builtins.id builtins.type builtins.any builtins.all
     builtins.callable builtins.hash builtins.range""".split()
@@ -49,14 +42,8 @@ _LISTING = frozenset(
     itertools.islice itertools.cycle collections.deque random.sample""".split()
 )
 """Functions that return the items of their first argument."""
-_POOLS = frozenset(
-    """concurrent.futures.ThreadPoolExecutor concurrent.futures.thread.ThreadPoolExecutor
-    concurrent.futures.ProcessPoolExecutor multiprocessing.pool.ThreadPool multiprocessing.dummy.Pool""".split()
-)
-"""Classes whose instances call the functions they are given."""
-_LOOPS = ("asyncio.get_event_loop", "asyncio.get_running_loop")
-_INSTANCES = _POOLS | {"asyncio.TaskGroup", *_LOOPS, "asyncio.Semaphore"}
 _READERS = frozenset("builtins.eval builtins.exec builtins.compile".split())
+_IMPORTERS = ("builtins.__import__", "importlib.import_module")
 
 
 class Calls:
@@ -65,34 +52,26 @@ class Calls:
     def __init__(self, state: State) -> None:
         self.state = state
 
-    def apply(
-        self, function: Value, node: ast.Call, given: Given, *, kind: UseKind = "function", first: int = 0
-    ) -> Value:
-        """The result of calling `function` with the arguments of `node`, which begin at number `first`."""
-        found, own = NOTHING, given[first:]
+    def apply(self, function: Value, node: ast.Call, given: Given) -> Value:
+        """The result of calling `function` with the arguments of `node`."""
+        found = NOTHING
         for atom in function:
             match atom:
                 case Tool():
-                    found |= self._call_tool(Use(kind, atom.plan, first), node, given)
-                    continue
-                case Partial():
-                    found |= self._call_partial(atom, kind, node, given, first)
+                    found |= self._call_tool("names", node, given)
                     continue
                 case Library(name=name) if name in _CALLERS:
-                    found |= self._call_by_name(node, own)
+                    found |= self._call_by_name(node, given)
                     continue
                 case Plain(sort="none"):
                     continue
                 case Library():
-                    found |= self._call_library(atom.name, node, own)
+                    found |= self._call_library(atom.name, node, given)
                 case Local():
-                    found |= self.call_local(atom, node, own)
-                case Getter():
-                    found |= self._get(atom, [value for _, value in own])
+                    found |= self.call_local(atom, node, given)
                 case _:
-                    found |= self.unknown(own)
-            if not isinstance(atom, Library) or atom.name not in _HANDING_ON:
-                self.state.call_otherwise(node)
+                    found |= self.unknown(given)
+            self.state.call_otherwise(node)
         return found
 
     def unknown(self, given: Given, why: str = UNKNOWN) -> Value:
@@ -108,8 +87,6 @@ class Calls:
             match atom:
                 case Local():
                     found |= self.call_local(atom, node, [], items)
-                case Getter():
-                    found |= self._get(atom, items)
                 case Library(name=name) if name in _LOOKING:
                     found |= JUST_SCALAR
                 case Plain(sort="none"):
@@ -121,53 +98,25 @@ class Calls:
                     found |= JUST_OTHER
         return found
 
-    def _get(self, getter: Getter, items: Sequence[Value]) -> Value:
-        receiver, state = items[0] if items else NOTHING, self.state
-        keys = [each.node for each in state.arguments(getter.node)]
-        parts = [state.part(receiver, state.kept.get(key, NOTHING), key) for key in keys]
-        return parts[0] if len(parts) == 1 else state.make(getter.node, enumerate(parts), level=1)
-
     # Tools
 
-    def _call_tool(self, use: Use, node: ast.Call, given: Given) -> Value:
-        """Call a tool: mappings of arguments are followed, everything else that it is given leaves."""
-        plan, state = use.plan, self.state
-        state.touched.add(plan)
-        state.calls.setdefault(node, set()).add(use)
-        style = "keys" if use.kind == "named" else "names"
-        for number, (argument, value) in enumerate(given):
+    def _call_tool(self, style: Style, node: ast.Call, given: Given) -> Value:
+        """Call the tool: mappings of arguments are followed, everything else that it is given leaves."""
+        state = self.state
+        state.touched = True
+        state.calls.setdefault(node, set()).add(style)
+        for argument, value in given:
             state.given[argument.node] = value
-            if number < use.first:
-                continue
-            mapping = argument.star == "**" or use.kind == "named"
+            mapping = argument.star == "**" or style == "keys"
             for atom in value:
                 if isinstance(atom, Site) and mapping and atom in state.keys:
-                    state.consumers.setdefault(atom, set()).add((style, plan))
-                    state.callers.setdefault(atom, set()).add(node)
+                    state.consumers.setdefault(atom, set()).add(style)
                     state.escape(state.everything(atom), argument.node, "passed to a tool")
                 elif not (mapping and atom == NONE):
                     state.escape(frozenset((atom,)), argument.node, "passed to a tool")
-        if state.shapes[plan].blocked:
-            state.refuse(node, f"the answer of `{state.function(plan)}` changed: {state.shapes[plan].blocked}")
-        answer = frozenset((state.answer(plan, ()),))
-        return state.make_list(node, answer) if use.kind == "mapped" else answer
-
-    def _call_partial(self, partial: Partial, kind: UseKind, node: ast.Call, given: Given, first: int) -> Value:
-        found, state = NOTHING, self.state
-        for atom in state.partials.get(partial.node, NOTHING):
-            match atom:
-                case Tool():
-                    found |= self._call_tool(Use(kind, atom.plan, first, partial.node), node, given)
-                case Local() if kind == "function" and not first:
-                    kept = [(each, state.kept.get(each.node, NOTHING)) for each in state.arguments(partial.node)[1:]]
-                    bound = [value for each, value in kept if each.is_positional]
-                    named = [(each, value) for each, value in kept if not each.is_positional]
-                    found |= self.call_local(atom, node, [*given, *named], bound)
-                    state.call_otherwise(node)
-                case _:
-                    state.escape(frozenset((atom,)), node, UNKNOWN)
-                    found |= self.unknown(given)
-        return found
+        if state.answer_shape.blocked:
+            state.refuse(node, f"the answer of `{state.function}` changed: {state.answer_shape.blocked}")
+        return frozenset((state.answer(()),))
 
     def _call_by_name(self, node: ast.Call, given: Given) -> Value:
         """`call_tool(name, arguments)`."""
@@ -181,33 +130,23 @@ class Calls:
         rest = [each for each in given if each[0] is not argument]
         found = NOTHING
         for atom in value:
-            plan = state.by_name.get(atom.text) if isinstance(atom, Text) else None
-            if isinstance(atom, Text) and plan is not None:
-                step = state.renamed_tool(plan)
-                state.want(atom.node, step.full_name if step else None, f"the tool is `{step and step.full_name}` now")
-                found |= self._call_tool(Use("named", plan), node, rest)
+            if isinstance(atom, Text) and atom.text == state.plan.before.full_name:
+                state.want(atom.node, state.renamed.full_name if state.renamed else None)
+                found |= self._call_tool("keys", node, rest)
                 continue
             if isinstance(atom, Text) or atom in (PLAIN, NONE):
                 state.keep(frozenset((atom,)))
-            elif self._may_name(argument.value):
+            else:
                 state.refuse(node, "`call_tool` gets a name that is only known at run time and may be this tool's")
             state.call_otherwise(node)
             found |= self.unknown(rest, "passed to a tool")
         return found
-
-    def _may_name(self, node: ast.expr) -> bool:
-        """True if a formatted text may come out as the name of a changed tool."""
-        if not isinstance(node, ast.JoinedStr):
-            return True
-        parts = [re.escape(str(each.value)) if isinstance(each, ast.Constant) else ".*" for each in node.values]
-        return any(re.fullmatch("".join(parts), name, re.DOTALL) for name in self.state.by_name)
 
     # Functions of the code itself
 
     def call_local(self, local: Local, node: ast.AST, given: Given, before: Sequence[Value] = ()) -> Value:
         """Hand arguments to a function of the code; the values `before` come first."""
         state, params = self.state, local.node.args
-        state.notice_early()
         named = {param.arg: param for param in (*params.args, *params.kwonlyargs)}
         position = 0
         for value in before:
@@ -241,12 +180,6 @@ class Calls:
     def _hand_unpacked(self, params: ast.arguments, argument: Argument, value: Value) -> None:
         """`f(*x)` or `f(**x)`: what is in it may go to any parameter."""
         state = self.state
-        named = {param.arg for param in (*params.args, *params.kwonlyargs)}
-        slots = [state.contents.get(atom, {}) for atom in value if isinstance(atom, Site) and atom in state.keys]
-        known = len(slots) == len(value) and not any(None in each or named & each.keys() for each in slots)
-        if argument.star == "**" and params.kwarg is not None and known:
-            state.spread(Site(params.kwarg), value, argument.node, new=False)
-            return
         state.escape(value, argument.node, "unpacked into the arguments of a function")
         for param in (*params.posonlyargs, *params.args, *params.kwonlyargs):
             state.grow(state.params, param, JUST_OTHER)
@@ -254,13 +187,7 @@ class Calls:
             if star is not None:
                 state.put(Site(star), None, JUST_OTHER)
 
-    # Handing on
-
-    def _forward(self, node: ast.Call, given: Given, at: int, kind: UseKind = "function") -> Value:
-        """A call such as `asyncio.to_thread(f, 1, b=2)`: argument number `at` is called with those after it."""
-        if len(given) <= at or any(not argument.is_positional for argument, _ in given[: at + 1]):
-            return self.unknown(given)
-        return self.apply(given[at][1], node, given, kind=kind, first=at + 1)
+    # Functions that call another one
 
     def map_over(self, node: ast.Call, given: Given) -> Value:
         """`map`: the first argument is called with the items of the others."""
@@ -268,28 +195,7 @@ class Calls:
             return self.unknown(given)
         state = self.state
         items = [state.items(value, argument.node) for argument, value in given[1:] if not argument.keyword]
-        tools = frozenset(atom for atom in given[0][1] if isinstance(atom, Tool | Partial))
-        found = self.apply(tools, node, given, kind="mapped", first=1)
-        for atom in given[0][1] - tools:
-            state.call_otherwise(node)
-            found |= state.make_list(node, self.on_items(frozenset((atom,)), items, node))
-        return found
-
-    def make_partial(self, node: ast.Call, given: Given) -> Value:
-        """`functools.partial`."""
-        state = self.state
-        if not given or not given[0][0].is_positional:
-            return self.unknown(given)
-        state.grow(state.partials, node, given[0][1])
-        self.keep_given(given[1:])
-        for atom in given[0][1]:
-            if isinstance(atom, Tool):
-                self._call_tool(Use("partial", atom.plan, 1), node, given)
-                continue
-            state.call_otherwise(node)
-            if not isinstance(atom, Local):
-                self.unknown(given[1:])
-        return frozenset((Partial(node),))
+        return state.make_list(node, self.on_items(given[0][1], items, node))
 
     def sort_by(self, node: ast.Call, given: Given, items: Value) -> None:
         """Call the `key` that `sorted` and the like are given."""
@@ -299,18 +205,11 @@ class Calls:
         else:
             self.state.keep(items)
 
-    def keep_given(self, given: Given) -> None:
-        """Store arguments that are used later."""
-        for argument, value in given:
-            self.state.grow(self.state.kept, argument.node, value)
-
     # Methods
 
-    def call_method(self, receiver: Answer | Site | Instance, name: str, node: ast.Call, given: Given) -> Value:
+    def call_method(self, receiver: Answer | Site, name: str, node: ast.Call, given: Given) -> Value:
         """The result of a method."""
         self.state.step()
-        if isinstance(receiver, Instance):
-            return self._instance_method(receiver, name, node, given)
         if name in ("result", "copy", "__aiter__", "__iter__", "__enter__", "__aenter__"):
             return frozenset((receiver,))
         found = None
@@ -321,20 +220,6 @@ class Calls:
             self.state.escape(frozenset((receiver,)), node, f"changed or passed on by `.{name}()`")
             return self.unknown(given)
         return found
-
-    def _instance_method(self, receiver: Instance, name: str, node: ast.Call, given: Given) -> Value:
-        match name:
-            case "submit" if receiver.name in _POOLS:
-                return self._forward(node, given, 0)
-            case "map" | "imap" if receiver.name in _POOLS:
-                return self.map_over(node, given)
-            case "run_in_executor" if receiver.name in _LOOPS:
-                return self._forward(node, given, 1, "positional")
-            case "create_task" | "run_until_complete":
-                return given[0][1] if given else NOTHING
-            case "__enter__" | "__aenter__":
-                return frozenset((receiver,))
-        return self.unknown(given)
 
     def _answer_method(self, receiver: Answer, name: str, node: ast.Call, given: Given) -> Value | None:
         state = self.state
@@ -435,11 +320,6 @@ class Calls:
         if name in _LOOKING:
             self.state.keep(NOTHING.union(*(value for _, value in given)))
             return JUST_SCALAR
-        if name in _INSTANCES:
-            self.unknown(given)
-            return frozenset((Instance(name),))
-        if name == "asyncio.to_thread":
-            return self._forward(node, given, 0)
         if name in REFLECTING:
             return self._reflect(name, node, given)
         return self.unknown(given, "printed" if name == "builtins.print" else UNKNOWN)
@@ -448,21 +328,14 @@ class Calls:
         """`eval`, `globals` and the like reach every name."""
         shown = name.removeprefix("builtins.")
         texts = [atom.text if isinstance(atom, Text) else None for atom in given[0][1]] if given else []
-        literal = bool(texts) and None not in texts
+        elsewhere = bool(texts) and all(text and text.partition(".")[0] != "servers" for text in texts)
         if name in _READERS:
-            if not literal or any(self._mentions(text) for text in texts):
-                self.state.refuse(node, f"`{shown}` runs a text that is not followed and may use this tool")
-        elif name == "builtins.__import__":
-            if not literal or any(text and text.partition(".")[0] == "servers" for text in texts):
-                self.state.refuse(node, "a module is imported by `__import__`, which is not followed")
+            self.state.refuse(node, f"`{shown}` runs a text that is not followed and may use this tool")
+        elif name in _IMPORTERS and not elsewhere:
+            self.state.refuse(node, f"a module is imported by `{shown}`, which is not followed")
         elif name != "builtins.vars" or not given:
             self.state.reach(node, f"`{shown}` can reach the tool's name, and what it is used for is not followed")
         return self.unknown(given)
-
-    def _mentions(self, text: str | None) -> bool:
-        plans = self.state.plans
-        words = [word for plan in plans for word in (plan.before.function, plan.before.full_name, "call_tool")]
-        return text is None or any(word in text for word in words)
 
 
 def _find_given(given: Given, position: int | None, name: str) -> tuple[Argument, Value] | None:
@@ -518,16 +391,6 @@ def _sum(calls: Calls, node: ast.Call, given: Given) -> Value:
     return calls.state.make_list(node, calls.state.items(parts | start, node)) if parts else JUST_OTHER
 
 
-def _reduce(calls: Calls, node: ast.Call, given: Given) -> Value:
-    if len(given) < 2:
-        return calls.unknown(given)
-    state, site = calls.state, Site(node)
-    items = state.items(given[1][1], given[1][0].node)
-    state.put(site, None, given[2][1] if len(given) > 2 else items)
-    state.put(site, None, calls.on_items(given[0][1], [state.everything(site), items], node))
-    return state.everything(site)
-
-
 def _gather(calls: Calls, node: ast.Call, given: Given) -> Value:
     plain = [(argument, value) for argument, value in given if argument.keyword is None]
     if any(argument.star for argument, _ in plain):
@@ -536,15 +399,6 @@ def _gather(calls: Calls, node: ast.Call, given: Given) -> Value:
             every |= calls.state.items(value, argument.node) if argument.star == "*" else value
         return calls.state.make_list(node, every)
     return calls.state.make(node, [(number, value) for number, (_, value) in enumerate(plain)])
-
-
-def _wait(calls: Calls, node: ast.Call, given: Given) -> Value:
-    done = calls.state.make(node, [(None, _first_items(calls, given))], level=1)
-    return calls.state.make(node, [(0, done), (1, done)])
-
-
-def _as_completed(calls: Calls, node: ast.Call, given: Given) -> Value:
-    return calls.state.make_list(node, _first_items(calls, given)) if given else NOTHING
 
 
 def _enumerate(calls: Calls, node: ast.Call, given: Given) -> Value:
@@ -562,26 +416,6 @@ def _zip(calls: Calls, node: ast.Call, given: Given) -> Value:
     else:
         row = state.make(node, list(enumerate(items)), level=1)
     return state.make_list(node, row)
-
-
-def _chain(calls: Calls, node: ast.Call, given: Given) -> Value:
-    every = NOTHING
-    for argument, value in given:
-        items = calls.state.items(value, argument.node)
-        every |= calls.state.items(items, argument.node) if argument.star else items
-    return calls.state.make_list(node, every)
-
-
-def _chain_from(calls: Calls, node: ast.Call, given: Given) -> Value:
-    return calls.state.make_list(node, calls.state.items(_first_items(calls, given), node))
-
-
-def _groupby(calls: Calls, node: ast.Call, given: Given) -> Value:
-    items = _first_items(calls, given)
-    key = _find_given(given, 1, "key")
-    by = calls.on_items(key[1], [items], node) if key is not None else items
-    group = calls.state.make(node, [(None, items)], level=2)
-    return calls.make_pairs(node, by, group)
 
 
 def _dict(calls: Calls, node: ast.Call, given: Given) -> Value:
@@ -613,68 +447,12 @@ def _defaultdict(calls: Calls, node: ast.Call, given: Given) -> Value:
     return made
 
 
-def _itemgetter(calls: Calls, node: ast.Call, given: Given) -> Value:
-    calls.keep_given(given)
-    return frozenset((Getter(node),))
-
-
-def _getattr(calls: Calls, node: ast.Call, given: Given) -> Value:
-    state, found = calls.state, NOTHING
-    packages = frozenset(atom for atom in given[0][1] if isinstance(atom, Package | Tool)) if given else NOTHING
-    for package in packages:
-        for atom in given[1][1] if len(given) > 1 else NOTHING:
-            if isinstance(atom, Text) and isinstance(package, Package):
-                found |= state.member(package, atom.text, atom.node, node)
-            elif atom == PLAIN:
-                found |= JUST_OTHER
-            else:
-                state.refuse(node, "a tool is looked up by a name that is only known at run time")
-    if len(given) > 2:
-        found |= given[2][1]
-    if given and given[0][1] - packages:
-        for _, value in given:
-            state.escape(value - packages, node, UNKNOWN)
-        found |= JUST_OTHER
-    return found
-
-
-def _hasattr(calls: Calls, node: ast.Call, given: Given) -> Value:
-    for _, value in given:
-        calls.state.escape(frozenset(atom for atom in value if isinstance(atom, Package)), node, "looked into")
-        calls.state.keep(value)
-    return JUST_SCALAR
-
-
-def _import_module(calls: Calls, node: ast.Call, given: Given) -> Value:
-    found = NOTHING
-    for atom in given[0][1] if given else NOTHING:
-        if isinstance(atom, Text):
-            found |= calls.state.imported(atom.text, atom.node, node)
-        else:
-            if _may_import(given[0][0].value):
-                calls.state.refuse(node, "a module is imported by a name that is only known at run time")
-            found |= JUST_OTHER
-    return found
-
-
-def _may_import(node: ast.expr) -> bool:
-    """True if a text that is put together may begin as the name of a module of tools does."""
-    match node:
-        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
-            return first.startswith("servers") or "servers".startswith(first)
-    return True
-
-
 _LIBRARY: dict[str, Callable[[Calls, ast.Call, Given], Value]] = {
-    "asyncio.as_completed": _as_completed,
     "asyncio.gather": _gather,
-    "asyncio.wait": _wait,
     "builtins.anext": _next,
     "builtins.dict": _dict,
     "builtins.enumerate": _enumerate,
     "builtins.filter": _filter,
-    "builtins.getattr": _getattr,
-    "builtins.hasattr": _hasattr,
     "builtins.map": Calls.map_over,
     "builtins.max": _choose,
     "builtins.min": _choose,
@@ -682,25 +460,9 @@ _LIBRARY: dict[str, Callable[[Calls, ast.Call, Given], Value]] = {
     "builtins.sorted": _sorted,
     "builtins.sum": _sum,
     "builtins.zip": _zip,
-    "collections.OrderedDict": _dict,
     "collections.defaultdict": _defaultdict,
-    "concurrent.futures.as_completed": _as_completed,
-    "concurrent.futures.wait": _wait,
-    "functools.partial": Calls.make_partial,
-    "functools.reduce": _reduce,
-    "heapq.nlargest": lambda calls, node, given: _sorted(calls, node, given[1:]),
-    "heapq.nsmallest": lambda calls, node, given: _sorted(calls, node, given[1:]),
-    "importlib.import_module": _import_module,
-    "itertools.chain": _chain,
-    "itertools.chain.from_iterable": _chain_from,
-    "itertools.dropwhile": _filter,
-    "itertools.filterfalse": _filter,
-    "itertools.groupby": _groupby,
-    "itertools.takewhile": _filter,
     "itertools.zip_longest": _zip,
-    "operator.itemgetter": _itemgetter,
     "random.choice": lambda calls, _node, given: _first_items(calls, given),
-    "typing.cast": lambda _calls, _node, given: given[1][1] if len(given) > 1 else NOTHING,
 }
-_STARRED = (_gather, _zip, _chain, Calls.make_partial)
+_STARRED = (_gather, _zip)
 """These understand `*`."""

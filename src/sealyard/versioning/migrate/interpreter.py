@@ -1,11 +1,11 @@
-"""Follows a piece of code: which names stand for tools and for their answers, statement by statement.
+"""Follows a piece of code: which names stand for the tool and for its answers. Nothing is run.
 
-Within one function the order of statements counts; what functions share does not depend on it. Nothing is run.
+The order of statements does not count: a variable stands for everything that it ever holds.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import builtins
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sealyard.code.names import Variable
@@ -20,7 +20,6 @@ from sealyard.versioning.migrate.values import (
     OTHER,
     PLAIN,
     Answer,
-    Instance,
     Library,
     Local,
     Package,
@@ -32,20 +31,12 @@ from sealyard.versioning.migrate.values import (
 
 _ROUNDS = 1_000  # a bound; honest code needs fewer than ten
 _MANY = 32  # the items of a longer list are not kept apart
-_KINDS = frozenset("dict list tuple str int float bool".split())
 _INNARDS = frozenset("__globals__ __builtins__ f_globals f_locals f_builtins gi_frame cr_frame".split())
 """Attributes that lead to every name."""
 _TRANSPARENT = frozenset("functools.cache functools.lru_cache".split())
 """Decorators that leave a function what it is."""
-_EXITS = frozenset("exit quit sys SystemExit os".split())
-"""With these a script may end anywhere."""
-_PASSING = frozenset("open ThreadPoolExecutor TaskGroup Semaphore BoundedSemaphore Lock timeout".split())
-"""Contexts that let every error pass."""
-
-Env = dict[Variable, Value]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
-_Loop = ast.For | ast.AsyncFor | ast.While
 
 
 class Interpreter:
@@ -58,18 +49,9 @@ class Interpreter:
         self._names = state.names
         self._exported = exported
         self._functions: dict[_Function, None] = {}
-        self._back: dict[ast.AST, Env] = {}
-        """The variables where each loop begins again."""
         self._result = None if exported is not None else self._names.module.variables.get("result")
         self._bound: dict[Variable, ast.AST] = {}
-        """The last place that binds each variable."""
-        # The function or module that is being followed
-        self._env: Env | None = {}
-        """The values of its variables here; None: this place is never reached."""
-        self._raising: list[Env] = []
-        """The variables where each `try` around catches an error."""
-        self._loops: list[tuple[list[Env], list[Env]]] = []
-        """The variables at each `break` and `continue` of the loops around."""
+        """The last place that binds each variable, in this round so far."""
 
     def run(self) -> None:
         """Follow the code."""
@@ -88,27 +70,19 @@ class Interpreter:
     # Frames
 
     def _run_module(self) -> None:
-        state, module = self.state, self._names.module
-        state.current, self._env = module, {}
+        state = self.state
+        state.current = self._names.module
+        self._bound = {}
         body = self._names.tree.body
         for number, statement in enumerate(body):
             self._statement(statement, last=number == len(body) - 1 and self._exported is None)
-        env = self._env or {}
-        for variable, value in env.items():
-            state.grow(state.final, variable, value)
         if self._result is not None:
-            # What the script ends with, however it ends.
-            ends = self._result.foreign or not _EXITS.isdisjoint(self._names.spellings)
-            value = (state.held if ends else env).get(self._result, NOTHING)
+            value = state.held.get(self._result, NOTHING)
             state.escape(value, self._bound.get(self._result, self._names.tree), "the result of the script")
-        for variable in module.variables.values():
-            if variable.foreign:
-                state.grow(state.final, variable, state.held.get(variable, NOTHING))
 
     def _run_function(self, node: _Function) -> None:
         state, params = self.state, node.args
-        state.current, self._env = self._names.scopes[node], {}
-        self._raising, self._loops = [], []
+        state.current = self._names.scopes[node]
         strange = JUST_OTHER if node in state.escaped else NOTHING
         for param in (*params.posonlyargs, *params.args, *params.kwonlyargs):
             self._bind(param, state.params.get(param, NOTHING) | strange)
@@ -132,27 +106,22 @@ class Interpreter:
     # Variables
 
     def _read(self, node: ast.Name) -> Value:
-        """The value of a variable here."""
+        """Everything that a variable ever holds, and what its name stands for where it holds nothing."""
         state = self.state
         variable = self._names.of.get(node)
         if variable is None:
             return frozenset((state.library(f"builtins.{node.id}", node),))
-        scope = variable.scope
-        if scope.frame is not state.current and scope is self._names.module and not state.early:
-            return state.final.get(variable, NOTHING)
-        if variable.foreign or scope.frame is not state.current:
-            return state.held.get(variable, NOTHING)
-        found = (self._env or {}).get(variable)
-        if found is not None:
-            return found
+        scope, given = variable.scope, state.library(f"builtins.{variable.name}", node)
+        is_own = scope is state.current and not variable.foreign
+        if is_own and scope is self._names.module and variable not in self._bound:
+            state.grow(state.held, variable, frozenset((given, OTHER)))  # an input of a script
+        held = state.held.get(variable, NOTHING)
         if scope.kind == "class" and scope.parent is not None:
             outer = self._names.find(variable.name, scope.parent)
-            if outer is None:
-                return frozenset((Library(f"builtins.{variable.name}"),))
-            return (self._env or {}).get(outer) or state.held.get(outer, NOTHING)
-        if scope.kind == "module":
-            return frozenset((Library(f"builtins.{variable.name}"), OTHER))
-        return NOTHING
+            held |= state.held.get(outer, NOTHING) if outer is not None else NOTHING
+        if scope.kind in ("class", "module") and (variable.name == "call_tool" or hasattr(builtins, variable.name)):
+            held |= {given}
+        return held
 
     def _bind(self, node: ast.AST, value: Value) -> None:
         """Give a variable a value."""
@@ -161,10 +130,6 @@ class Interpreter:
         if variable.scope.kind == "class":
             self.state.escape(value, node, "an attribute of a class")
         self._bound[variable] = node
-        if self._env is not None and variable.scope.frame is self.state.current:
-            self._env[variable] = value
-        for env in self._raising:
-            env[variable] = env.get(variable, NOTHING) | value
 
     def _assign(self, target: ast.expr, value: Value, source: ast.expr | None) -> None:
         """`target = value`; `source` is the expression on the right, if it is just that."""
@@ -220,47 +185,6 @@ class Interpreter:
                 state.keep(key or NOTHING)
                 state.escape(value, target, "stored in something that is not followed")
 
-    @contextmanager
-    def _narrowed(self, test: ast.expr, *, truth: bool) -> Iterator[bool]:
-        """Take into account, for a while, what a test says of variables; True if it cannot come out so."""
-        before = self._copy_env()
-        dead = self._learn_from(test, truth=truth)
-        learned = {variable for variable, value in (self._env or {}).items() if before.get(variable) != value}
-        yield dead
-        if self._env is not None:
-            self._env |= {variable: before[variable] for variable in learned if variable in before}
-
-    def _learn_from(self, test: ast.expr, *, truth: bool) -> bool:
-        """Narrow what variables hold by `isinstance(x, dict)`: an answer is what its shape says.
-
-        True if nothing is left that a variable could hold.
-        """
-        match test:
-            case ast.UnaryOp(op=ast.Not()):
-                return self._learn_from(test.operand, truth=not truth)
-            case ast.BoolOp() if isinstance(test.op, ast.And) is truth:
-                dead = [self._learn_from(each, truth=truth) for each in test.values]
-                return any(dead)
-            case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name() as name, second], keywords=[]):
-                kinds = second.elts if isinstance(second, ast.Tuple) else [second]
-                names = {each.id for each in kinds if isinstance(each, ast.Name)}
-                variable = self._names.of.get(name)
-                if variable is None or self._env is None or test.func in self._names.of or len(names) != len(kinds):
-                    return False
-                if names <= _KINDS and variable in self._env:
-                    held = self._env[variable]
-                    wrong = {atom for atom in held if isinstance(atom, Answer) and self._is(atom, names) is not truth}
-                    self._env[variable] = held - wrong or (JUST_OTHER if wrong else held)
-                    return held == wrong and bool(wrong)
-        return False
-
-    def _is(self, answer: Answer, names: set[str]) -> bool:
-        shape = self.state.shape(answer)
-        return ("list" in names and shape.is_list) or ("dict" in names and bool(shape.keys))
-
-    def _copy_env(self) -> Env:
-        return dict(self._env or {})
-
     # Expressions
 
     def _evaluate(self, node: ast.expr) -> Value:
@@ -300,13 +224,13 @@ class Interpreter:
         for atom in receiver:
             match atom:
                 case Package():
-                    found |= state.member(atom, name, node, node)
-                case Tool() if name == state.function(atom.plan):
+                    found |= state.member(atom, node)
+                case Tool() if name == state.function:
                     state.members[node] = state.members.get(node, NOTHING) | {atom}
                     found |= {atom}
                 case Tool():
-                    if state.renamed_tool(atom.plan) and name in ("__name__", "__qualname__", "__module__"):
-                        state.refuse(node, f"`{name}` of `{state.function(atom.plan)}` gives another name now")
+                    if state.renamed and name in ("__name__", "__qualname__", "__module__"):
+                        state.refuse(node, f"`{name}` of `{state.function}` gives another name now")
                     found |= JUST_OTHER
                 case Library():
                     found |= {state.library(f"{atom.name}.{name}", node)}
@@ -325,13 +249,13 @@ class Interpreter:
         given = [(each, self._evaluate(each.value)) for each in self.state.arguments(node)]
         if not isinstance(node.func, ast.Attribute):
             return self._calls.apply(self._evaluate(node.func), node, given)
-        objects = [atom for atom in receiver if isinstance(atom, Answer | Site | Instance)]
+        objects = [atom for atom in receiver if isinstance(atom, Answer | Site)]
         rest = receiver.difference(objects)
         found = NOTHING
         for atom in objects:
             found |= self._calls.call_method(atom, node.func.attr, node, given)
         function = self._attribute(node.func, rest) if rest or not objects else NOTHING
-        if any(not isinstance(atom, Instance) for atom in objects):
+        if objects:
             self.state.call_otherwise(node)
         return found | self._calls.apply(function, node, given)
 
@@ -388,17 +312,11 @@ class Interpreter:
                     state.keep(key)
 
     def _boolean(self, node: ast.BoolOp) -> Value:
-        is_and = isinstance(node.op, ast.And)
-        found = NOTHING
-        with ExitStack() as tests:
-            for number, each in enumerate(node.values):
-                value = self._evaluate(each)
-                found = value | JUST_NONE if is_and else found | value
-                if number < len(node.values) - 1:
-                    if is_and:
-                        self.state.keep(value)  # of the left side stays only what is empty
-                    tests.enter_context(self._narrowed(each, truth=is_and))
-        return found
+        values = [self._evaluate(each) for each in node.values]
+        if isinstance(node.op, ast.Or):
+            return NOTHING.union(*values)
+        self.state.keep(NOTHING.union(*values[:-1]))  # of the left side stays only what is empty
+        return values[-1] | JUST_NONE
 
     def _unary(self, node: ast.UnaryOp) -> Value:
         self.state.keep(self._evaluate(node.operand))
@@ -425,12 +343,7 @@ class Interpreter:
 
     def _if_else(self, node: ast.IfExp) -> Value:
         self._evaluate(node.test)
-        found = NOTHING
-        for part, truth in ((node.body, True), (node.orelse, False)):
-            with self._narrowed(node.test, truth=truth) as dead:
-                value = self._evaluate(part)
-            found |= NOTHING if dead else value
-        return found
+        return self._evaluate(node.body) | self._evaluate(node.orelse)
 
     def _walrus(self, node: ast.NamedExpr) -> Value:
         value = self._evaluate(node.value)
@@ -529,8 +442,6 @@ class Interpreter:
             self._statement(statement)
 
     def _statement(self, node: ast.stmt, *, last: bool = False) -> None:
-        if self._env is None:
-            return  # never reached
         self.state.step()
         match node:
             case ast.Expr():
@@ -551,7 +462,6 @@ class Interpreter:
                     self._delete(target)
             case ast.Assert():
                 self._evaluate(node.test)
-                self._learn_from(node.test, truth=True)
                 if node.msg is not None:
                     self.state.escape(self._evaluate(node.msg), node, "shown in an error")
             case ast.Import():
@@ -562,32 +472,6 @@ class Interpreter:
                 self._define(node)
             case ast.ClassDef():
                 self._class(node)
-            case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
-                self._jump(node)
-            case _:
-                self._compound(node)
-
-    def _compound(self, node: ast.stmt) -> None:
-        match node:
-            case ast.If():
-                self._if(node)
-            case ast.For() | ast.AsyncFor():
-                self._for(node)
-            case ast.While():
-                self._while(node)
-            case ast.Try() | ast.TryStar():
-                self._try(node)
-            case ast.With() | ast.AsyncWith():
-                self._with(node)
-            case ast.Match():
-                self._match(node)
-            case ast.Pass() | ast.Global() | ast.Nonlocal():
-                pass
-            case _ if type(node).__name__ != "TypeAlias":  # of Python 3.12
-                self.state.refuse(node, "this statement is not followed")
-
-    def _jump(self, node: ast.Return | ast.Raise | ast.Break | ast.Continue) -> None:
-        match node:
             case ast.Return():
                 value = self._evaluate(node.value) if node.value is not None else JUST_NONE
                 self._return(self.state.current.node, value, node)
@@ -596,9 +480,36 @@ class Interpreter:
                     self.state.escape(self._evaluate(node.exc), node, "raised")
                 if node.cause is not None:
                     self._evaluate(node.cause)
-            case _ if self._loops and self._env is not None:
-                self._loops[-1][isinstance(node, ast.Continue)].append(self._env)
-        self._env = None
+            case _:
+                self._compound(node)
+
+    def _compound(self, node: ast.stmt) -> None:
+        match node:
+            case ast.If() | ast.While():
+                self._evaluate(node.test)
+                self._block((*node.body, *node.orelse))
+            case ast.For() | ast.AsyncFor():
+                self._assign(node.target, self.state.items(self._evaluate(node.iter), node.iter), None)
+                self._block((*node.body, *node.orelse))
+            case ast.Try() | ast.TryStar():
+                self._try(node)
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    self.state.escape(self._evaluate(item.context_expr), item.context_expr, "used as a context")
+                    if item.optional_vars is not None:
+                        self._assign(item.optional_vars, JUST_OTHER, None)
+                self._block(node.body)
+            case ast.Match():
+                self.state.escape(self._evaluate(node.subject), node.subject, "matched against patterns")
+                for case in node.cases:
+                    self._pattern(case.pattern)
+                    if case.guard is not None:
+                        self._evaluate(case.guard)
+                    self._block(case.body)
+            case ast.Pass() | ast.Break() | ast.Continue() | ast.Global() | ast.Nonlocal():
+                pass
+            case _ if type(node).__name__ != "TypeAlias":  # of Python 3.12
+                self.state.refuse(node, "this statement is not followed")
 
     def _augment(self, node: ast.AugAssign) -> None:
         state = self.state
@@ -628,10 +539,6 @@ class Interpreter:
 
     def _delete(self, node: ast.expr) -> None:
         match node:
-            case ast.Name():
-                variable = self._names.of.get(node)
-                if variable is not None and self._env is not None:
-                    self._env.pop(variable, None)
             case ast.Tuple() | ast.List():
                 for element in node.elts:
                     self._delete(element)
@@ -643,89 +550,15 @@ class Interpreter:
                 if any(isinstance(atom, Package | Tool) for atom in self._evaluate(node.value)):
                     self.state.refuse(node, "a tool or its module is changed by `del`")
 
-    def _if(self, node: ast.If) -> None:
-        self._evaluate(node.test)
-        before = self._copy_env()
-        dead = self._learn_from(node.test, truth=True)
-        self._block(node.body)
-        after, self._env = None if dead else self._env, before
-        dead = self._learn_from(node.test, truth=False)
-        self._block(node.orelse)
-        self._env = _joined(after, None if dead else self._env)
-
-    def _for(self, node: ast.For | ast.AsyncFor) -> None:
-        items = self.state.items(self._evaluate(node.iter), node.iter)
-        self._env = _joined(self._env, self._back.get(node)) or {}
-        start = self._copy_env()
-        self._assign(node.target, items, None)
-        self._loop(node, start)
-
-    def _while(self, node: ast.While) -> None:
-        self._env = _joined(self._env, self._back.get(node)) or {}
-        self._evaluate(node.test)
-        self._loop(node, self._copy_env())
-
-    def _loop(self, node: _Loop, start: Env) -> None:
-        """Follow the body of a loop; `start` holds where it ends. What the body adds counts in the next round."""
-        self._loops.append(([], []))
-        self._block(node.body)
-        breaks, continues = self._loops.pop()
-        known = self._back.setdefault(node, {})
-        for env in (self._env, *continues):
-            for variable, value in (env or {}).items():
-                self.state.grow(known, variable, value)
-        self._env = _joined(start, known)
-        self._block(node.orelse)
-        for env in breaks:
-            self._env = _joined(self._env, env)
-
     def _try(self, node: ast.Try | ast.TryStar) -> None:
-        self._raising.append(self._copy_env())
         self._block(node.body)
-        thrown = self._raising.pop()
-        self._block(node.orelse)
-        ended = self._env
         for handler in node.handlers:
-            self._env = dict(thrown)
             if handler.type is not None:
                 self._evaluate(handler.type)
             if handler.name is not None:
                 self._bind(handler, JUST_OTHER)
             self._block(handler.body)
-            ended = _joined(ended, self._env)
-        self._env = ended
-        if node.finalbody:
-            self._env = _joined(ended, thrown)
-            self._block(node.finalbody)
-            if ended is None:
-                self._env = None
-
-    def _with(self, node: ast.With | ast.AsyncWith) -> None:
-        for item in node.items:
-            value = self._evaluate(item.context_expr)
-            instances = frozenset(atom for atom in value if isinstance(atom, Instance))
-            rest = value - instances
-            if rest:
-                self.state.escape(rest, item.context_expr, "used as a context")
-            if item.optional_vars is not None:
-                self._assign(item.optional_vars, instances | (JUST_OTHER if rest else NOTHING), None)
-        self._raising.append(self._copy_env())
-        self._block(node.body)
-        thrown = self._raising.pop()
-        self._env = _joined(self._env, thrown) if _may_swallow(node) else self._env
-
-    def _match(self, node: ast.Match) -> None:
-        self.state.escape(self._evaluate(node.subject), node.subject, "matched against patterns")
-        before = self._copy_env()
-        ended: Env | None = dict(before)
-        for case in node.cases:
-            self._env = dict(before)
-            self._pattern(case.pattern)
-            if case.guard is not None:
-                self._evaluate(case.guard)
-            self._block(case.body)
-            ended = _joined(ended, self._env)
-        self._env = ended
+        self._block((*node.orelse, *node.finalbody))
 
     def _pattern(self, node: ast.pattern) -> None:
         """Bind what a pattern captures to something unknown."""
@@ -750,11 +583,9 @@ class Interpreter:
             if not names or not names <= _TRANSPARENT:
                 self.state.escape(called, decorator, "used as a decorator")
                 outside, value = True, JUST_OTHER
-                self.state.notice_early()
         self._learn(node, outside=outside)
         if self._names.of[node].scope.kind == "class":
             value = JUST_OTHER
-            self.state.early = True  # code that makes an instance may call it
         self._bind(node, value)
 
     def _learn(self, node: _Function, *, outside: bool) -> None:
@@ -782,7 +613,7 @@ class Interpreter:
 
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
-            whole = self.state.imported(alias.name, alias, alias)
+            whole = self.state.imported(alias.name, alias)
             root = alias.name.partition(".")[0]
             value = whole
             if alias.asname is None:
@@ -796,7 +627,7 @@ class Interpreter:
             if alias.name == "*":
                 self._import_star(node, module)
                 continue
-            value = self.state.imported(f"{module}.{alias.name}", alias, alias)
+            value = self.state.imported(f"{module}.{alias.name}", alias)
             self.state.imports.append((node, alias, value))
             self._bind(alias, value)
 
@@ -804,26 +635,7 @@ class Interpreter:
         parts = module.split(".")
         reason = f"`from {module} import *` binds names that the text does not show. Name them"
         own = parts[0] == "servers"
-        if own and (len(parts) == 1 or any(plan.before.module == parts[1] for plan in self.state.plans)):
+        if own and (len(parts) == 1 or self.state.plan.before.module == parts[1]):
             self.state.refuse(node, reason)
         elif not own:
             self.state.reach(node, reason)
-
-
-def _joined(one: Env | None, other: Env | None) -> Env | None:
-    """The variables after either of two ways; None: a way that never gets there."""
-    if one is None or other is None:
-        return other if one is None else one
-    joined = dict(one)
-    for variable, value in other.items():
-        joined[variable] = joined.get(variable, NOTHING) | value
-    return joined
-
-
-def _may_swallow(node: ast.With | ast.AsyncWith) -> bool:
-    """True if a `with` may go on after an error in it, as `contextlib.suppress` does."""
-    names = set()
-    for item in node.items:
-        called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
-        names.add(called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", ""))
-    return not names <= _PASSING

@@ -9,7 +9,6 @@ import ast
 import asyncio
 import difflib
 import unicodedata
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -31,16 +30,6 @@ _NODES = 40_000  # nodes of a syntax tree: some thousands of lines, followed in 
 _REFUSALS = 50  # a bound on the answer
 
 
-class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """One change to the code."""
-
-    line: int
-    """Counted from 1, before the change."""
-    before: str
-    after: str
-    reason: str
-
-
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """The reason that the code cannot be rewritten, at one place."""
 
@@ -55,22 +44,26 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
     """The rewritten code, or the reasons that it is not rewritten. With refusals the code is what it was."""
 
     code: str
-    edits: tuple[Edit, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    difficulty: Difficulty = "mechanical"
 
 
-def migrate(code: str, plans: Sequence[Plan], *, form: SkillForm = "function", name: str | None = None) -> Migration:
-    """Rewrite `code` for all `plans` at once. Code that uses none of their tools comes back as it is.
+def migrate(code: str, plan: Plan, *, form: SkillForm = "function", name: str | None = None) -> Migration:
+    """Rewrite `code` for `plan`. Code that does not use its tool comes back as it is.
 
     `name` is the function that others call; without it every function at the top that has no leading underscore
     counts as one. Anything may be given as code; time is bounded.
     """
-    return _attempt(code, plans, form, name)[0]
-
-
-def predict(code: str, plans: Sequence[Plan], *, form: SkillForm = "function", name: str | None = None) -> Difficulty:
-    """The difficulty of migrating `code`; costs what `migrate` costs."""
-    return _difficulty(plans, *_attempt(code, plans, form, name))
+    if not _may_use(code, plan):
+        return Migration(code=code)
+    try:
+        names = parse(code)
+        _check_size(names.tree)
+        return _rewrite(code, names, plan, _exported(names.tree, form, name))
+    except InvalidSkill as error:
+        return _refused(code, str(error))
+    except (RecursionError, TooMuch):
+        return _refused(code, "The code is too large or too deeply nested to be followed. Split it.")
 
 
 def diff(before: str, after: str, name: str) -> str:
@@ -83,59 +76,30 @@ def diff(before: str, after: str, name: str) -> str:
 
 async def rewrite_beside(
     code: str, plan: Plan, *, form: SkillForm, name: str, offload: Offload | None, who: str
-) -> tuple[Difficulty, Migration]:
-    """The difficulty of migrating `code`, and the migration, without holding up the event loop.
+) -> Migration:
+    """Migrate `code` without holding up the event loop.
 
     A helper process rewrites code of unknown origin. Raises `HelperFailed` if that takes too long.
     """
     if offload is None:
-        return await asyncio.to_thread(_rewrite_for, code, _Task(plan=plan, form=form, name=name))
+        return await asyncio.to_thread(migrate, code, plan, form=form, name=name)
     params = {"plan": plan, "form": form, "name": name}
-    made = (await offload.run("rewrite", params, code.encode("utf-8", "surrogatepass"), who=who)).result
-    return made["predicted"], msgspec.convert(made["migration"], Migration)
-
-
-class _Task(msgspec.Struct):
-    plan: Plan
-    form: SkillForm
-    name: str
+    made = await offload.run("rewrite", params, code.encode("utf-8", "surrogatepass"), who=who)
+    return msgspec.convert(made.result, Migration)
 
 
 def rewrite(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
     """The helper's side of `rewrite_beside`."""
-    predicted, migration = _rewrite_for(body.decode("utf-8", "surrogatepass"), msgspec.convert(params, _Task))
-    return {"predicted": predicted, "migration": msgspec.to_builtins(migration)}, b""
+    plan = msgspec.convert(params["plan"], Plan)
+    made = migrate(body.decode("utf-8", "surrogatepass"), plan, form=params["form"], name=params["name"])
+    return msgspec.to_builtins(made), b""
 
 
-def _rewrite_for(code: str, task: _Task) -> tuple[Difficulty, Migration]:
-    migration, touched = _attempt(code, [task.plan], task.form, task.name)
-    return _difficulty([task.plan], migration, touched), migration
-
-
-def _difficulty(plans: Sequence[Plan], migration: Migration, touched: set[int]) -> Difficulty:
-    if not migration.refusals:
-        return "mechanical"
-    return "impossible" if any(plans[number].difficulty == "impossible" for number in touched) else "needs a look"
-
-
-def _attempt(code: str, plans: Sequence[Plan], form: SkillForm, name: str | None) -> tuple[Migration, set[int]]:
-    """The migration, and the numbers of the plans whose tools the code uses."""
-    if not any(_may_use(code, plan) for plan in plans):
-        return Migration(code=code), set()
-    try:
-        names = parse(code)
-        _check_size(names.tree)
-        return _rewrite(code, names, plans, _exported(names.tree, form, name))
-    except InvalidSkill as error:
-        return _refused(code, str(error)), set()
-    except (RecursionError, TooMuch):
-        return _refused(code, "The code is too large or too deeply nested to be followed. Split it."), set()
-
-
-def _rewrite(code: str, names: Names, plans: Sequence[Plan], exported: set[str] | None) -> tuple[Migration, set[int]]:
+def _rewrite(code: str, names: Names, plan: Plan, exported: set[str] | None) -> Migration:
     sources = Sources(names.tree, code)
-    state = State(names, plans)
+    state = State(names, plan)
     Interpreter(state, exported=exported).run()
+    difficulty: Difficulty = "impossible" if state.touched and plan.difficulty == "impossible" else "needs a look"
     try:
         rewrite_names(state, sources)
         rewrite_arguments(state, sources)
@@ -143,16 +107,15 @@ def _rewrite(code: str, names: Names, plans: Sequence[Plan], exported: set[str] 
         refused = {(sources.line(node), _sentence(reason)) for node, reason in (*state.refused, *reached)}
         if refused:
             refusals = [Refusal(line=line, reason=reason) for line, reason in sorted(refused)]
-            return Migration(code=code, refusals=tuple(refusals[:_REFUSALS])), state.touched
-        after, shown = sources.changed()
+            return Migration(code=code, refusals=tuple(refusals[:_REFUSALS]), difficulty=difficulty)
+        after = sources.changed()
         if after != code:
             _compile(after)
     except Overlap as error:
-        return _refused(code, str(error)), state.touched
+        return _refused(code, str(error), difficulty)
     except InvalidSkill as error:
-        return _refused(code, f"The rewritten code would be wrong: {error}"), state.touched
-    edits = [Edit(line=line, before=before, after=new, reason=_sentence(why)) for line, before, new, why in shown]
-    return Migration(code=after, edits=tuple(edits)), state.touched
+        return _refused(code, f"The rewritten code would be wrong: {error}", difficulty)
+    return Migration(code=after)
 
 
 def _compile(code: str) -> None:
@@ -193,12 +156,12 @@ def _check_size(tree: ast.Module) -> None:
         stack.extend((child, depth + 1) for child in ast.iter_child_nodes(node))
 
 
-def _refused(code: str, message: str) -> Migration:
+def _refused(code: str, message: str, difficulty: Difficulty = "needs a look") -> Migration:
     line, _, rest = message.partition(": ")
     number = line.removeprefix("Line ")
-    if line.startswith("Line ") and number.isdecimal():
-        return Migration(code=code, refusals=(Refusal(line=int(number), reason=_sentence(rest)),))
-    return Migration(code=code, refusals=(Refusal(line=1, reason=_sentence(message)),))
+    has_line = line.startswith("Line ") and number.isdecimal()
+    refusal = Refusal(line=int(number) if has_line else 1, reason=_sentence(rest if has_line else message))
+    return Migration(code=code, refusals=(refusal,), difficulty=difficulty)
 
 
 def _sentence(text: str) -> str:

@@ -1,33 +1,23 @@
-"""Rewrites the names of tools where code imports them, reaches them through a module or spells them out.
-
-It also renames keys of mappings that the code uses in the place of an answer, such as `{"items": []}` after an error:
-where one literal reads a renamed field of an answer and the same key of such a mapping, the key follows, in the literal
-that makes the mapping and wherever else it is read or written. That needs that no other code sees the mapping.
-"""
+"""Rewrites the names of a tool where code imports it, reaches it through a module or spells it out."""
 
 import ast
 
 from sealyard.code.names import Variable
 from sealyard.versioning.migrate.state import State
 from sealyard.versioning.migrate.text import Sources
-from sealyard.versioning.migrate.values import OTHER, Site, Text, Tool, Value
+from sealyard.versioning.migrate.values import Value
 from sealyard.versioning.steps import RenameTool
 
 
 def rewrite_names(state: State, sources: Sources) -> None:
-    """Write the new names of tools and fields into `sources`."""
-    for node, text in _OwnKeys(state).renamed().items():
-        state.want(node, text, "a key that is used like a field of the answer")
+    """Write the new names of the tool and of fields into `sources`."""
     for node, wanted in state.texts.items():
         _rewrite_text(node, wanted, state, sources)
-    tools = _ToolNames(state, sources)
-    for statement in dict.fromkeys(statement for statement, _, _ in state.imports):
-        tools.rewrite_import(statement)
-    for attribute, value in state.members.items():
-        tools.rewrite_member(attribute, value)
+    if state.renamed is not None:
+        _ToolNames(state, sources, state.renamed).rewrite()
 
 
-def _rewrite_text(node: ast.AST, wanted: dict[str | None, str], state: State, sources: Sources) -> None:
+def _rewrite_text(node: ast.AST, wanted: set[str | None], state: State, sources: Sources) -> None:
     new = [text for text in wanted if text is not None]
     if not new:
         return
@@ -39,94 +29,65 @@ def _rewrite_text(node: ast.AST, wanted: dict[str | None, str], state: State, so
         state.refuse(node, f"`{new[0]}` cannot be written here")
         return
     sources.replace_literal(node, text)
-    sources.show(node, wanted[new[0]])
 
 
 class _ToolNames:
-    """The names that stand for tools in one piece of code."""
+    """The names that stand for the tool in one piece of code."""
 
-    def __init__(self, state: State, sources: Sources) -> None:
+    def __init__(self, state: State, sources: Sources, step: RenameTool) -> None:
         self._state = state
         self._names = state.names
         self._sources = sources
+        self._step = step
         self._taken = set(state.names.spellings)
-        self._renamed: set[ast.AST] = set()
-        self._given: dict[Variable, str] = {}
-        self._grown: set[tuple[ast.alias, str]] = set()
+        self._renamed: set[Variable] = set()
 
-    # Imports
+    def rewrite(self) -> None:
+        """Rewrite every import of the tool, and every attribute that is the tool."""
+        tools: dict[ast.Import | ast.ImportFrom, dict[ast.alias, None]] = {}
+        for statement, alias, value in self._state.imports:
+            if self._state.is_tool(value):
+                tools.setdefault(statement, {})[alias] = None
+        for statement, aliases in tools.items():
+            self._rewrite_import(statement, list(aliases))
+        for attribute, value in self._state.members.items():
+            self._rewrite_member(attribute, value)
 
-    def rewrite_import(self, statement: ast.Import | ast.ImportFrom) -> None:
-        """Rewrite the tools that one statement imports."""
-        sources = self._sources
-        found = [(alias, self._step(value)) for each, alias, value in self._state.imports if each is statement]
-        found = list({alias: (alias, step) for alias, step in found}.values())
-        tools = [(alias, step) for alias, step in found if step is not None]
+    def _rewrite_import(self, statement: ast.Import | ast.ImportFrom, tools: list[ast.alias]) -> None:
+        step, sources = self._step, self._sources
         if isinstance(statement, ast.Import):
-            for alias, step in tools:
+            for alias in tools:
                 sources.replace_alias(alias, f"servers.{step.module}.{step.function}")
-                sources.show(statement, f"the tool is `{step.function}` now")
             return
-        before = statement.module
-        if not tools or before is None:
+        assert statement.module is not None
+        is_own_module = statement.module.count(".") == 2  # `from servers.git.log import log`
+        target = f"servers.{step.module}.{step.function}" if is_own_module else f"servers.{step.module}"
+        if target != statement.module and len(tools) < len(statement.names):
+            for alias in tools:
+                sources.remove(statement, statement.names.index(alias))
+                end = sources.span(statement)[1]
+                sources.replace(end, end, f"; from {target} import {self._imported_as(alias)}")
             return
-        for _, step in tools:
-            sources.show(statement, f"the tool is `{step.function}` in `servers.{step.module}` now")
-        targets = [
-            f"servers.{step.module}" if before.count(".") == 1 else f"servers.{step.module}.{step.function}"
-            for _, step in tools
-        ]
-        if len(set(targets)) == 1 and (targets[0] == before or len(tools) == len(found)):
-            if targets[0] != before:
-                sources.replace(*sources.module(statement), targets[0])
-            for alias, step in tools:
-                self._rewrite_alias(alias, step)
-            return
-        self._split_import(statement, tools, targets)
+        if target != statement.module:
+            sources.replace(*sources.module(statement), target)
+        for alias in tools:
+            sources.replace(*sources.span(alias), self._imported_as(alias))
 
-    def _split_import(
-        self, statement: ast.ImportFrom, tools: list[tuple[ast.alias, RenameTool]], targets: list[str]
-    ) -> None:
-        """Import a tool that went to another module by a statement of its own."""
-        texts = []
-        stay = [alias for alias in statement.names if all(alias is not moved for moved, _ in tools)]
-        for (alias, step), target in zip(tools, targets, strict=True):
-            if target == statement.module:
-                self._rewrite_alias(alias, step)
-                stay.append(alias)
-                continue
-            text = self._imported_as(alias, step)
-            self._sources.remove(statement, statement.names.index(alias))
-            texts.append(f"from {target} import {text}")
-        if not stay or len(statement.names) - len(stay) > 1:
-            self._state.refuse(statement, "several tools of one import went to different modules")
-        end = self._sources.span(statement)[1]
-        self._sources.replace(end, end, "".join(f"; {text}" for text in texts))
-
-    def _rewrite_alias(self, alias: ast.alias, step: RenameTool) -> None:
-        self._sources.replace(*self._sources.span(alias), self._imported_as(alias, step))
-
-    def _imported_as(self, alias: ast.alias, step: RenameTool) -> str:
+    def _imported_as(self, alias: ast.alias) -> str:
         """The new import. The name that the code uses for the tool changes too if that is safe."""
+        name, variable = self._step.function, self._names.of[alias]
         if alias.asname is not None:
-            return f"{step.function} as {alias.asname}"
-        variable = self._names.of[alias]
-        if step.function == variable.name:
-            return step.function
-        if self._given.get(variable) != step.function:
-            if not self._is_free(variable, step.function):
-                return f"{step.function} as {variable.name}"
-            self._given[variable] = step.function
-            self._taken.add(step.function)
+            return f"{name} as {alias.asname}"
+        if name == variable.name or variable in self._renamed:
+            return name
+        if not self._is_free(variable, name):
+            return f"{name} as {variable.name}"
+        self._renamed.add(variable)
+        self._taken.add(name)
         for node in variable.nodes:
-            if isinstance(node, ast.Name) and node not in self._renamed:
-                self._renamed.add(node)
-                self._sources.rename(node, step.function)
-                self._sources.show(node, f"the tool is `{step.function}` now")
-        return step.function
-
-    def _imports_of(self, variable: Variable | None) -> list[tuple[ast.Import | ast.ImportFrom, ast.alias, Value]]:
-        return [each for each in self._state.imports if self._names.of[each[1]] is variable]
+            if isinstance(node, ast.Name):
+                self._sources.rename(node, name)
+        return name
 
     def _is_free(self, variable: Variable, name: str) -> bool:
         """True if every use of a variable can be renamed to `name` without any effect."""
@@ -134,7 +95,7 @@ class _ToolNames:
             return False
         if not name.isidentifier() or name.startswith("__"):  # in a class that would be another name
             return False
-        imports = self._imports_of(variable)
+        imports = [each for each in self._state.imports if self._names.of[each[1]] is variable]
         same = all(alias.asname is None and value == imports[0][2] for _, alias, value in imports)
         simple = all(isinstance(binder, ast.ImportFrom | ast.Assign) for binder in variable.binders)
         return same and simple and not self._is_shown(variable)
@@ -144,149 +105,11 @@ class _ToolNames:
         code = self._sources.code
         return variable.foreign or "__all__" in code or f"{variable.name}=" in code.replace(" ", "")
 
-    # Attributes of modules
-
-    def rewrite_member(self, node: ast.Attribute, value: Value) -> None:
-        """Rewrite a tool that is reached through its module."""
-        tools = [atom for atom in value if isinstance(atom, Tool)]
-        step = self._state.renamed_tool(tools[0].plan)
-        if step is None:
-            return
-        if len(value) > 1 or OTHER in value:
+    def _rewrite_member(self, node: ast.Attribute, value: Value) -> None:
+        """Rewrite the tool where it is an attribute of its module."""
+        if not self._state.is_tool(value):
             self._state.refuse(node, "this may be the tool or something else")
-            return
-        self._sources.show(node, f"the tool is `{step.function}` now")
-        before = self._state.plans[tools[0].plan].before
-        if step.module != before.module:
-            self._move(node, before.module, step.module)
-        self._sources.rename(node, step.function)
-
-    def _move(self, node: ast.Attribute, before: str, after: str) -> None:
-        """Reach the tool through another module."""
-        base = node.value
-        reason = f"the tool is in `servers.{after}` now, and how the code reaches it is not followed"
-        if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name) and base.attr == before:
-            self._sources.rename(base, after)
-            root, whole = base.value, True
-        elif isinstance(base, ast.Name):
-            root, whole = base, False
+        elif self._step.module != self._state.plan.before.module:
+            self._state.refuse(node, f"the tool is in `servers.{self._step.module}` now: import it from there")
         else:
-            self._state.refuse(node, reason)
-            return
-        variable = self._names.of.get(root)
-        imports = self._imports_of(variable)
-        others = [each for each in variable.binders if not _is_none(each)] if variable is not None else []
-        if variable is None or len(imports) != len(others) or not imports:
-            self._state.refuse(node, reason)
-            return
-        for statement, alias, _ in imports:
-            self._grow(statement, alias, before, after, whole=whole)
-        if not whole and not self._all_moved(variable, after):
-            self._sources.rename(root, self._fresh(after))
-
-    def _grow(
-        self, statement: ast.Import | ast.ImportFrom, alias: ast.alias, before: str, after: str, *, whole: bool
-    ) -> None:
-        """Import the new module in the place of the old one, or beside it if that is still used."""
-        if (alias, after) in self._grown:
-            return
-        self._grown.add((alias, after))
-        own = alias.name.endswith(f".{before}")
-        if isinstance(statement, ast.Import) and alias.asname is None and not own:
-            return  # `import servers`, or another module of it
-        sources = self._sources
-        end = sources.span(alias)[1]
-        if self._all_moved(self._names.of[alias], after):
-            if isinstance(statement, ast.Import):
-                sources.replace_alias(alias, f"{alias.name.rpartition('.')[0]}.{after}")
-            else:
-                sources.replace(*sources.span(alias), f"{after} as {alias.asname or alias.name}")
-        elif whole:
-            sources.replace(end, end, f", servers.{after}")
-        elif isinstance(statement, ast.Import):
-            sources.replace(end, end, f", servers.{after} as {self._fresh(after)}")
-        else:
-            name = self._fresh(after)
-            sources.replace(end, end, f", {after}" + (f" as {name}" if name != after else ""))
-        sources.show(statement, f"the tool is in `servers.{after}` now")
-
-    def _all_moved(self, variable: Variable, after: str) -> bool:
-        """True if everything the code reaches through a variable went to the same new module."""
-        moved: set[ast.AST] = {alias for _, alias, _ in self._imports_of(variable)}
-        for attribute, value in self._state.members.items():
-            base = attribute.value
-            root = base.value if isinstance(base, ast.Attribute) else base
-            steps = [self._state.renamed_tool(atom.plan) for atom in value if isinstance(atom, Tool)]
-            if isinstance(root, ast.Name) and all(step is not None and step.module == after for step in steps):
-                moved.add(root)
-        return moved.issuperset(variable.nodes)
-
-    def _fresh(self, name: str) -> str:
-        """A name that nothing in the code has."""
-        while name in self._taken:
-            name += "_"
-        return name
-
-    def _step(self, value: Value) -> RenameTool | None:
-        tools = [atom for atom in value if isinstance(atom, Tool)]
-        return self._state.renamed_tool(tools[0].plan) if tools else None
-
-
-def _is_none(binder: ast.AST) -> bool:
-    """True if an assignment gives `None`."""
-    match binder:
-        case ast.Assign(value=ast.Constant(value=None)):
-            return True
-    return False
-
-
-class _OwnKeys:
-    """The keys of own mappings that have to follow a renamed field."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._found: dict[ast.AST, str] = {}
-        self._seen: set[tuple[Site, str]] = set()
-        self._unpacked = {atom for value in state.spreads.values() for atom in value}
-
-    def renamed(self) -> dict[ast.AST, str]:
-        """Literal -> its new text. A key that cannot be renamed is refused."""
-        for node, sites in self._state.own.items():
-            wanted = [text for text in self._state.texts.get(node, {}) if text is not None]
-            for site in sites if wanted else ():
-                for old in self._texts(site, node):
-                    self._follow(site, old, wanted[0])
-        return self._found
-
-    def _texts(self, site: Site, node: ast.AST) -> set[str]:
-        keys = [atom for touch in self._state.touches.get(site, ()) for atom in touch.key]
-        return {atom.text for atom in keys if isinstance(atom, Text) and atom.node is node}
-
-    def _follow(self, site: Site, old: str, new: str) -> None:
-        """Rename one key of a mapping, and of those that are read by the same literals."""
-        state = self._state
-        queue = [(site, old)]
-        while queue:
-            site, old = queue.pop()
-            if (site, old) in self._seen:
-                continue
-            self._seen.add((site, old))
-            node, slots = site.node, state.contents.get(site, {})
-            hidden = state.consumers.get(site) or state.spreads.get(site) or site in self._unpacked
-            if hidden or not isinstance(node, ast.Dict) or new in slots or slots.get(None):
-                self._state.refuse(
-                    node, f"this is used in the place of an answer, and its key `{old}` cannot become `{new}`"
-                )
-                return
-            literals: list[ast.AST] = [key for key in node.keys if isinstance(key, ast.Constant) and key.value == old]
-            for touch in state.touches.get(site, ()):
-                if not all(isinstance(atom, Text) for atom in touch.key):
-                    self._state.refuse(touch.node, f"a key that may be `{old}` is only known at run time")
-                literals += [atom.node for atom in touch.key if isinstance(atom, Text) and atom.text == old]
-                if any(isinstance(atom, Text) and atom.text == new for atom in touch.key):
-                    self._state.refuse(touch.node, f"`{new}` is read here, which was not there before")
-            for literal in literals:
-                if state.texts.get(literal, {}).keys() - {new} or self._found.get(literal, new) != new:
-                    self._state.refuse(literal, f"`{old}` stands for something else too here")
-                self._found[literal] = new
-                queue += [(other, old) for other in state.own.get(literal, ())]
+            self._sources.rename(node, self._step.function)

@@ -5,7 +5,7 @@ holds, what flows where, what must be rewritten and what cannot be.
 """
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -25,11 +25,9 @@ from sealyard.versioning.migrate.values import (
     Answer,
     Argument,
     Atom,
-    Getter,
     Library,
     Local,
     Package,
-    Partial,
     Shape,
     Signature,
     Site,
@@ -39,11 +37,15 @@ from sealyard.versioning.migrate.values import (
     arguments_of,
     shapes_of,
 )
-from sealyard.versioning.steps import Plan, RenameField, RenameTool, split_path
+from sealyard.versioning.steps import Plan, RenameTool, split_path
 
 UNKNOWN = "passed to a function that is not followed"
 """The reason for most values that cannot be followed."""
-REFLECTING = frozenset(f"builtins.{n}" for n in "eval exec compile globals locals vars __import__ __builtins__".split())
+REFLECTING = frozenset(
+    """builtins.eval builtins.exec builtins.compile builtins.globals builtins.locals builtins.vars builtins.__import__
+    builtins.__builtins__ importlib.import_module""".split()
+)
+"""Functions that reach every name."""
 _REACHING = frozenset(
     """sys.modules sys._getframe inspect.currentframe inspect.stack pkgutil.resolve_name importlib.__import__
     importlib.util importlib.machinery builtins.__builtins__ gc.get_objects gc.get_referrers""".split()
@@ -58,20 +60,8 @@ class TooMuch(Exception):
     """The code is too large or too tangled to be followed."""
 
 
-UseKind = Literal["function", "named", "positional", "mapped", "partial"]
-"""`named`: through `call_tool`. `positional`: no keywords can be given. `mapped`: that, and each further argument holds
-many."""
-
-
-class Use(msgspec.Struct, frozen=True):
-    """The way in which a call calls a tool."""
-
-    kind: UseKind
-    plan: int
-    first: int = 0
-    """The number of the argument that is the tool's first."""
-    partial: ast.Call | None = None
-    """The `functools.partial` through which it is called."""
+Style = Literal["names", "keys"]
+"""The way in which a call gives arguments: by the function's names, or through `call_tool` by the schema's keys."""
 
 
 class Touch(msgspec.Struct, frozen=True):
@@ -88,27 +78,24 @@ class Touch(msgspec.Struct, frozen=True):
 class State:
     """The knowledge about one piece of code that is being followed."""
 
-    def __init__(self, names: Names, plans: Sequence[Plan]) -> None:
+    def __init__(self, names: Names, plan: Plan) -> None:
         self.names = names
-        self.plans = plans
-        self.signatures = [Signature(plan) for plan in plans]
-        self.shapes = [shapes_of(plan) for plan in plans]
-        self.by_function = {(plan.before.module, plan.before.function): i for i, plan in enumerate(plans)}
-        self.by_name = {plan.before.full_name: number for number, plan in enumerate(plans)}
-        self.words = _words(plans)
-        self._paths = {plan.before.full_name for plan in plans}
-        for plan in plans:
-            module = f"servers.{plan.before.module}"
-            self._paths |= {module, f"{module}.{plan.before.function}", f"{module}:{plan.before.function}"}
-        self._targets = {step.after for plan in plans for step in plan.steps if isinstance(step, RenameField)}
+        self.plan = plan
+        self.signature = Signature(plan)
+        self.answer_shape = shapes_of(plan)
+        self.renamed = next((step for step in plan.steps if isinstance(step, RenameTool)), None)
+        """The step that gives the tool another name."""
+        self.function = plan.before.function
+        """The name by which the code calls the tool."""
+        module = f"servers.{plan.before.module}"
+        self._paths = {plan.before.full_name, module, f"{module}.{self.function}", f"{module}:{self.function}"}
+        self.words = _words(plan) | self._paths
         self._arguments: dict[ast.Call, list[Argument]] = {}
         self._steps = _STEPS
         # Facts
         self.changed = True
         self.held: dict[Variable, Value] = {}
         """Everything that each variable ever holds."""
-        self.final: dict[Variable, Value] = {}
-        """The values of the module's variables at its end."""
         self.contents: dict[Site, dict[Slot, Value]] = {}
         self.keys: dict[Site, Value] = {}
         """The keys of the containers that are mappings."""
@@ -117,11 +104,6 @@ class State:
         self.yielded: dict[ast.AST, Value] = {}
         self.escaped: set[ast.AST] = set()
         """Functions that are called by code which is not followed."""
-        self.partials: dict[ast.Call, Value] = {}
-        self.kept: dict[ast.AST, Value] = {}
-        """Arguments that wait in a `partial` or an `itemgetter`."""
-        self.early = False
-        """Functions may run before the module has."""
         self.current = names.module
         """The function or module that is being followed."""
         self.forget()
@@ -131,18 +113,14 @@ class State:
         self.changed = False
         self.refused: dict[tuple[ast.AST, str], None] = {}
         self.reached: dict[tuple[ast.AST, str], None] = {}
-        self.texts: dict[ast.AST, dict[str | None, str]] = {}
-        """New text of a literal or a name -> the reason; None: it has to stay."""
-        self.own: dict[ast.AST, dict[Site, None]] = {}
-        """Literals that are keys of own mappings."""
-        self.calls: dict[ast.Call, set[Use | None]] = {}
-        """The ways in which each call may call tools; None among them: it calls something else."""
+        self.texts: dict[ast.AST, set[str | None]] = {}
+        """The new texts of each literal; None: it has to stay."""
+        self.calls: dict[ast.Call, set[Style | None]] = {}
+        """The ways in which each call may call the tool; None among them: it calls something else."""
         self.given: dict[ast.AST, Value] = {}
-        """The value of each argument of a tool."""
-        self.consumers: dict[Site, set[tuple[str, int] | None]] = {}
-        """The tools whose arguments a mapping is, by the function's names or the schema's keys; None: another use."""
-        self.callers: dict[Site, set[ast.Call]] = {}
-        """The calls that get a mapping as their arguments."""
+        """The value of each argument of the tool."""
+        self.consumers: dict[Site, set[Style | None]] = {}
+        """The ways in which a mapping gives arguments to the tool; None: another use."""
         self.touches: dict[Site, list[Touch]] = {}
         self.removed: dict[Site, set[str | None]] = {}
         """Keys that are taken out of a mapping; None: any."""
@@ -150,11 +128,11 @@ class State:
         """The values that are unpacked into a mapping."""
         self.imports: list[tuple[ast.Import | ast.ImportFrom, ast.alias, Value]] = []
         self.members: dict[ast.Attribute, Value] = {}
-        """Attributes that are, or may be, tools with a plan."""
+        """Attributes that are, or may be, the tool."""
         self.near = False
         """The code has hold of a module of tools."""
-        self.touched: set[int] = set()
-        """Plans whose tool the code uses."""
+        self.touched = False
+        """The code uses the tool."""
 
     def step(self) -> None:
         """Count work, so that hostile code cannot go on forever."""
@@ -199,8 +177,13 @@ class State:
     def make_mapping(self, node: ast.AST, slots: Iterable[tuple[Slot, Value]], keys: Value = NOTHING) -> Value:
         """A mapping that is made at `node`."""
         value = self.make(node, slots)
-        self.grow(self.keys, Site(node), keys)
+        self.add_keys(Site(node), keys)
         return value
+
+    def add_keys(self, site: Site, keys: Value) -> None:
+        """Add to the keys of a mapping. A literal that is one, also through a variable, has to stay."""
+        self.keep(keys)
+        self.grow(self.keys, site, keys)
 
     def call_otherwise(self, node: ast.Call) -> None:
         """Note that a call may call something that is not a changed tool."""
@@ -208,21 +191,21 @@ class State:
 
     # Answers
 
-    def answer(self, plan: int, path: tuple[str, ...]) -> Atom:
+    def answer(self, path: tuple[str, ...]) -> Atom:
         """A part of an answer, as far as anything in it changed."""
-        shape = self.shapes[plan].at(path)
-        return Answer(plan, path) if shape is not None and shape.inside else OTHER
+        shape = self.answer_shape.at(path)
+        return Answer(path) if shape is not None and shape.inside else OTHER
 
     def shape(self, answer: Answer) -> Shape:
         """The changes in a part of an answer."""
-        found = self.shapes[answer.plan].at(answer.path)
+        found = self.answer_shape.at(answer.path)
         assert found is not None
         return found
 
     def children(self, answer: Answer) -> Value:
         """The values that the fields of a part of an answer may be."""
         keys = self.shape(answer).keys
-        inside = frozenset(self.answer(answer.plan, (*answer.path, key)) for key in keys)
+        inside = frozenset(self.answer((*answer.path, key)) for key in keys)
         return inside if keys == (ANY_KEY,) else inside | JUST_OTHER
 
     # Containers
@@ -235,7 +218,7 @@ class State:
                 case Answer():
                     shape = self.shape(atom)
                     if shape.is_list:
-                        found.add(self.answer(atom.plan, (*atom.path, ITEM)))
+                        found.add(self.answer((*atom.path, ITEM)))
                     if shape.keys:
                         if shape.keys != (ANY_KEY,):
                             self.refuse(node, f"{self.named(atom)} is walked through by the names of its fields")
@@ -288,13 +271,11 @@ class State:
                 if child is not None and child.blocked:
                     self.refuse(node, f"{self.named(answer)} is read at `{text}`: {child.blocked}")
                 if isinstance(atom, Text):
-                    new = child.after if child else None
-                    tool = self.function(answer.plan)
-                    self.want(atom.node, new, f"`{text}` in the answer of `{tool}` is `{new}` now")
-                found.add(self.answer(answer.plan, (*answer.path, text)) if child else OTHER)
+                    self.want(atom.node, child.after if child else None)
+                found.add(self.answer((*answer.path, text)) if child else OTHER)
                 continue
             if shape.is_list:
-                found.add(self.answer(answer.plan, (*answer.path, ITEM)))
+                found.add(self.answer((*answer.path, ITEM)))
             if shape.keys and (atom != SCALAR or not shape.is_list):
                 if shape.keys != (ANY_KEY,):
                     self.refuse(node, f"{self.named(answer)} is read by a key that is only known at run time")
@@ -308,9 +289,8 @@ class State:
         for atom in key:
             if isinstance(atom, Text):
                 found |= slots.get(atom.text, NOTHING)
-                # A key that is never there may be read under any name.
-                if written is not None or atom.text in slots or slots.get(None) or not self._targets.isdisjoint(slots):
-                    self.own.setdefault(atom.node, {})[site] = None
+                if slots:  # an empty mapping, such as a default, may be read under any name
+                    self.keep(frozenset((atom,)))
             else:
                 found |= self.everything(site)
         return found
@@ -321,7 +301,7 @@ class State:
         for atom in key:
             self.put(site, atom.text if isinstance(atom, Text) else None, value)
         if site in self.keys:
-            self.grow(self.keys, site, key)
+            self.add_keys(site, key)
 
     def take_out(self, value: Value, key: Value | None) -> None:
         """Note that a key is deleted from own mappings; None: any key."""
@@ -352,23 +332,11 @@ class State:
                     for slot, inside in list(self.contents.get(atom, {}).items()):
                         self.put(site, slot, inside)
                     self.grow(self.keys, site, self.keys[atom])
-                case Site():
-                    for pair in self.items(frozenset((atom,)), node):
-                        self._spread_pair(site, pair, node)
                 case _ if atom != NONE:
                     self.escape(frozenset((atom,)), node, "unpacked into another mapping")
+                    self.add_keys(site, JUST_OTHER)
                     self.put(site, None, JUST_OTHER)
         return answers
-
-    def _spread_pair(self, site: Site, pair: Atom, node: ast.AST) -> None:
-        slots = self.sequence_slots(pair)
-        if slots.keys() == {0, 1}:
-            self.grow(self.keys, site, slots[0])
-            self.put(site, None, slots[1])
-            return
-        self.escape(frozenset((pair,)), node, "unpacked into another mapping")
-        self.grow(self.keys, site, JUST_OTHER)
-        self.put(site, None, JUST_OTHER)
 
     def put_by_keyword(self, site: Site, argument: Argument, value: Value, node: ast.AST) -> None:
         """A keyword of the call `node` writes a key of a mapping."""
@@ -400,8 +368,8 @@ class State:
             self.reach(node, f"`{name}` can reach the tool, and what it is used for is not followed")
         return Library(name)
 
-    def imported(self, dotted: str, text_node: ast.AST, node: ast.AST) -> Value:
-        """The value of a dotted name that is imported, or given to `import_module` as `text_node`."""
+    def imported(self, dotted: str, node: ast.AST) -> Value:
+        """The value of a dotted name that is imported."""
         parts = tuple(dotted.split("."))
         if parts[0] != "servers":
             return frozenset((self.library(dotted, node),))
@@ -412,35 +380,31 @@ class State:
         if len(parts) < 3:
             self.near = True
             return frozenset((Package(parts),))
-        plan = self.by_function.get((parts[1], parts[2]))
-        if plan is None:
-            return frozenset((Library(dotted),))
-        self.touched.add(plan)
-        step = self.renamed_tool(plan)
-        if step is not None and isinstance(text_node, ast.Constant):
-            self.want(text_node, f"servers.{step.module}.{step.function}", "the tool has another name")
-        return frozenset((Tool(plan),))
+        return self._imported_tool(parts)
 
-    def member(self, package: Package, name: str, name_node: ast.AST, node: ast.AST) -> Value:
-        """The value of `package.name`; `name_node` is the attribute itself, or the text that names it."""
+    def member(self, package: Package, node: ast.Attribute) -> Value:
+        """The value of the attribute `node` of a package."""
+        name = node.attr
         if name.startswith("__"):
             self.reach(node, f"`{name}` of a module of tools reaches all of them")
             return JUST_OTHER
         parts = (*package.parts, name)
         if len(parts) == 2:
-            return self.imported(".".join(parts), node, node)
-        plan = self.by_function.get((parts[1], parts[2])) if len(parts) == 3 else None
-        if plan is None:
+            return self.imported(".".join(parts), node)
+        found = self._imported_tool(parts)
+        if self.is_tool(found):
+            self.members[node] = self.members.get(node, NOTHING) | found
+        return found
+
+    def _imported_tool(self, parts: tuple[str, ...]) -> Value:
+        if parts[1:3] != (self.plan.before.module, self.function):
             return frozenset((Library(".".join(parts)),))
-        self.touched.add(plan)
-        step = self.renamed_tool(plan)
-        if isinstance(name_node, ast.Attribute):
-            self.members[name_node] = self.members.get(name_node, NOTHING) | {Tool(plan)}
-        elif step is not None and step.module != package.parts[1]:
-            self.refuse(node, f"the tool is in `servers.{step.module}` now")
-        elif step is not None:
-            self.want(name_node, step.function, f"the tool is `{step.function}` now")
-        return frozenset((Tool(plan),))
+        self.touched = True
+        return frozenset((Tool(),))
+
+    def is_tool(self, value: Value) -> bool:
+        """True if a value is the tool and nothing else."""
+        return value == {Tool()}
 
     # Leaving what can be followed
 
@@ -465,12 +429,7 @@ class State:
                     if atom.text in self._paths and why == UNKNOWN:
                         self.refuse(node, f"{atom.text!r} is passed to a function that is not followed")
                 case Tool():
-                    self._release(atom.plan, node, why)
-                case Partial():
-                    queue += self.partials.get(atom.node, NOTHING)
-                case Getter():
-                    waiting = (self.kept.get(each.node, NOTHING) for each in self.arguments(atom.node))
-                    queue += NOTHING.union(*waiting)
+                    self._release(node, why)
                 case Package():
                     self.refuse(node, f"the module `{'.'.join(atom.parts)}` is {why}, so its tools cannot be followed")
                 case Library(name="builtins.call_tool"):
@@ -479,7 +438,6 @@ class State:
                     self.reach(node, f"`{name.removeprefix('builtins.')}` is {why}, and it can reach the tool")
                 case Local():
                     self.leave(atom.node)
-                    self.notice_early()
 
     def leave(self, function: ast.AST) -> None:
         """Note that a function is called by code that is not followed."""
@@ -487,15 +445,9 @@ class State:
             self.escaped.add(function)
             self.changed = True
 
-    def notice_early(self) -> None:
-        """Note that a function may run here: while the module itself does, names are not yet final."""
-        if self.current is self.names.module and not self.early:
-            self.early = self.changed = True
-
-    def _release(self, plan: int, node: ast.AST, why: str) -> None:
-        if self.signatures[plan].changes or self.shapes[plan].inside or self.shapes[plan].blocked:
-            tool = self.function(plan)
-            self.refuse(node, f"the function `{tool}` is {why} as a value, so its calls cannot be followed")
+    def _release(self, node: ast.AST, why: str) -> None:
+        if self.signature.changes or self.answer_shape.inside or self.answer_shape.blocked:
+            self.refuse(node, f"the function `{self.function}` is {why} as a value, so its calls cannot be followed")
 
     def refuse(self, node: ast.AST, reason: str) -> None:
         """Note that the code cannot be migrated."""
@@ -505,9 +457,9 @@ class State:
         """Note that the code cannot be migrated if it uses a changed tool at all."""
         self.reached[node, reason] = None
 
-    def want(self, node: ast.AST, text: str | None, why: str = "") -> None:
-        """Note that a literal or name has to be another one, or (None) that it has to stay."""
-        self.texts.setdefault(node, {})[text] = why
+    def want(self, node: ast.AST, text: str | None) -> None:
+        """Note that a literal has to be another one, or (None) that it has to stay."""
+        self.texts.setdefault(node, set()).add(text)
 
     def keep(self, value: Value) -> None:
         """Note that literal texts have to stay."""
@@ -517,18 +469,10 @@ class State:
 
     # Words
 
-    def function(self, plan: int) -> str:
-        """The name by which the code calls a tool."""
-        return self.plans[plan].before.function
-
     def named(self, answer: Answer) -> str:
         """A part of an answer, in words."""
         names = [f"`{old}` is `{new}`" for old, new in _renamed(self.shape(answer))] or ["fields changed"]
-        return f"the answer of `{self.function(answer.plan)}`, in which {' and '.join(names[:3])} now,"
-
-    def renamed_tool(self, plan: int) -> RenameTool | None:
-        """The step that gives a tool another name."""
-        return next((step for step in self.plans[plan].steps if isinstance(step, RenameTool)), None)
+        return f"the answer of `{self.function}`, in which {' and '.join(names[:3])} now,"
 
 
 def _renamed(shape: Shape) -> Iterable[tuple[str, str]]:
@@ -538,18 +482,14 @@ def _renamed(shape: Shape) -> Iterable[tuple[str, str]]:
         yield from _renamed(child)
 
 
-def _words(plans: Sequence[Plan]) -> frozenset[str]:
+def _words(plan: Plan) -> set[str]:
     """The texts that may name something that changed."""
-    words: set[str] = set()
-    for plan in plans:
-        words |= {plan.before.full_name, plan.before.function, "servers", f"servers.{plan.before.module}"}
-        words |= {f"servers.{plan.before.module}.{plan.before.function}", plan.before.module}
-        words |= plan.names_before.keys() | plan.names_after.keys()
-        words |= {*plan.names_before.values(), *plan.names_after.values()}
-        for step in plan.steps:
-            for name in ("path", "before", "name"):
-                text = getattr(step, name, "")
-                words.update(split_path(text) if name == "path" else (text,))
-        for obstacle in plan.obstacles:
-            words.update(split_path(obstacle.field) if obstacle.side == "output" else (obstacle.field,))
-    return frozenset(words)
+    words = {plan.before.function, plan.before.module, "servers", *plan.names_before, *plan.names_after}
+    words |= {*plan.names_before.values(), *plan.names_after.values()}
+    for step in plan.steps:
+        for name in ("path", "before", "name"):
+            text = getattr(step, name, "")
+            words.update(split_path(text) if name == "path" else (text,))
+    for obstacle in plan.obstacles:
+        words.update(split_path(obstacle.field) if obstacle.side == "output" else (obstacle.field,))
+    return words

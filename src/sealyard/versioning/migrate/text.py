@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from sealyard.versioning.migrate.values import arguments_of
 
-_SHOWN_CHARACTERS = 400  # of a change in a report
 _NESTED = 50  # texts before a place that are looked at for one around it: nobody nests deeper
 _SPACE = re.compile(r"(?:\s|\\\r?\n)*")
 _NAME = re.compile(r"\w+")
@@ -53,12 +52,11 @@ class Sources:
         self._columns: dict[int, list[int]] = {}
         """The place of each character of a line in bytes."""
         self._splices: list[_Splice] = []
-        self._shown: list[_Splice] = []
         self._formatted: list[_Splice] = []
         """The quotes of each formatted text."""
         self._quoting: list[tuple[int, int]] = []
         """The expressions in `f"{name=}"`."""
-        self._removed: dict[ast.AST, set[int]] = {}
+        self._removed: dict[ast.Call | ast.Dict | ast.ImportFrom, set[int]] = {}
         self._closers: set[int] = set()
         """The brackets that end calls, which are not parentheses around an argument."""
         self._bare = self._without_comments(tree)
@@ -208,10 +206,6 @@ class Sources:
 
     # Changes
 
-    def show(self, node: ast.AST, reason: str) -> None:
-        """Report the changes in `node` with this reason."""
-        self._shown.append((*self.span(node), reason))
-
     def replace(self, start: int, end: int, text: str) -> None:
         """Put `text` in the place of what is there; the earlier of two insertions at one place comes first."""
         self._splices.append((start, end, text))
@@ -308,7 +302,6 @@ class Sources:
         first, line = self._lines[self._line_at(start)], self._line_at(end) + 1
         last = self._lines[line] if line < len(self._lines) else len(self.code)
         self.replace(first, last, "")
-        self._shown.append((first, last, "the parameter is gone"))
 
     def _is_alone(self, start: int, end: int) -> bool:
         """True if a part has its line, or lines, for itself."""
@@ -359,14 +352,13 @@ class Sources:
 
     # The end
 
-    def changed(self) -> tuple[str, list[tuple[int, str, str, str]]]:
-        """The new text, and each change with its line, the text before and after, and the reason.
+    def changed(self) -> str:
+        """The new text.
 
         Raises:
             Overlap: Two changes are in each other's way.
         """
         for node, numbers in self._removed.items():
-            assert isinstance(node, ast.Call | ast.Dict | ast.ImportFrom)
             self._remove_all(self.parts(node), numbers)
         self._removed = {}
         order = sorted(range(len(self._splices)), key=lambda number: (*self._splices[number][:2], number))
@@ -379,42 +371,17 @@ class Sources:
             kept.append(splice)
             if self._is_quoted(splice[0]):
                 raise Overlap('A text such as `f"{name=}"` shows the source that would change.')
-        return self._applied(kept, 0, len(self.code)), self._report(kept)
+        parts: list[str] = []
+        at = 0
+        for start, end, text in kept:
+            parts += [self.code[at:start], text]
+            at = end
+        return "".join(parts) + self.code[at:]
 
     def _is_quoted(self, offset: int) -> bool:
         last = bisect.bisect_right(self._quoting, (offset, len(self.code)))
         return any(offset <= end for _, end in self._quoting[max(0, last - _NESTED) : last])
 
-    def _report(self, splices: Sequence[_Splice]) -> list[tuple[int, str, str, str]]:
-        """Each changed place once, with what is inside of it and all reasons."""
-        places: list[tuple[int, int, list[str]]] = []
-        for start, end, reason in sorted(self._shown, key=lambda each: (each[0], -each[1])):
-            if not places or end > places[-1][1]:
-                places.append((start, end, []))
-            if reason not in places[-1][2]:
-                places[-1][2].append(reason)
-        found = []
-        for start, end, reasons in places:
-            before, after = self.code[start:end], self._applied(splices, start, end)
-            if before != after:
-                found.append((self._line_at(start) + 1, _short(before), _short(after), "; ".join(reasons)))
-        return found
-
-    def _applied(self, splices: Sequence[_Splice], start: int, end: int) -> str:
-        parts: list[str] = []
-        at = start
-        for number in range(bisect.bisect_left(splices, (start,)), len(splices)):
-            first, last, text = splices[number]
-            if last > end:
-                break
-            parts += [self.code[at:first], text]
-            at = last
-        return "".join(parts) + self.code[at:end]
-
 
 def _dump(node: ast.expr) -> str:
     return ast.dump(node).replace("Store()", "Load()")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -55,12 +55,6 @@ class Library(msgspec.Struct, frozen=True):
     name: str
 
 
-class Instance(msgspec.Struct, frozen=True):
-    """An instance of a class of a library: `concurrent.futures.ThreadPoolExecutor`."""
-
-    name: str
-
-
 class Package(msgspec.Struct, frozen=True):
     """`servers`, or a module in it."""
 
@@ -68,15 +62,12 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """The function of a tool that has a plan, by the number of that plan."""
-
-    plan: int
+    """The function of the tool that changed."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A part of a tool's answer in which something has a new name."""
+    """A part of the tool's answer in which something has a new name."""
 
-    plan: int
     path: tuple[str, ...]
 
 
@@ -93,19 +84,7 @@ class Local(msgspec.Struct, frozen=True):
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-class Partial(msgspec.Struct, frozen=True):
-    """The result of a call of `functools.partial`."""
-
-    node: ast.Call
-
-
-class Getter(msgspec.Struct, frozen=True):
-    """The result of a call of `operator.itemgetter`."""
-
-    node: ast.Call
-
-
-Atom = Plain | Text | Library | Instance | Package | Tool | Answer | Site | Local | Partial | Getter
+Atom = Plain | Text | Library | Package | Tool | Answer | Site | Local
 Value = frozenset[Atom]
 NOTHING: Value = frozenset()
 JUST_OTHER: Value = frozenset((OTHER,))
@@ -199,24 +178,23 @@ class Retype(msgspec.Struct, frozen=True):
     may_be_none: bool
     """`None` was a valid value."""
     words: bool
-    """The old values were the texts `true` and `false`, or the numbers 0 and 1."""
+    """The old values were the texts `true` and `false`."""
 
     @property
-    def template(self) -> tuple[str, str] | None:
-        """Text before and after an expression that converts it; None if no expression does so for certain."""
+    def expression(self) -> str | None:
+        """Python that converts `{0}` exactly as a call is translated; None if no expression does.
+
+        It raises where a translated call is refused, or gives a text that the new tool refuses: `"007"` stays one.
+        """
         match self.before, self.to:
             case "string", "integer":
-                return "int(", ")"
-            case "string", "number":
-                return "float(", ")"
-            case (("integer" | "number"), "string"):
-                return "str(", ")"
-            case "boolean", ("integer" | "number"):
-                return "int(", ")"
-            case "integer", "boolean" if self.words:
-                return "bool(", ")"
+                return "int({0}) if str(int({0})) == {0} else {0}"
+            case "integer", "string":
+                return "format({0}, 'd')"  # `str` would make a text of 12.0 too
+            case "string", "boolean" if self.words:
+                return "({0}) == 'true'"
             case "integer", "number":
-                return "", ""
+                return "{0}"
         return None
 
 
@@ -241,10 +219,6 @@ class Rules(NamedTuple):
         """Old names whose arguments must change where they are given."""
         renamed = {name for name, after in self.names.items() if name != after}
         return frozenset(renamed | self.retyped.keys() | self.blocked.keys())
-
-    def agrees(self, other: "Rules") -> bool:
-        """True if both demand the same."""
-        return self[:5] == other[:5]
 
     def passes(self, name: str, values: Collection[Any]) -> bool:
         """True if the new tool certainly takes these values of a parameter unchanged."""
@@ -305,7 +279,7 @@ def _retype(plan: Plan, step: RetypeParameter) -> Retype:
     found = find_scalar(own, schema)
     optional = not isinstance(required, list) or step.name not in required
     choices = own.get("enum") if isinstance(own, dict) else None
-    words = isinstance(choices, list) and bool(choices) and all(choice in ("true", "false", 0, 1) for choice in choices)
+    words = isinstance(choices, list) and bool(choices) and all(choice in ("true", "false") for choice in choices)
     return Retype(
         before=None if found is None else found[0],
         to=step.to,

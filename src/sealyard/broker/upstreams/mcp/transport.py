@@ -663,7 +663,7 @@ def _unreadable(line: bytes | bytearray, error: Exception) -> SessionMessage | E
     if number is None:
         return ValueError(str(error))
     is_deep = isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)
-    what = "is nested too deeply to be read" if is_deep else "is no JSON"
+    what = "is nested too deeply to be read" if is_deep else "is not JSON"
     data = ErrorData(code=INTERNAL_ERROR, message=f"The answer {what}. Ask for less, or for something simpler.")
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=data))
 

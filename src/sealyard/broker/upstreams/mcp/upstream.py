@@ -161,7 +161,7 @@ class Upstream:
         connection = await self._life.connected()
         with connection:
             if not await self._is_alive(connection):
-                raise UpstreamError(f"{self.config.name!r} shows no sign of life.")
+                raise UpstreamError(f"{self.config.name!r} does not respond.")
 
     def status(self) -> UpstreamStatus:
         """Its current state."""
@@ -278,7 +278,9 @@ class Upstream:
         finally:
             if token is not None:
                 channel.unfollow(token)
-        raise UpstreamError(f"{tool!r} of {self.config.name!r} put us off {_MOST_ROUNDS} times without an answer.")
+        raise UpstreamError(
+            f"{tool!r} of {self.config.name!r} asked to be called again {_MOST_ROUNDS} times without an answer."
+        )
 
     def _state_to_return(self, tool: str, result: dict[str, Any]) -> str:
         state = result.get("requestState")
@@ -402,7 +404,7 @@ class Upstream:
             await connection.suspected.wait()
             connection.suspected.clear()
             if not await self._is_alive(connection):
-                self._life.fail(connection, "It left calls without an answer and shows no sign of life.")
+                self._life.fail(connection, "It left calls without an answer and does not respond.")
             connection.silent_calls = 0
 
     async def _is_alive(self, connection: Connection) -> bool:
