@@ -63,7 +63,6 @@ async def look(yard: Yard, *, principal: str = "ann", session: str = "s", contex
         snapshot=snapshot,
         policy=changed.get("policy", PLAIN),
         limits=changed.get("limits", Limits()),
-        is_memory_exact=True,
     )
 
 

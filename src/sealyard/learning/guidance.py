@@ -29,7 +29,7 @@ from sealyard.learning.learner import Model
 from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.part import Viewer, put_last
 from sealyard.learning.precedents import WrongCall, wrong_calls
-from sealyard.learning.resources import Fitted, Prediction, fit
+from sealyard.learning.resources import Prediction, fit_seconds
 from sealyard.learning.risk import Assessment
 from sealyard.learning.shapes import SteadyShapes
 from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
@@ -286,7 +286,6 @@ class Guidance:
         snapshot: Snapshot,
         policy: IsolationPolicy,
         limits: Limits,
-        is_memory_exact: bool,
     ) -> Look:
         """Assess the code of `record`, which is about to run, and choose its limits.
 
@@ -297,11 +296,11 @@ class Guidance:
         reading = await self._read(record.code, snapshot, record.principal)
         viewer, has_context = self.viewer(record.principal), record.context is not None
         moment = (self.learner.revision, int(viewer.now))
-        key = (*moment, record.principal, record.session, review, policy, limits, is_memory_exact)
+        key = (*moment, record.principal, record.session, review, policy, limits)
         if reading.look is not None and reading.look_key == key and not has_context:
             return reading.look
         watch = self.barrier.watch(record.principal)
-        look = self._look(reading, record, review, policy, limits, viewer, watch, is_memory_exact)
+        look = self._look(reading, record, review, policy, limits, viewer, watch)
         if watch.is_clean and not has_context:
             reading.look, reading.look_key = look, key
         return look
@@ -315,7 +314,7 @@ class Guidance:
             execution_id="", principal=principal, session=session, code=code, started_at=viewer.now
         )
         policy, watch = self._runner.policy_of(principal), self.barrier.watch(principal)
-        return self._look(reading, record, review, policy, Limits(), viewer, watch, is_memory_exact=False).assessment
+        return self._look(reading, record, review, policy, Limits(), viewer, watch).assessment
 
     def _look(
         self,
@@ -326,17 +325,17 @@ class Guidance:
         limits: Limits,
         viewer: Viewer,
         watch: Watch,
-        is_memory_exact: bool,
     ) -> Look:
-        model, code, usual = self.model(viewer.principal), reading.code, _within(limits, policy)
+        model, code = self.model(viewer.principal), reading.code
+        usual = policy.wall_seconds if limits.wall_seconds is None else limits.wall_seconds
+        memory_mib = policy.memory_mib if limits.memory_mib is None else limits.memory_mib
 
-        def predict() -> tuple[Prediction | None, Fitted]:
+        def predict() -> tuple[Prediction | None, float]:
             tools = [spec.full_name for spec in reading.specs.values()]
             predicted = None if code is None else model.resources.predict(code, viewer, tools=tools)
-            if predicted is None or not self._settings.limits:
+            if limits.wall_seconds is not None or not self._settings.limits:
                 return predicted, usual
-            fitted = fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact)
-            return predicted, _within(limits, fitted)
+            return predicted, fit_seconds(predicted, usual, most=MAX_SECONDS)
 
         def assess() -> Assessment:
             return model.risk.assess(
@@ -347,13 +346,13 @@ class Guidance:
                 context_digest=context_digest(record.context),
                 session=record.session,
                 predicted=predicted,
-                wall_seconds=given.wall_seconds,
-                memory_mib=given.memory_mib,
+                wall_seconds=wall_seconds,
+                memory_mib=memory_mib,
                 wrong=reading.wrong,
             )
 
-        nothing: tuple[Prediction | None, Fitted] = (None, usual)
-        predicted, given = watch.ask("resources", predict, nothing)
+        nothing: tuple[Prediction | None, float] = (None, usual)
+        predicted, wall_seconds = watch.ask("resources", predict, nothing)
         assessment = watch.ask("risk", assess, _LOW)
         critical = self._settings.critical if assessment.risk == "critical" else ""
         assessed = Assessed(
@@ -361,13 +360,13 @@ class Guidance:
             chance=assessment.chance,
             reasons=assessment.reasons,
             decision="refused" if critical == "refuse" else "asked" if critical == "ask" else "ran",
-            wall_seconds=given.wall_seconds,
-            memory_mib=given.memory_mib,
-            usual_seconds=usual.wall_seconds,
-            usual_mib=usual.memory_mib,
+            wall_seconds=wall_seconds,
+            memory_mib=memory_mib,
+            usual_seconds=usual,
+            usual_mib=memory_mib,
         )
-        if given != usual:
-            limits = msgspec.structs.replace(limits, wall_seconds=given.wall_seconds, memory_mib=given.memory_mib)
+        if wall_seconds != usual:
+            limits = msgspec.structs.replace(limits, wall_seconds=wall_seconds)
         return Look(
             limits=limits,
             assessment=assessment,
@@ -559,14 +558,6 @@ def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Read
         return _Reading(found)
     specs = {name: spec for name in found.tools if (spec := snapshot.tools.get(names.get(name, name))) is not None}
     return _Reading(found, specs, wrong_calls(code, specs))
-
-
-def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:
-    """The requested limits, with those of the policy where none is requested."""
-    return Fitted(
-        wall_seconds=otherwise.wall_seconds if limits.wall_seconds is None else limits.wall_seconds,
-        memory_mib=otherwise.memory_mib if limits.memory_mib is None else limits.memory_mib,
-    )
 
 
 def _refusal(assessment: Assessment, code: str, why: str = "") -> Failure:

@@ -269,7 +269,6 @@ class CodeRun:
             snapshot=self._snapshot,
             policy=self._policy,
             limits=limits,
-            is_memory_exact=self._sandbox.resource_control != "rlimits",
         )
         self.run.assessed = look.assessed
         await self._warn(look)
