@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, SandboxConfig, StoreConfig
 from sealyard.testing import FakeUpstream
