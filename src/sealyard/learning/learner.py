@@ -18,6 +18,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from sealyard import __version__
+from sealyard.catalog.names import spelled
 from sealyard.errors import StoreError
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
@@ -141,9 +142,9 @@ def _is_about(lesson: Lesson, tool: str) -> bool:
         case Hinted(subject=subject):
             return tool in subject.split()
         case RunEvidence() as run:
-            named = set() if lesson.code is None else set(map(letters, lesson.code.tools))
+            named = set() if lesson.code is None else set(map(spelled, lesson.code.tools))
             called = {*run.fact.tools, *(call.tool for call in run.calls)}
-            return tool in called or not named.isdisjoint((letters(tool), letters(tool).removeprefix("mcp")))
+            return tool in called or spelled(tool) in named
     return False
 
 
@@ -154,11 +155,6 @@ def _without_hit(search: Searched, tool: str) -> Searched:
         found=tuple(search.found[place] for place in places),
         text_ranks=tuple(search.text_ranks[place] for place in places if place < len(search.text_ranks)),
     )
-
-
-def letters(name: str) -> str:
-    """A normal form, equal for all spellings of a name: that of a tool, and the function and module made from it."""
-    return "".join(filter(str.isalnum, name)).lower()
 
 
 # The model

@@ -8,11 +8,11 @@ its number of runs justifies. The last step is the outcome of runs with about th
 text alone. Runs of others can raise the risk to `high`, and those of one other principal to `medium`.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from sealyard.catalog.names import spelled
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER, is_name
 from sealyard.learning.part import (
@@ -155,7 +155,6 @@ def _listed(names: tuple[str, ...]) -> str:
 
 _ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6}
 """The least chance of failure assumed for these reasons at first; outcomes correct it. Chosen, not measured."""
-_LOOSE = re.compile(r"[\W_]+")
 _ENDED = frozenset(("failed", "timeout", "limit", "broken"))
 
 
@@ -205,7 +204,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
     runs: int = 0
     all: Evidence = msgspec.field(default_factory=Evidence)
     firsts: Evidence = msgspec.field(default_factory=Evidence)
-    """Runs with a tool that nobody had called before."""
+    """Runs that called a tool which nobody had called before."""
     tools: dict[str, ToolRecord] = {}
     """By a normal form of the tool's name; the most recent last."""
     forms: Forms = msgspec.field(default_factory=Forms)
@@ -249,9 +248,9 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
             self.forms.add(print_, majors, viewer, failed=failed)
 
     def _learn_tools(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer, *, failed: bool) -> None:
-        called = {_loose(call.tool): call for call in run.calls}
-        names = dict.fromkeys([*called, *(_loose(name) for name in (() if print_ is None else print_.tools))])
-        if any(name not in self.tools for name in names):
+        called = {spelled(call.tool): call for call in run.calls}
+        names = dict.fromkeys([*called, *(spelled(name) for name in (() if print_ is None else print_.tools))])
+        if any(name not in self.tools for name in called):
             self.firsts.add_run(viewer, failed=failed)
         # A tool whose last call failed caused the failure of the run; then the others are not to blame.
         blamed = {name for name, call in called.items() if call.error is not None} if failed else set()
@@ -272,7 +271,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         """The last known versions of the tools that code names; an unknown one equals no other."""
         found: dict[str, str] = {}
         for name in () if print_ is None else print_.tools:
-            known = self.tools.get(_loose(name))
+            known = self.tools.get(spelled(name))
             found[known.name if known is not None else name] = known.version if known is not None else ""
         return found
 
@@ -421,7 +420,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         shares: list[float] = []
         worst: tuple[float, _Step | None] = (0.0, None)
         for name in print_.tools[:_TOOLS_READ]:
-            spec, known = specs.get(name), self.tools.get(_loose(name))
+            spec, known = specs.get(name), self.tools.get(spelled(name))
             is_new = known is None or (spec is not None and major_of(spec.version) != major_of(known.version))
             record = self.firsts if is_new or known is None else known.record
             seen = record.known(viewer)
@@ -482,8 +481,3 @@ def _is_never_run(run: RunEvidence) -> bool:
     if fact.error_type == "ApprovalRefused" and not run.calls:
         return True
     return not fact.tier and fact.failure in ("syntax", "import")
-
-
-def _loose(name: str) -> str:
-    """A normal form, equal for `expenses.list_expenses` and `mcp__expenses__list_expenses`."""
-    return _LOOSE.sub("", name.removeprefix("mcp__")).lower()

@@ -19,6 +19,7 @@ import msgspec
 
 from sealyard.access import Tools
 from sealyard.catalog import Recent, Snapshot
+from sealyard.catalog.names import spelled
 from sealyard.code import Names, Source, find_uses, read
 from sealyard.discovery.words import WEAK, words
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
@@ -57,6 +58,7 @@ _ALIKE = 0.8  # similarity of code that counts as the same job
 _TIMES = 3  # runs after which code is worth saving
 _FRESH = 0.5  # weight of a run that still counts as one of them: at most one half-life old
 _FEWEST_STATEMENTS = 3  # shorter code is not worth saving
+_JOB_TOOLS = 5  # tools of a job that are remembered: a bound
 _HEEDED_SECONDS = 86_400.0  # time in which a suggestion is heeded, and after which it may be repeated
 _INDEXES = 64  # principals that asked lately, whose indexes are kept: a bound
 _AGAIN_SECONDS = 10.0  # between looks at the skills of a principal that asks again and again
@@ -86,7 +88,7 @@ class JobPrint(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[int, ...]
     """Hashes of its expressions, each with its direct parts; sorted, the smallest if there are many."""
     tools: tuple[str, ...] = ()
-    """`module.function` of the tools that it calls, sorted."""
+    """The tools that it calls, as `names.spelled` writes them, sorted."""
     acts: tuple[str, ...] = ()
     """The functions, methods and operators that decide what it does, sorted."""
     skills: tuple[str, ...] = ()
@@ -198,12 +200,11 @@ class _Reading:
             self._acts.add(act[:64])
 
     def _tool(self, call: ast.Call) -> str | None:
-        """`module.function` of the tool that is called, also by its full name."""
+        """The tool that is called, also by its full name."""
         meaning = self._meaning(call.func)
         if meaning == "call_tool" and call.args and isinstance(call.args[0], ast.Constant):
-            _, _, place = str(call.args[0].value).partition("__")
-            return place.replace("__", ".", 1)
-        return meaning.removeprefix("servers.") if meaning and meaning.startswith("servers.") else None
+            return spelled(str(call.args[0].value))
+        return spelled(meaning) if meaning and meaning.startswith("servers.") else None
 
     def _part(self, node: ast.AST) -> str | None:
         """An expression or the head of a statement with its direct parts; None if it says nothing about the job."""
@@ -609,7 +610,7 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
             at=fact.at,
             sample=before.sample,
             named=code.tools,
-            tools=fact.tools[:5],
+            tools=fact.tools[:_JOB_TOOLS],
             execution_id=fact.execution_id,
         )
         put_last(jobs, digest, job, JOBS)
@@ -620,9 +621,12 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
             return
         shown = touch(self.given, fact.principal, dict[str, _Shown], PRINCIPALS)
         used = touch(self.used, fact.principal, dict[str, float], PRINCIPALS)
-        is_new = any(subject not in used for subject in run.skills)
         done = [key for subject in run.skills if (key := f"skill {subject}") in shown]
-        done += [key for key in shown if key.startswith(_SAVED)] if is_new else []
+        if any(subject not in used for subject in run.skills):
+            jobs = self.jobs.get(fact.principal, {})
+            # Only a new skill that calls the tools of the suggested job can be that job.
+            done += [f"{_SAVED} {digest}" for digest, job in jobs.items() if job.tools == fact.tools[:_JOB_TOOLS]]
+            done = [key for key in done if key in shown]
         for key in done:
             if fact.at - shown.pop(key).at <= _HEEDED_SECONDS:
                 self._score_of(key).right += 1

@@ -788,6 +788,16 @@ def test_what_names_a_forgotten_tool_is_dropped(event: LearningEvent, is_left: b
     assert without_forgotten(prepare(event, 6), [forgotten]) == prepare(event, 6)
 
 
+@pytest.mark.parametrize(("forgotten", "is_left"), [("mcp__ab__c", True), ("mcp__a-b__c", False)])
+def test_tools_that_differ_in_an_underscore_are_not_confused(forgotten: str, is_left: bool) -> None:
+    """Code imports `servers.a_b.c`: a tool of the server `ab` is another one, and one of `a-b` is the same."""
+    event = _code("from servers.a_b import c\nc()")
+
+    left = without_forgotten(prepare(event, 5), [Forgotten(at=9.0, number=9, what="tool", subject=forgotten)])
+
+    assert (left is not None) == is_left
+
+
 def test_search_without_a_forgotten_tool_keeps_the_others_in_their_places() -> None:
     """With the ranks that they had by text."""
     event = _only(search(found=[PAY, MAIL, QUERY], ranks=[3, 1, 0]), Searched)

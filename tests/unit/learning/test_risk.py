@@ -568,6 +568,16 @@ def test_runs_with_a_tool_that_often_fails_are_told_so() -> None:
     )
 
 
+def test_a_tool_that_is_named_and_not_called_is_no_first_use() -> None:
+    """Runs that import it do not count, again and again, as first runs with a tool; the one that calls it does."""
+    dangers, ann = Dangers(), Viewer("ann", NOW, HALF_LIFE)
+    learn(dangers, CODE, *(a_run(NOW - 9_000 + number, "ok") for number in range(5)))
+    named = dangers.firsts.tally(ann).total
+    learn(dangers, CODE, a_run(NOW - 8_000, "ok", calls=(a_call(),)), a_run(NOW - 7_000, "ok", calls=(a_call(),)))
+
+    assert (named, round(dangers.firsts.tally(ann).total)) == (0, 1)
+
+
 def test_a_tool_is_not_to_blame_for_the_failure_of_another() -> None:
     """The one whose call did not answer is."""
     dangers = Dangers()

@@ -360,6 +360,28 @@ def test_code_worth_saving_is_told_once_a_day_and_no_more_once_it_is_a_skill() -
     ]
 
 
+def test_another_new_skill_is_not_the_suggested_one() -> None:
+    """It calls other tools, so the code that is worth saving is still no skill."""
+    memory = taught(run(1, CODE), run(2, CODE))
+    memory.learn(Lesson(number=0, event=hint("save_skill", code_of(CODE).digest, NOW + 3 * 3_600)), HALF_LIFE)
+    taught(run(5, skills=("bob/send_all",), tools=("mcp__mail__send",)), memory=memory)
+
+    assert memory.score() == (1, 0)
+    assert offered(memory, at=NOW + 2 * DAY) == 3
+
+
+@pytest.mark.parametrize("name", ["{}.pay", "mcp__{}__pay", "servers.{}.pay"])
+def test_tool_that_is_called_by_its_name_is_in_the_print(name: str) -> None:
+    """However it is spelled: a skill of another tool must not be suggested for it."""
+    code = "rows = call_tool('{}', {{'id': 1}})\ntotal = sum(row['amount'] for row in rows if row['open'])\ntotal"
+    pay, refund = (job_print(code.format(name.format(server))) for server in ("bank", "refunds"))
+
+    assert pay is not None
+    assert refund is not None
+    assert pay.tools == ("bank.pay",)
+    assert likeness(pay, refund) == 0.0
+
+
 def suggested(memory: SkillMemory, at: float = NOW, principal: str = "bob") -> Suggestion | None:
     """What is suggested for the code."""
     skills = index(skill(), principal=principal)
