@@ -1,14 +1,13 @@
 """Skills: suggestions of saved ones, their record, and code that is written often enough to be saved.
 
 A skill fits by the job that code does, however it is written, or by rare words of a query. Skills are written by
-agents: a suggestion shows a checked name and numbers, and one that only its author has used is suggested to others only
-for code that is built like it. Repeated code is remembered for its own principal alone.
+agents: a suggestion shows a checked name and numbers, and one that only its author has used is suggested to nobody
+else. Repeated code is remembered for its own principal alone.
 """
 
 import ast
 import asyncio
 import builtins
-import hashlib
 import logging
 import math
 import time
@@ -36,12 +35,8 @@ from sealyard.values.skills import SHARED, Skill
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _NODES = 8_000  # nodes of code that are walked: a bound
-_PARTS = 160  # parts kept of a job: a bound
-_FEWEST_PARTS = 5  # parts below which a job cannot be distinguished from others
+_FEWEST_MARKS = 3  # tools, acts and fields below which a job is not distinguished; with 4, job_cases.py misses 4 more
 _NAMES = 40  # tools, acts and fields kept of a job: a bound
-_REPEATS = 3  # times that the same part counts
-SURE = 0.6  # likeness of code that does a skill's job; measured in `tests/unit/learning/test_skills.py`
-VERY_SURE = 0.85  # the same where only the author has used the skill
 FITTING = 0.33  # common weight of words from which a query and a skill are about the same
 _CHARACTERS = 600  # characters of a text that are read: a bound
 _WORDS = 60  # words of a query or skill: a bound
@@ -85,8 +80,6 @@ _SAME_OPERATOR = {"LtE": "Lt", "GtE": "Gt"}
 class JobPrint(msgspec.Struct, frozen=True, kw_only=True):
     """The print of a job."""
 
-    parts: tuple[int, ...]
-    """Hashes of its expressions, each with its direct parts; sorted, the smallest if there are many."""
     tools: tuple[str, ...] = ()
     """The tools that it calls, as `names.spelled` writes them, sorted."""
     acts: tuple[str, ...] = ()
@@ -113,16 +106,12 @@ def _print(source: Source) -> JobPrint | None:
         return None
     nodes = list(_walk(names.tree))
     found = _Reading(names, nodes).print() if len(nodes) < _NODES else None
-    return found if found is not None and len(found.parts) >= _FEWEST_PARTS else None
+    return found if found is not None and len(found.tools + found.acts + found.fields) >= _FEWEST_MARKS else None
 
 
-def likeness(one: JobPrint, other: JobPrint) -> float:
-    """From 0 to 1; 0 unless both call the same tools, read the same fields, and do the same with them."""
-    if one.tools != other.tools or one.acts != other.acts or not _reads_the_same(one, other):
-        return 0.0
-    mine, theirs = set(one.parts), set(other.parts)
-    common = len(mine & theirs)
-    return common / len(mine | theirs) if common else 0.0
+def is_same_job(one: JobPrint, other: JobPrint) -> bool:
+    """True if both call the same tools, read the same fields, and do the same with them."""
+    return one.tools == other.tools and one.acts == other.acts and _reads_the_same(one, other)
 
 
 def _reads_the_same(one: JobPrint, other: JobPrint) -> bool:
@@ -137,7 +126,6 @@ class _Reading:
     def __init__(self, names: Names, nodes: Iterable[ast.AST]) -> None:
         self._names = names
         self._scopes = {node: place.scope for node, place in names.noted}
-        self._counts: Counter[str] = Counter()
         self._tools: set[str] = set()
         self._acts: set[str] = set()
         self._fields: set[str] = set()
@@ -148,11 +136,7 @@ class _Reading:
 
     def print(self) -> JobPrint:
         """The finished print."""
-        parts = sorted(
-            _hash(f"{count} {part}") for part, most in self._counts.items() for count in range(min(most, _REPEATS))
-        )
         return JobPrint(
-            parts=tuple(parts[:_PARTS]),
             tools=tuple(sorted(self._tools)[:_NAMES]),
             acts=tuple(sorted(self._acts)[:_NAMES]),
             skills=tuple(sorted({ref.name[:64] for ref in find_uses(self._names).skills})[:_NAMES]),
@@ -180,9 +164,6 @@ class _Reading:
             self._note_field(node)
         elif isinstance(node, ast.Dict):
             self._made.update(str(key.value)[:64] for key in node.keys if isinstance(key, ast.Constant))
-        part = self._part(node)
-        if part is not None:
-            self._counts[part] += 1
 
     def _note_field(self, node: ast.Subscript) -> None:
         # Such as `context["since"]`.
@@ -205,56 +186,6 @@ class _Reading:
         if meaning == "call_tool" and call.args and isinstance(call.args[0], ast.Constant):
             return spelled(str(call.args[0].value))
         return spelled(meaning) if meaning and meaning.startswith("servers.") else None
-
-    def _part(self, node: ast.AST) -> str | None:
-        """An expression or the head of a statement with its direct parts; None if it says nothing about the job."""
-        match node:
-            case ast.Call():
-                if self._meaning(node.func) == "print":
-                    return None
-                inside = [self._label(each) for each in node.args] + [f"{each.arg}=" for each in node.keywords]
-                return f"{self._label(node)}({' '.join(sorted(inside))})"
-            case ast.For() | ast.AsyncFor() | ast.comprehension():
-                return f"for {self._label(node.iter)}"
-            case ast.If() | ast.While() | ast.IfExp():
-                return f"if {self._label(node.test)}"
-            case ast.AugAssign():
-                return f"{type(node.op).__name__}= {self._label(node.target)} {self._label(node.value)}"
-            case ast.Assign(targets=[ast.Subscript() as target]):
-                return f"set {self._label(target)} {self._label(node.value)}"
-            case ast.JoinedStr() | ast.Constant() | ast.Name() | ast.Await() | ast.Lambda() | ast.Attribute():
-                return None
-            case ast.expr():
-                children = [self._label(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
-                return f"{self._label(node)}[{' '.join(children)}]"
-            case _:
-                return None
-
-    def _label(self, node: ast.AST) -> str:
-        """One word for an expression. Literals and variables are both `data`."""
-        match node:
-            case ast.Await(value=value):
-                return self._label(value)
-            case ast.Call():
-                tool = self._tool(node)
-                method = f".{node.func.attr}" if isinstance(node.func, ast.Attribute) else "call"
-                return f"tool {tool}" if tool is not None else self._meaning(node.func) or method
-            case ast.Subscript(slice=ast.Constant(value=str(key))):
-                return f"[{key[:64]}]"
-            case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.BoolOp(op=op):
-                return type(op).__name__
-            case ast.Compare(ops=ops):
-                return " ".join(type(op).__name__ for op in ops)
-            case ast.Constant() | ast.Name() | ast.JoinedStr() | ast.Starred():
-                return "data"
-            case ast.Attribute():
-                return self._meaning(node) or f".{node.attr}"
-            case _:
-                return type(node).__name__
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).digest())
 
 
 def _walk(tree: ast.Module) -> Iterator[ast.AST]:
@@ -373,14 +304,13 @@ class SkillIndex:
         self._background = background or {}
 
     def for_code(self, job: JobPrint) -> list[Suggestion]:
-        """The skills that do the job of the code and are not imported by it, the most certain first."""
-        found = []
-        for skill in self._jobs.get((job.tools, job.acts), ())[:_COMPARED]:
-            if skill.print is None or skill.name in job.skills:
-                continue
-            score = likeness(job, skill.print)
-            if score >= (SURE if skill.is_proven else VERY_SURE):
-                found.append((score, skill))
+        """The skills that do the job of the code and are not imported by it, the principal's own first."""
+        found = [
+            (1.0, skill)
+            for skill in self._jobs.get((job.tools, job.acts), ())[:_COMPARED]
+            if skill.is_proven and skill.name not in job.skills
+            if skill.print is not None and is_same_job(job, skill.print)
+        ]
         return [_suggestion(skill, "A saved skill does this: ") for skill in _best_first(found)]
 
     def for_query(self, query: str) -> list[Suggestion]:
@@ -431,8 +361,6 @@ def _record(skill: KnownSkill) -> str:
     """The record of a skill in numbers."""
     if not skill.uses:
         return "not used yet"
-    if not skill.is_proven:
-        return "used by nobody but its author so far"
     if skill.principals > 1:  # the count of one client would be misleading
         used = f"by {skill.principals} clients"
     else:
