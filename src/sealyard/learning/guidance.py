@@ -98,13 +98,18 @@ class Barrier:
         self.faults: dict[str, int] = {}
         """The number of times that each part was switched off."""
 
-    def watch(self, who: str = "") -> "Watch":
-        """A watch over several lookups in a row."""
-        return Watch(self, who, self._spent)
-
     def ask(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
         """The result of `look`; `otherwise` if the part is off or fails."""
-        return self.watch(who).ask(part, look, otherwise)
+        if self.is_off(part, who):
+            return otherwise
+        started = self._spent()
+        try:
+            found = look()
+        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
+            self.fail(part, who)
+            return otherwise
+        self.note_time(part, who, is_slow=self._spent() - started > _SLOW_SECONDS)
+        return found
 
     async def ask_beside(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
         """As `ask`, for slow work in a thread. `look` must not use the model.
@@ -142,47 +147,18 @@ class Barrier:
         if score > 0:
             put_last(self._slow, (part, who), score, _KEPT)
         if score >= _SLOW_IN_A_ROW:
-            _log.error("What was learned takes too long to look up: %s is left out for five minutes.", part)
+            _log.error("Lookups in %s are slow; the part is off for five minutes.", part)
             self._switch_off(part, who)
 
     def fail(self, part: str, who: str = "") -> None:
         """Switch off a part that raised the exception being handled."""
-        _log.exception("What was learned is of no use: %s is left out for five minutes.", part)
+        _log.exception("Lookup in %s failed; the part is off for five minutes.", part)
         self._switch_off(part, who)
 
     def _switch_off(self, part: str, who: str) -> None:
         self._slow.pop((part, who), None)
         self.faults[part] = self.faults.get(part, 0) + 1
         put_last(self._off_until, (part, who), self._clock() + _OFF_SECONDS, _KEPT)
-
-
-class Watch:
-    """Consecutive lookups of one request: each begins at the end of the last, so the clock is read once for each."""
-
-    def __init__(self, barrier: Barrier, who: str, spent: Callable[[], float]) -> None:
-        self._barrier = barrier
-        self._who = who
-        self._spent = spent
-        self._at = spent()
-        self.is_clean = True
-        """True if every lookup succeeded in time."""
-
-    def ask(self, part: str, look: Callable[[], _T], otherwise: _T) -> _T:
-        """As `Barrier.ask`."""
-        if self._barrier.is_off(part, self._who):
-            self.is_clean = False
-            return otherwise
-        try:
-            found = look()
-        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
-            self._barrier.fail(part, self._who)
-            self.is_clean = False
-            return otherwise
-        before, self._at = self._at, self._spent()
-        is_slow = self._at - before > _SLOW_SECONDS
-        self.is_clean = self.is_clean and not is_slow
-        self._barrier.note_time(part, self._who, is_slow=is_slow)
-        return found
 
 
 # Around a run
@@ -299,9 +275,8 @@ class Guidance:
         key = (*moment, record.principal, record.session, review, policy, limits)
         if reading.look is not None and reading.look_key == key and not has_context:
             return reading.look
-        watch = self.barrier.watch(record.principal)
-        look = self._look(reading, record, review, policy, limits, viewer, watch)
-        if watch.is_clean and not has_context:
+        look = self._look(reading, record, review, policy, limits, viewer)
+        if look.assessment is not _LOW and not has_context:  # with `_LOW`, the part was off or failed
             reading.look, reading.look_key = look, key
         return look
 
@@ -313,8 +288,8 @@ class Guidance:
         record = ExecutionRecord(
             execution_id="", principal=principal, session=session, code=code, started_at=viewer.now
         )
-        policy, watch = self._runner.policy_of(principal), self.barrier.watch(principal)
-        return self._look(reading, record, review, policy, Limits(), viewer, watch).assessment
+        policy = self._runner.policy_of(principal)
+        return self._look(reading, record, review, policy, Limits(), viewer).assessment
 
     def _look(
         self,
@@ -324,7 +299,6 @@ class Guidance:
         policy: IsolationPolicy,
         limits: Limits,
         viewer: Viewer,
-        watch: Watch,
     ) -> Look:
         model, code = self.model(viewer.principal), reading.code
         usual = policy.wall_seconds if limits.wall_seconds is None else limits.wall_seconds
@@ -352,8 +326,8 @@ class Guidance:
             )
 
         nothing: tuple[Prediction | None, float] = (None, usual)
-        predicted, wall_seconds = watch.ask("resources", predict, nothing)
-        assessment = watch.ask("risk", assess, _LOW)
+        predicted, wall_seconds = self.barrier.ask("resources", predict, nothing, who=record.principal)
+        assessment = self.barrier.ask("risk", assess, _LOW, who=record.principal)
         critical = self._settings.critical if assessment.risk == "critical" else ""
         assessed = Assessed(
             risk=assessment.risk,

@@ -98,7 +98,7 @@ def _try(part: str, faults: list[str], work: Callable[[], _T], otherwise: _T) ->
         faults.append(part)
         _failures[part] += 1
         if _failures[part].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
-            _log.exception("%d events could not be made out for what is learned of %s.", _failures[part], part)
+            _log.exception("%d events could not be read for %s.", _failures[part], part)
         return otherwise
 
 
@@ -212,7 +212,7 @@ class Model(msgspec.Struct, kw_only=True):
         except Exception:  # noqa: BLE001 - a broken part must neither stop nor falsify the others
             self._note_fault(name)
             if self.faults[name].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
-                _log.exception("What is learned of %s failed %d times.", name, self.faults[name])
+                _log.exception("%s failed to learn %d lessons.", name, self.faults[name])
 
     def _note_fault(self, part: str) -> None:
         self.faults[part] = self.faults.get(part, 0) + 1
@@ -372,7 +372,7 @@ class Learner:
                 if time.monotonic() - self._saved_at > _SAVE_SECONDS:
                     await self.save()
             except StoreError as error:
-                _log.error("The journal could not be learned from, and will be: %s", error)
+                _log.error("Reading the journal failed; it is retried: %s", error)
             except Exception:  # noqa: BLE001 - else nothing would be learned until the next start
                 _log.exception("Learning from the journal failed, and is tried again.")
             await asyncio.sleep(_EVERY_SECONDS)
