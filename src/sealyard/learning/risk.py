@@ -62,6 +62,7 @@ _ADDED_WEIGHT = 4.0  # the same for a reason of `_ADDED`
 _LEAST = 0.01  # lowest chance that is given
 _MOST = 0.99  # highest chance that is given
 _ALIKE_WEIGHT = 6.0  # runs with about the same estimate: the last step, which corrects the others
+_MOST_SUGGESTED = HIGH - 0.01  # highest chance by the evidence of one other principal: below `high`
 _CERTAIN = 0.98  # chance assumed for a failure that is called certain
 _CERTAIN_WEIGHT = 20.0  # runs that it needs to move halfway
 _CERTAIN_LEAST = 0.8  # below this, by outcomes, no failure is called certain
@@ -305,7 +306,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         alike = self.estimates.get(_tenth(estimate), Evidence()).known(viewer, lone=0.0)
         chance = round(min(max(shrunk(estimate, _ALIKE_WEIGHT, alike), _LEAST), _MOST), 4)
         if not added and known.own_failed < 1 and known.accusers < 2:
-            chance = min(chance, HIGH - 0.01)  # evidence of one other principal is only a suggestion
+            chance = min(chance, _MOST_SUGGESTED)
         reasons = [step for step in sorted(steps, key=lambda step: -step.rise) if step.is_reason]
         named = tuple(dict.fromkeys(step.reason for step in reasons))
         if chance < MEDIUM:

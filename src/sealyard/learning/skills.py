@@ -36,6 +36,8 @@ from sealyard.values.skills import SHARED, Skill
 
 _NODES = 8_000  # nodes of code that are walked: a bound
 _FEWEST_MARKS = 3  # tools, acts and fields below which a job is not distinguished; with 4, job_cases.py misses 4 more
+_NAME_CHARACTERS = 64  # of an act, field or skill: longer than nearly all names in code
+_TOOL_CHARACTERS = 128  # of a tool: the longest name that MCP allows
 _NAMES = 40  # tools, acts and fields kept of a job: a bound
 FITTING = 0.33  # common weight of words from which a query and a skill are about the same
 _CHARACTERS = 600  # characters of a text that are read: a bound
@@ -139,7 +141,7 @@ class _Reading:
         return JobPrint(
             tools=tuple(sorted(self._tools)[:_NAMES]),
             acts=tuple(sorted(self._acts)[:_NAMES]),
-            skills=tuple(sorted({ref.name[:64] for ref in find_uses(self._names).skills})[:_NAMES]),
+            skills=tuple(sorted({ref.name[:_NAME_CHARACTERS] for ref in find_uses(self._names).skills})[:_NAMES]),
             fields=tuple(sorted(self._fields)[:_NAMES]),
             made=tuple(sorted(self._made & self._fields)[:_NAMES]),
         )
@@ -163,22 +165,22 @@ class _Reading:
         elif isinstance(node, ast.Subscript):
             self._note_field(node)
         elif isinstance(node, ast.Dict):
-            self._made.update(str(key.value)[:64] for key in node.keys if isinstance(key, ast.Constant))
+            self._made.update(str(key.value)[:_NAME_CHARACTERS] for key in node.keys if isinstance(key, ast.Constant))
 
     def _note_field(self, node: ast.Subscript) -> None:
         # Such as `context["since"]`.
         is_input = isinstance(node.value, ast.Name) and node.value.id not in self._names.bound
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and not is_input:
-            (self._fields if isinstance(node.ctx, ast.Load) else self._made).add(node.slice.value[:64])
+            (self._fields if isinstance(node.ctx, ast.Load) else self._made).add(node.slice.value[:_NAME_CHARACTERS])
 
     def _note_call(self, call: ast.Call) -> None:
         named = self._tool(call)
         if named is not None:
-            self._tools.add(named[:128])
+            self._tools.add(named[:_TOOL_CHARACTERS])
             return
         act = self._meaning(call.func) or (f".{call.func.attr}" if isinstance(call.func, ast.Attribute) else None)
         if act is not None and act not in _NEUTRAL and not act.startswith("skills."):
-            self._acts.add(act[:64])
+            self._acts.add(act[:_NAME_CHARACTERS])
 
     def _tool(self, call: ast.Call) -> str | None:
         """The tool that is called, also by its full name."""
