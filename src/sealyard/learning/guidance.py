@@ -164,7 +164,7 @@ class Barrier:
 # Around a run
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class RunAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a look at code before it runs."""
 
     limits: Limits
@@ -183,7 +183,7 @@ class _Reading(msgspec.Struct):
     specs: dict[str, ToolSpec] = {}
     """The tools that it names, by the names of `code.tools`."""
     wrong: tuple[WrongCall, ...] = ()
-    look: Look | None = None
+    look: RunAdvice | None = None
     look_key: tuple[object, ...] | None = None
     """Everything else that `look` depends on."""
 
@@ -262,13 +262,13 @@ class Guidance:
         snapshot: Snapshot,
         policy: IsolationPolicy,
         limits: Limits,
-    ) -> Look:
+    ) -> RunAdvice:
         """Assess the code of `record`, which is about to run, and choose its limits.
 
         The same code in the same second gets the same result, unless something was learned in between.
         """
         if not self.is_on:
-            return Look(limits=limits)
+            return RunAdvice(limits=limits)
         reading = await self._read(record.code, snapshot, record.principal)
         viewer, has_context = self.viewer(record.principal), record.context is not None
         moment = (self.learner.revision, int(viewer.now))
@@ -299,7 +299,7 @@ class Guidance:
         policy: IsolationPolicy,
         limits: Limits,
         viewer: Viewer,
-    ) -> Look:
+    ) -> RunAdvice:
         model, code = self.model(viewer.principal), reading.code
         usual = policy.wall_seconds if limits.wall_seconds is None else limits.wall_seconds
         memory_mib = policy.memory_mib if limits.memory_mib is None else limits.memory_mib
@@ -341,7 +341,7 @@ class Guidance:
         )
         if wall_seconds != usual:
             limits = msgspec.structs.replace(limits, wall_seconds=wall_seconds)
-        return Look(
+        return RunAdvice(
             limits=limits,
             assessment=assessment,
             assessed=None if review.verdict == "refuse" else assessed,
@@ -349,7 +349,7 @@ class Guidance:
             code=code,
         )
 
-    async def ask(self, look: Look, grant: Grant, record: ExecutionRecord) -> Failure | None:
+    async def ask(self, look: RunAdvice, grant: Grant, record: ExecutionRecord) -> Failure | None:
         """Ask a person about code that is almost certain to fail, if configured; returns the reason not to run it."""
         if look.assessment.risk != "critical" or self._settings.critical != "ask" or not self.is_on:
             return None
@@ -383,7 +383,9 @@ class Guidance:
 
     # After a run
 
-    async def explain(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run, view: Snapshot) -> Outcome:
+    async def explain(
+        self, outcome: Outcome, record: ExecutionRecord, look: RunAdvice, run: Run, view: Snapshot
+    ) -> Outcome:
         """The outcome of a failed run, with an earlier fix or advice from the failure itself."""
         failure = outcome.failure
         if not self.is_on or failure is None:
@@ -419,7 +421,7 @@ class Guidance:
 
         return self.barrier.ask("shapes", look, None, who=viewer.principal)
 
-    async def notes(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run) -> list[str]:
+    async def notes(self, outcome: Outcome, record: ExecutionRecord, look: RunAdvice, run: Run) -> list[str]:
         """Hints for the agent: the risk of the code, a skill that does the job, or code worth saving."""
         if not self.is_on or not outcome.tier:  # the failure already gives the reason
             return []
@@ -432,7 +434,7 @@ class Guidance:
             notes.append(note)
         return notes
 
-    async def _skill_note(self, record: ExecutionRecord, look: Look, run: Run) -> str | None:
+    async def _skill_note(self, record: ExecutionRecord, look: RunAdvice, run: Run) -> str | None:
         principal, visit, code = record.principal, run.visit, look.code
         if code is None or not code.tools:
             return None

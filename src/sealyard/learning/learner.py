@@ -27,7 +27,7 @@ from sealyard.learning.failures import Failures
 from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, principal_of, put_last, touch
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
-from sealyard.learning.risk import Dangers
+from sealyard.learning.risk import RiskModel
 from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.learning.skills import SkillMemory
 from sealyard.store import Store
@@ -164,7 +164,7 @@ PARTS: dict[str, type[Part]] = {
     "chains": Chains,
     "shapes": Shapes,
     "failures": Failures,
-    "risk": Dangers,
+    "risk": RiskModel,
     "skills": SkillMemory,
     "resources": Resources,
 }
@@ -190,7 +190,7 @@ class Model(msgspec.Struct, kw_only=True):
     chains: Chains = msgspec.field(default_factory=Chains)
     shapes: Shapes = msgspec.field(default_factory=Shapes)
     failures: Failures = msgspec.field(default_factory=Failures)
-    risk: Dangers = msgspec.field(default_factory=Dangers)
+    risk: RiskModel = msgspec.field(default_factory=RiskModel)
     skills: SkillMemory = msgspec.field(default_factory=SkillMemory)
     resources: Resources = msgspec.field(default_factory=Resources)
     domains: Domains = msgspec.field(default_factory=Domains)

@@ -17,8 +17,8 @@ from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER, is_name
 from sealyard.learning.part import (
     Evidence,
+    FailureEvidence,
     Insight,
-    Known,
     Lesson,
     Part,
     PartInsights,
@@ -199,7 +199,7 @@ class _Step(msgspec.Struct, frozen=True):
         return self.rise >= _RISE or self.share >= MEDIUM
 
 
-class Dangers(Part, msgspec.Struct, kw_only=True):
+class RiskModel(Part, msgspec.Struct, kw_only=True):
     """The evidence on outcomes of runs."""
 
     runs: int = 0
@@ -359,7 +359,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
     ) -> Assessment | None:
         """The assessment of code that is practically certain to fail."""
         level = self.levels.get("critical")
-        known = Known() if level is None else level.record.known(viewer)
+        known = FailureEvidence() if level is None else level.record.known(viewer)
         chance = round(shrunk(_CERTAIN, _CERTAIN_WEIGHT, known), 4)
         if chance < _CERTAIN_LEAST:
             return None
@@ -380,11 +380,11 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         added: Sequence[_Step],
         viewer: Viewer,
         specs: Mapping[str, ToolSpec],
-    ) -> tuple[float, list[_Step], Known]:
+    ) -> tuple[float, list[_Step], FailureEvidence]:
         """The estimate, the steps to it, and the principals behind it."""
         estimate = shrunk(_BASE, _BASE_WEIGHT, self.all.known(viewer))
         found: list[_Step] = []
-        behind: list[Known] = []
+        behind: list[FailureEvidence] = []
         if print_ is not None:
             estimate = self._step_tools(print_, estimate, viewer, specs, found, behind)
         for step in added:
@@ -392,7 +392,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
             before, estimate = estimate, shrunk(max(estimate, _ADDED[step.reason]), _ADDED_WEIGHT, known)
             found.append(msgspec.structs.replace(step, rise=estimate - before))
         if print_ is None:
-            return estimate, found, Known()
+            return estimate, found, FailureEvidence()
         majors = {spec.full_name: str(major_of(spec.version)) for spec in specs.values()}
         form = self.forms.find(print_, majors)
         if form is not None and (known := form.record.known(viewer)).total >= _ENOUGH:
@@ -400,13 +400,13 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
             found.append(_Step("same_failures", estimate - before, _about("form", known.share), share=known.share))
             behind.append(known)
         if repeat is not None and (times := repeat.recent(viewer.now)) >= _ENOUGH:
-            known = Known(times, times, times)
+            known = FailureEvidence(times, times, times)
             estimate = shrunk(estimate, _TEXT_WEIGHT, known)
             # A rise of 1, since there is no better evidence.
             found.append(_Step("same_failures", 1.0, _about_repeat(repeat, viewer.now), repeat.line))
             behind.append(known)
         own, accusers = sum(known.own_failed for known in behind), max((known.accusers for known in behind), default=0)
-        return estimate, found, Known(own_failed=own, accusers=accusers)
+        return estimate, found, FailureEvidence(own_failed=own, accusers=accusers)
 
     def _step_tools(
         self,
@@ -415,7 +415,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         viewer: Viewer,
         specs: Mapping[str, ToolSpec],
         found: list[_Step],
-        behind: list[Known],
+        behind: list[FailureEvidence],
     ) -> float:
         """The estimate after the tools that the code names: the one that fails most, or all if none is worse."""
         shares: list[float] = []
@@ -425,7 +425,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
             is_new = known is None or (spec is not None and major_of(spec.version) != major_of(known.version))
             record = self.firsts if is_new or known is None else known.record
             seen = record.known(viewer)
-            seen = seen if seen.total >= _ENOUGH else Known()
+            seen = seen if seen.total >= _ENOUGH else FailureEvidence()
             share = shrunk(base, _TOOL_WEIGHT, seen)
             shares.append(share)
             behind.append(seen)

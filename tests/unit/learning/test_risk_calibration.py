@@ -8,7 +8,7 @@ import pytest
 
 from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.learning.risk import HIGH, MEDIUM, Dangers
+from sealyard.learning.risk import HIGH, MEDIUM, RiskModel
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, RunEvidence
 
@@ -46,7 +46,7 @@ class World:
         self._prints = [a_print(number) for number in range(programs)]
         self._chances = [self._random.choice(chances) for _ in range(programs)]
         self._principals = principals
-        self.dangers = Dangers()
+        self.dangers = RiskModel()
         self.now = START
         self.told: list[tuple[str, float, bool]] = []
         """The level and the chance that each run was told, and whether it failed."""
@@ -167,7 +167,7 @@ def test_a_systematic_error_of_the_estimate_is_put_right() -> None:
 
 def test_the_figures_are_of_what_ran_and_of_nothing_else() -> None:
     """What was refused or withdrawn is in no share; a run that was asked for and ran is."""
-    dangers = Dangers()
+    dangers = RiskModel()
     told = {"risk": "high", "chance": 0.7}
     ends: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("failed", {}, {"failed": True}),
