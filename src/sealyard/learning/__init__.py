@@ -16,7 +16,7 @@ from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
     from sealyard.learning.guidance import Guidance, RunAdvice, SearchGuide
-    from sealyard.learning.overview import Insights
+    from sealyard.learning.insights import Insights
     from sealyard.learning.part import Insight, PartInsights
     from sealyard.learning.risk import Assessment
     from sealyard.learning.skills import KnownSkills
@@ -27,7 +27,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
     __getattr__ = lazy_door(
         __name__,
         guidance="Guidance RunAdvice SearchGuide",
-        overview="Insights",
+        insights="Insights",
         part="Insight PartInsights",
         risk="Assessment",
         skills="KnownSkills",

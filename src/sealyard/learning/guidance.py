@@ -25,8 +25,8 @@ from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Tip
 from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.failures import Fix, advice
+from sealyard.learning.insights import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.learner import Model
-from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.part import Viewer, put_last
 from sealyard.learning.precedents import WrongCall, wrong_calls
 from sealyard.learning.resources import Prediction, fit_seconds

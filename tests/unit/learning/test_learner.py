@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.learning import learner as module
+from sealyard.learning.insights import census_of
 from sealyard.learning.learner import PARTS, Learner, Model, Scope, prepare, without_forgotten
-from sealyard.learning.overview import census_of
 from sealyard.store import Store, open_store
 from sealyard.store.learning import EventPage
 from sealyard.values.facts import (

@@ -9,7 +9,7 @@ from tests.learned_journal import LIST, MAIL, PAY, fill, record_run, save_tools,
 
 from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest
-from sealyard.learning.overview import (
+from sealyard.learning.insights import (
     Insights,
     forget,
     insights,
