@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -24,6 +24,8 @@ from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.cgroup import _candidates, owner_mark
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.values.runs import Outcome
+
+_T = TypeVar("_T")
 
 MEMORY = Path("/dev/shm")
 """A file system in memory. Most tests make a store, and a disk would sync each of its commits."""
@@ -72,6 +74,13 @@ async def _strictly(work: Coroutine[Any, Any, Any]) -> Any:
     value = await work
     assert errors == []
     return value
+
+
+async def polled(look: Callable[[], Awaitable[_T]], is_right: Callable[[_T], object]) -> _T:
+    """What `look` finds once it is right. It looks every 20 ms: a loop without a pause slows down what it waits for."""
+    while not is_right(found := await look()):  # noqa: ASYNC110 - nothing announces it
+        await asyncio.sleep(0.02)  # the test's own time limit bounds this
+    return found
 
 
 class Kept:

@@ -18,8 +18,7 @@ from sealyard.values.runs import Failure
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 _SOURCES = ("failure", "fix", "advice", "missed")
-"""Who named the fix: the failure as it is told without learning; a fix that helped before; advice from the catalog, the
-answers and the code; nobody."""
+"""The source of the hint that names the fix: the failure itself; a learned fix; advice without experience; none."""
 _FIXES = ("This helped", "One other agent got past this")
 
 

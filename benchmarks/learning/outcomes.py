@@ -17,9 +17,9 @@ from benchmarks.discovery import Sets
 from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part
 from sealyard.learning.chains import Chains
-from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.learner import prepare
 from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.risk import RiskModel
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, RunEvidence

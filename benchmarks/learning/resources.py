@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Resources, fit_seconds
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT

@@ -2,8 +2,8 @@
 
 Imports run downward only: cli > examples > serve > testing > yard > learning > skills > observe > access > config >
 broker | sandbox | discovery | analysis > catalog > store > privacy | versioning | metrics > code | offload > values >
-former | wording > errors (`make check` proves it). This module imports nothing heavy, so `sealyard --help` starts at
-once. Import the library from `sealyard.yard`.
+doors | former | wording > disk | errors (`make check` proves it). This module imports nothing heavy, so
+`sealyard --help` starts at once. Import the library from `sealyard.yard`.
 """
 
 from sealyard.errors import SealyardError

@@ -25,6 +25,7 @@ from sealyard.yard import ExecuteRequest, Yard, open_yard
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 GOOD = "from servers.bank import list_bills, pay\nbill = list_bills()[0]\nresult = pay(amount=bill['amount'])"
 BAD = "from servers.bank import list_bills\nlen(list_bills()) / 0"
+REJECTED = "from servers.bank import pay\npay(amount=0)"
 LEFT_OUT = "Lookup in {} failed; the part is off for five minutes."
 TOO_SLOW = "Lookups in {} are slow; the part is off for five minutes."
 
@@ -38,6 +39,8 @@ def bank() -> FakeUpstream:
 
     def pay(amount: int) -> dict[str, Any]:
         """Pay a bill."""
+        if not amount:
+            raise ValueError("There is nothing to pay.")
         return {"paid": amount}
 
     return FakeUpstream("bank", list_bills=list_bills, pay=pay)
@@ -50,11 +53,12 @@ def opened(folder: Path, **learning: Any) -> Any:
 
 
 async def answers(yard: Yard) -> list[Any]:
-    """What an agent gets: a search, a run that ends well and one that fails."""
+    """What an agent gets: a search, a run that ends well, one that fails and one whose call is rejected."""
     found = await yard.search("pay a bill", detail_level="with_description")
     bad = await yard.execute(ExecuteRequest(code=BAD))
     good = await yard.execute(ExecuteRequest(code=GOOD))
-    return [msgspec.to_builtins(found), good.text, bad.text]
+    rejected = await yard.execute(ExecuteRequest(code=REJECTED))
+    return [msgspec.to_builtins(found), good.text, bad.text, rejected.text]
 
 
 def is_refused(told: list[Any]) -> bool:

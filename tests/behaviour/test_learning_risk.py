@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
+from tests.conftest import polled
 
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
@@ -100,6 +101,18 @@ async def test_a_call_that_cannot_fit_is_refused_before_anything_runs(tmp_path: 
     assert caught == [""]
 
 
+async def test_refused_call_is_told_what_it_probably_means(tmp_path: Path) -> None:
+    """It is not run, so the stub cannot say so."""
+    async with opened(tmp_path) as yard:
+        misspelled = await run(yard, "from servers.team import hours\nhours(off='ann')")
+        empty = await run(yard, "from servers.team import hours\nhours()")
+
+    assert misspelled is not None
+    assert empty is not None
+    changed = "It was not run, so nothing has changed. Change the code and run it again."
+    assert (misspelled.hint, empty.hint) == (f"{changed} Did you mean of=, not off=?", f"{changed} It also needs of.")
+
+
 async def test_what_is_refused_would_have_failed(tmp_path: Path) -> None:
     """Where it is only told, it runs, and the figures say how it ended."""
     async with opened(tmp_path, "warn") as yard:
@@ -118,8 +131,7 @@ async def test_a_person_is_asked_for_one_run_at_a_time(
     async with opened(tmp_path, "ask") as yard:
         for _ in range(2):
             running = asyncio.create_task(run(yard, WRONG))
-            while not (asks := await yard.approvals.waiting()):
-                pass
+            asks = await polled(yard.approvals.waiting, bool)
             answer = Approval(decision=decision, by="alice", channel="cli", answered_at=time.time())
             await yard.approvals.answer(asks[0].id, answer)
             failure = await running
@@ -131,8 +143,7 @@ async def test_run_that_a_person_refused_says_why_once(tmp_path: Path) -> None:
     """It is the failure already, and no note beside it."""
     async with opened(tmp_path, "ask") as yard:
         running = asyncio.create_task(yard.execute(ExecuteRequest(code=WRONG)))
-        while not (asks := await yard.approvals.waiting()):
-            pass
+        asks = await polled(yard.approvals.waiting, bool)
         answer = Approval(decision="refuse", by="alice", channel="cli", answered_at=time.time())
         await yard.approvals.answer(asks[0].id, answer)
         result = await running

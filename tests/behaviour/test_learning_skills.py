@@ -283,7 +283,7 @@ async def test_analysis_shows_judgements_candidates_and_the_predicted_migration(
     assert [(each.principal, each.times) for each in good.candidates] == [("ada", 4)]
     assert (old.skills[0].difficulty, check.difficulty) == ("mechanical", "mechanical")
     assert (done.predicted, done.outcome, done.change) == ("mechanical", "migrated", "rename_parameter")
-    assert [(each.change, each.migrations, each.right) for each in new.summary.changes] == [("rename_parameter", 1, 1)]
+    assert (new.summary.migrations, new.summary.predictions_right) == (1, 1)
     assert new.skills[0].difficulty is None
 
 

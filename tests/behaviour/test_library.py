@@ -366,7 +366,7 @@ async def test_runs_go_on_after_somebody_removed_the_gateways_directories(tier: 
     """What a cleaner takes is made anew: stubs when they are published again, and sessions without their files."""
     async with opened(tier) as (sandbox, library):
         before = await sandbox.run("open('kept', 'w').close()\n" + IMPORT, session="s")
-        for place in {each.parent if each.name == "library" else each for each in sandbox.pool.places}:
+        for place in {each.parent if each.name == "library" else each for each in sandbox.pool.directories}:
             shutil.rmtree(place, ignore_errors=True)  # one may lie in another
         was_there = library.has("v1")
         await library.publish("v1", FILES)

@@ -15,7 +15,7 @@ from sealyard.learning.guidance import RunAdvice
 from sealyard.learning.part import Viewer
 from sealyard.learning.risk import RiskModel
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
-from sealyard.sandbox.review.beside import review_beside
+from sealyard.sandbox.review.offloaded import offloaded_review
 from sealyard.testing import FakeUpstream
 from sealyard.values.runs import ExecutionRecord, Limits
 from sealyard.yard import Yard, open_yard
@@ -129,7 +129,7 @@ async def test_a_verdict_is_remembered_for_its_policy_and_its_packages() -> None
     production, hardened = LEVELS[IsolationLevel.PRODUCTION], LEVELS[IsolationLevel.HARDENED]
 
     async def verdict(policy: Any, packages: frozenset[str]) -> Any:
-        return await review_beside(code, policy, packages, offload=None, who="ann")
+        return await offloaded_review(code, policy, packages, offload=None, who="ann")
 
     packages = frozenset(("numpy",))
     first = await verdict(production, packages)

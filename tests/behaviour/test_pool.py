@@ -189,7 +189,7 @@ async def test_a_worker_that_is_not_done_is_killed_at_once(code: str) -> None:
         await sandbox.settle()
         lease = sandbox.pool._waiting[0]
         outcome = await sandbox.run(code, limits=Limits(wall_seconds=1, output_bytes=1_000_000))
-        postponed = [chore for chore in sandbox.pool._postponed if "_let_go" in repr(chore)]
+        postponed = [chore for chore in sandbox.pool._postponed if "_end_worker" in repr(chore)]
         await wait_for_the_end_of(lease)
 
     assert outcome.status != "ok"

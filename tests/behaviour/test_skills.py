@@ -485,6 +485,20 @@ async def test_calls_of_an_older_version_are_translated_and_counted(tmp_path: Pa
         assert await run(yard, "from servers.books import list_rows\nlen(list_rows(start='2024'))") == 3
 
 
+async def test_translated_calls_count_for_the_skill_that_makes_them(tmp_path: Path) -> None:
+    """Also where another skill that needs the same older tool was imported later."""
+    upstream = books()
+    async with opened(tmp_path, upstream) as yard:
+        await save(yard)
+        await save(yard, "yearly_total", TOTAL.replace("monthly_total", "yearly_total"))
+        await change(yard, upstream, list_rows=renamed_parameter())
+        code = "from skills import monthly_total, yearly_total\n[monthly_total(since='2024') for _ in 'ab']"
+        await run(yard, f"{code}\nyearly_total(since='2024')")
+        records = await yard.store.skills.uses()
+
+    assert {each.name: each.translated for each in records} == {"monthly_total": 2, "yearly_total": 1}
+
+
 async def test_a_skill_whose_tool_is_gone_says_so(tmp_path: Path) -> None:
     """It is not run half."""
     upstream = books()
@@ -492,7 +506,7 @@ async def test_a_skill_whose_tool_is_gone_says_so(tmp_path: Path) -> None:
         await save(yard)
         del upstream.tools["list_rows"]
         await upstream.refresh()
-        with pytest.raises(SkillUnusable, match="is not there any more"):
+        with pytest.raises(SkillUnusable, match="no longer exists"):
             await yard.skills.load("monthly_total", principal="local")
         assert (await yard.skills.test("local", "monthly_total", principal="local")).passed
 

@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import polled
+
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused
@@ -58,8 +60,7 @@ async def gateway(folder: Path) -> AsyncIterator[tuple[Approvals, Store, str]]:
 
 async def until_waiting(approvals: Approvals, *ids: str) -> None:
     """Return when these asks can be answered."""
-    while {ask.id for ask in await approvals.waiting()} != set(ids):
-        pass
+    await polled(approvals.waiting, lambda asks: {ask.id for ask in asks} == set(ids))
 
 
 async def test_what_waits_is_listed_and_answered(sealyard: Command, tmp_path: Path) -> None:

@@ -210,6 +210,6 @@ def test_part_that_fails_is_one_line_for_who_looks(file: str) -> None:
 
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
-    first = "failures failed to learn 1 lessons. (IndexError: tuple index out of range)"
+    first = "The part failures of learning failed at an event (1 so far). (IndexError: tuple index out of range)"
     assert done.stderr.splitlines()[0] == first
     assert lines(done.stdout)[0] == ["part", "learned", "from", "checked", "right"]

@@ -49,9 +49,7 @@ def test_what_changed_and_whom_it_hits_is_said(saved: Project, upgraded: Project
         "  Its calls are translated from 1.0.0 to 2.0.0 until the skill is migrated.",
         f"See what a migration does: sealyard migrate-skills --tool {TOOL} --dry-run",
     ]
-    assert "  major  input since: It seems to be called 'start_date' now. [since -> start_date]" in (
-        changes.stdout.splitlines()
-    )
+    assert "  major  input since: Renamed to 'start_date'. [since -> start_date]" in (changes.stdout.splitlines())
     assert "  migrate since: start_date=since" in changes.stdout.splitlines()
     assert [line.split()[:2] for line in listed.stdout.splitlines() if line.startswith("mcp__")][-1] == [TOOL, "2.0.0"]
     assert max(map(len, listed.stdout.splitlines())) <= 80
@@ -264,10 +262,10 @@ def test_a_tool_that_is_gone_is_said_so(saved: Project, tmp_path: Path) -> None:
         [
             "local/monthly_total 1.0.0: missing, migration: impossible",
             f"  {TOOL} 1.0.0",
-            f"  {TOOL} is not there any more, and no tool took its place.",
+            f"  {TOOL} no longer exists, and no tool replaced it.",
         ],
     )
     assert (migrated.returncode, migrated.stderr) == (
         2,
-        f"error: {TOOL} is not there any more, and no tool took its place. Its skills cannot be migrated.\n",
+        f"error: {TOOL} no longer exists, and no tool replaced it. Its skills cannot be migrated.\n",
     )

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from tests.cli.test_approvals import ME, Command, gateway
+from tests.conftest import polled
 
 from sealyard.values.access import Grant
 
@@ -13,8 +14,7 @@ async def test_code_is_listed_and_allowed_once(sealyard: Command, tmp_path: Path
     grant = Grant(execution_id="run1", principal="local", session="local:default", tools={})
     async with gateway(tmp_path) as (approvals, _, config):
         asking = asyncio.create_task(approvals.ask_for_run(grant, "It failed three times.", {"code": "1 / 0"}))
-        while not (asks := await approvals.waiting()):
-            pass
+        asks = await polled(approvals.waiting, bool)
         ask_id = asks[0].id
         listed = await asyncio.to_thread(sealyard, "approvals", "--config", config)
         always = await asyncio.to_thread(

@@ -234,7 +234,7 @@ def test_what_cannot_be_a_skill_is_refused_with_its_line_and_nothing_is_kept(she
         "large": (f"result = '{'x' * (64 << 10)}'\n", "The code has 65,548 bytes, and 65,536 are allowed."),
         "monthly_total": (
             TOTAL.replace("    totals = {}", "    from skills import best_month\n\n    totals = {}"),
-            "These skills need each other in a circle: monthly_total → best_month → monthly_total.",
+            "These skills import each other in a circle: monthly_total → best_month → monthly_total.",
         ),
     }
     path = shelf.folder / "refused.py"
@@ -509,7 +509,7 @@ def test_examples_are_replayed_though_no_server_can_be_started(shelf: Project, t
         }
     ]
     assert run.returncode == 1
-    assert "is not there any more" in run.stdout
+    assert "no longer exists" in run.stdout
 
 
 def test_where_there_is_nothing_every_command_says_so(tmp_path: Path) -> None:

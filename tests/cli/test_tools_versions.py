@@ -20,7 +20,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def tool(description: str, **parameters: Any) -> Definition:
-    """The tool `report` of a server that is not there any more."""
+    """The tool `report` of a server that no longer exists."""
     schema = {"type": "object", "properties": parameters, "required": list(parameters)}
     return Definition(name="report", description=description, input_schema=schema)
 

@@ -1,6 +1,7 @@
 """The relay between clients and upstreams of every era: nothing is lost, and nobody hears what is meant for another."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from tests.mcp.processes import stdio_upstream
 from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gateway, memory, post, scripted
 
 from sealyard.broker.upstreams import transports
+from sealyard.serve.relay import links
 from sealyard.values.tools import UpstreamConfig
 
 WAIT_SECONDS = 60
@@ -157,6 +159,41 @@ async def test_session_has_connections_of_its_own_that_end_with_it() -> None:
         assert [tool.name for tool in (await staying.list_tools()).tools] == ["converse"]
 
     assert connections.opened == 2
+
+
+async def test_clients_cannot_open_any_number_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may be a process: a client of either era beyond the bound is refused, and the others go on."""
+    monkeypatch.setattr(links, "LINKS_MOST", 2)
+    connections = Connections(Conversing().server)
+    async with gateway(connections, config("talk")) as url, contextlib.AsyncExitStack() as stack:
+        first, second, third = [await stack.enter_async_context(Client(url, mode="legacy")) for _ in range(3)]
+        await asyncio.gather(first.list_tools(), second.list_tools())
+        with pytest.raises(MCPError, match="busy with 2 clients"):
+            await third.list_tools()
+        refused = await post(url, "tools/list", {})
+        assert [tool.name for tool in (await first.list_tools()).tools] == ["converse"]
+
+    assert "busy with 2 clients" in refused["error"]["message"]
+    assert connections.opened == 2
+
+
+async def test_a_connection_that_fails_for_one_principal_does_not_stop_another() -> None:
+    """What its client says of itself may be the reason. It waits before it is tried again; the others do not."""
+    connections = Connections(Conversing().server)
+    is_failing = True
+
+    def connect(upstream: UpstreamConfig) -> Any:
+        if is_failing:
+            raise OSError("refused")
+        return connections(upstream)
+
+    principal = lambda ctx: ctx.request.headers["x-principal"]  # noqa: E731
+    async with gateway(connect, config("talk"), principal=principal) as url:
+        replies = [await post(url, "tools/list", {}, headers={"x-principal": "ada"})]
+        is_failing = False
+        replies += [await post(url, "tools/list", {}, headers={"x-principal": name}) for name in ("bob", "ada")]
+
+    assert ["error" in reply for reply in replies] == [True, False, True]
 
 
 async def test_connection_that_nobody_uses_ends() -> None:

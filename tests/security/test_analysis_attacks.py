@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
 from sealyard.analysis.guest.evaluation import FUNCTIONS
-from sealyard.analysis.guest.plan import MAX_TEXT
+from sealyard.analysis.guest.limits import MAX_TEXT
 
 ROW = {"x": 1, "s": "text", "__class__": "field", "o": {"__class__": {"__bases__": "nested"}}, "os": "a name"}
 

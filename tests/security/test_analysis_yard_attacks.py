@@ -37,7 +37,7 @@ ASKED = PolicySettings(
 )
 
 
-def list_notes() -> list[dict[str, Any]]:
+def list_notes(page: int = 0) -> list[dict[str, Any]]:
     """List the notes."""
     return [{"id": number, "note": NOTE, "tags": [NOTE], "more": {"inner": NOTE}} for number in range(3)]
 
@@ -132,7 +132,7 @@ def tool(name: str, **more: Any) -> dict[str, Any]:
 async def test_no_part_of_something_private_is_in_an_answer_or_a_message(
     kept: Kept, mode: str, kind: str, parameters: dict[str, Any]
 ) -> None:
-    """Values are cut where they are long, and half of a private one is private too."""
+    """Long values are named by their size: half of a private one is private too."""
     yard = await kept(anywhere, mode)
     result = await ask(yard, kind, source=tool("list_notes"), parameters=parameters)
     record = await yard.store.find_execution(result.outcome.execution_id)
@@ -195,10 +195,10 @@ async def test_a_person_is_asked_about_a_source(tmp_path: Path) -> None:
 
 
 async def test_the_limits_of_a_tool_hold_for_a_source(tmp_path: Path) -> None:
-    """One call in a run is one call, however many sets ask for it."""
+    """One call in a run is one call, whatever the sets that ask for more."""
     limits = (ToolLimits(tools=("mcp__notes__list_notes",), calls_per_run=1),)
     async with opened(tmp_path, policy=PolicySettings(limits=limits)) as yard:
-        join = {"source": tool("list_notes"), "on": "id"}
+        join = {"source": tool("list_notes", arguments={"page": 1}), "on": "id"}
         result = await ask(yard, "transform", source=tool("list_notes"), parameters={"steps": [{"join": join}]})
 
     assert result.is_error

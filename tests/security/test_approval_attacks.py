@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
+from tests.conftest import polled
 from tests.surfaces.conftest import config_text, serving
 from tests.surfaces.test_surface import text_of
 
@@ -53,9 +54,7 @@ async def opened(folder: Path, upstream: FakeUpstream, settings: PolicySettings 
 
 async def next_asks(yard: Yard, count: int = 1) -> list[ApprovalRequest]:
     """The asks that wait, once there are as many."""
-    while len(asks := await yard.approvals.waiting()) != count:
-        pass
-    return asks
+    return await polled(yard.approvals.waiting, lambda asks: len(asks) == count)
 
 
 async def answer(yard: Yard, ask: ApprovalRequest, decision: ApprovalDecision, reason: str = "") -> None:
@@ -216,8 +215,7 @@ told
         running = asyncio.create_task(yard.execute(ExecuteRequest(code=code, timeout_seconds=60)))
         result = await running
         async with asyncio.timeout(60):
-            while await yard.approvals.waiting():  # noqa: ASYNC110 - it is withdrawn a moment after the run
-                await asyncio.sleep(0.02)
+            await polled(yard.approvals.waiting, lambda asks: not asks)  # it is withdrawn a moment after the run
         calls = list(upstream.calls)
 
     assert result.outcome.result == ["UnknownTool"] * 9
@@ -318,9 +316,7 @@ async def test_an_approval_holds_for_one_call_and_cannot_be_replayed(tmp_path: P
         running = asyncio.create_task(yard.execute(ExecuteRequest(code=f"{DEPLOY}\n{DEPLOY}")))
         (first,) = await next_asks(yard)
         await answer(yard, first, "once")
-        while (asks := await yard.approvals.waiting()) in ([], [first]):
-            pass
-        (second,) = asks
+        (second,) = await polled(yard.approvals.waiting, lambda asks: asks not in ([], [first]))
         with pytest.raises(UnknownApproval):
             await answer(yard, first, "always")
         await answer(yard, second, "refuse")

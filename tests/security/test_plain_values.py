@@ -402,3 +402,14 @@ def test_a_list_of_characters_is_read_wherever_they_begin_in_it(before: list[Any
 
         assert TOKEN.search(str(shown))
         assert "n.b" not in "".join(str(each) for each in shown)
+
+
+async def test_a_field_that_a_rule_conceals_whole_may_hold_true_or_false(tmp_path: Path) -> None:
+    """Regression: no token stands for them, and the whole answer was withheld."""
+    async with open_scope(tmp_path) as scope:
+        guard = guard_of(scope, get=Handling(mode="strict", whole=("active",)))
+
+        admitted = guard.admit(GET, {"active": True, "open": True})
+
+    assert TOKEN.fullmatch(admitted["active"])
+    assert admitted["open"] is True

@@ -58,7 +58,7 @@ def output(events: list[dict[str, Any]]) -> str:
 
 
 async def test_a_run_is_followed_from_its_beginning_to_its_end(tmp_path: Path) -> None:
-    """Who comes in the middle is told what was before; the stream ends with the run, and is told again from disk."""
+    """A client that comes in the middle gets what was before. After the run only its end is sent."""
     async with running(tmp_path) as (_, ann, held, path):
         async with ann.stream("GET", f"{path}/events") as answer:
             kind = answer.headers["content-type"]
@@ -67,29 +67,24 @@ async def test_a_run_is_followed_from_its_beginning_to_its_end(tmp_path: Path) -
             live = await events_of(lines)
             rest = [line async for line in lines]
         async with ann.stream("GET", f"{path}/events") as answer:
-            journal = await events_of(answer.aiter_lines(), until="")
+            over = await events_of(answer.aiter_lines(), until="")
+        read = (await ann.get(f"{path}/events", headers={"last-event-id": live[-1]["id"]})).status_code
 
     assert kind.startswith("text/event-stream")
     assert rest == []
-    assert (kinds(live)[0], kinds(live)[-1]) == ("started", "ended")
     assert [each for each in kinds(live) if each != "output"] == ["started", "call", "called", "ended"]
-    assert output(live) == output(journal) == "before\nafter\n"
-    assert kinds(journal) == ["started", "call", "called", "output", "ended"]
-    ended = [events[-1]["data"] for events in (live, journal)]
-    assert [each["status"] for each in ended] == ["ok", "ok"]
+    assert output(live) == "before\nafter\n"
+    assert kinds(over) == ["ended"]
+    assert over[0]["id"] == live[-1]["id"]
+    assert [each[-1]["data"]["status"] for each in (live, over)] == ["ok", "ok"]
+    assert read == 204
     called = [each["data"] for each in live if each["event"] == "called"]
     assert [(each["number"], each["tool"]) for each in called] == [(1, "mcp__slow__wait")]
 
 
-async def test_who_lost_the_connection_goes_on_where_it_was(tmp_path: Path) -> None:
-    """While it runs, after it ended, and from the journal; who has read the end is told to stop."""
+async def test_a_client_that_lost_the_connection_goes_on_where_it_was(tmp_path: Path) -> None:
+    """While the run lasts. After its end it learns that it missed events, and the end."""
     async with running(tmp_path) as (_, ann, held, path):
-
-        async def after(event_id: str) -> list[dict[str, Any]]:
-            async with ann.stream("GET", f"{path}/events", headers={"last-event-id": event_id}) as answer:
-                assert answer.status_code == 200
-                return await events_of(answer.aiter_lines())
-
         async with ann.stream("GET", f"{path}/events") as answer:
             first = await events_of(answer.aiter_lines(), until="call")
         last = {"last-event-id": first[-1]["id"]}
@@ -101,32 +96,40 @@ async def test_who_lost_the_connection_goes_on_where_it_was(tmp_path: Path) -> N
             assert [await anext(lines) for lines in streams_of] == ["retry: 2000"] * 2
             held.release.set()
             live, rest = [await events_of(lines) for lines in streams_of]
-        again = await after(first[-1]["id"])
-        journal = await after("of-another-gateway")
-        tail = await after(journal[1]["id"])
-        over = [
-            (await ann.get(f"{path}/events", headers={"last-event-id": each})).status_code
-            for each in (live[-1]["id"], journal[-1]["id"])
-        ]
+        async with ann.stream("GET", f"{path}/events", headers=last) as late:
+            missed = await events_of(late.aiter_lines(), until="")
 
     position = [each["id"] for each in live].index(first[-1]["id"])
     assert rest == live[position + 1 :]
-    assert again == rest
-    assert tail == journal[2:]
-    assert over == [204, 204]
+    assert kinds(missed) == ["lagged", "ended"]
 
 
-@pytest.mark.parametrize("last", ["", "x", "-1", "journal-", "journal-99999999999", "journal-x", "0-" + "9" * 40])
-async def test_an_id_that_is_none_tells_everything(tmp_path: Path, last: str) -> None:
-    """As to who comes for the first time."""
+async def test_the_end_of_a_failed_run_names_its_failure(tmp_path: Path) -> None:
+    """Live and afterwards, in the same words."""
+    async with gateway(tmp_path) as gate:
+        client = await gate.client()
+        done = (await client.post("executions", json={"code": "\n1 / 0", "wait": True})).json()
+        async with client.stream("GET", f"executions/{done['execution_id']}/events") as answer:
+            (ended,) = await events_of(answer.aiter_lines(), until="")
+
+    assert (ended["data"]["status"], ended["data"]["failure"]["type"], ended["data"]["failure"]["line"]) == (
+        "failed",
+        "ZeroDivisionError",
+        2,
+    )
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "journal-", "journal-99999999999", "0-" + "9" * 40])
+async def test_an_unknown_id_of_an_ended_run_gets_its_end(tmp_path: Path, last: str) -> None:
+    """Nobody knows how much of it the client has read."""
     async with gateway(tmp_path) as gate:
         client = await gate.client()
         done = (await client.post("executions", json={"code": "1", "wait": True})).json()
         path = f"executions/{done['execution_id']}/events"
         async with client.stream("GET", path, headers={"last-event-id": last}) as answer:
-            told = await events_of(answer.aiter_lines())
+            found = await events_of(answer.aiter_lines(), until="")
 
-    assert kinds(told) == ["started", "ended"]
+    assert kinds(found) == ["lagged", "ended"]
 
 
 async def test_the_stream_of_the_gateway_tells_each_what_it_may_see(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from tests.conftest import polled
 from tests.surfaces.api_gateway import asks
 from tests.surfaces.conftest import Agent, Connect, in_memory, over_http, serving
 from tests.surfaces.test_surface import meta_of, text_of
@@ -76,9 +77,7 @@ async def operator(path: Path) -> AsyncIterator[Approvals]:
 async def next_asks(approvals: Approvals, count: int = 1) -> list[ApprovalRequest]:
     """The asks that wait, once there are as many."""
     async with asyncio.timeout(60):
-        while len(asks := await approvals.waiting()) != count:
-            pass
-    return asks
+        return await polled(approvals.waiting, lambda asks: len(asks) == count)
 
 
 def said(decision: Any, reason: str = "") -> Approval:

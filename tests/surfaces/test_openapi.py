@@ -176,7 +176,7 @@ async def _run_some(gate: Gateway, ask: Checked) -> None:
     for name in (done["execution_id"], "nothing"):
         for path in (f"executions/{name}", f"executions/{name}/calls", f"executions/{name}/events"):
             await ask("GET", path)
-    await ask("GET", f"executions/{done['execution_id']}/events", headers={"last-event-id": "journal-9"})
+    await ask("GET", f"executions/{done['execution_id']}/events", headers={"last-event-id": "ended"})
     await ask("POST", "analyses", json={"analysis_type": "filter", "data": [{"a": 1}], "parameters": {}})
     await ask("POST", "analyses", json={"analysis_type": "x"})
     skill = SaveSkill(name="one", code="def one() -> int:\n    return 1", description="One.", tags=("n",))

@@ -11,7 +11,7 @@ from sealyard.offload import Offload, turn
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Finding, Review, ToolReference
-from sealyard.sandbox.review.beside import review_beside
+from sealyard.sandbox.review.offloaded import offloaded_review
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.slots import Slots
 from sealyard.values.access import PrincipalScope
@@ -69,7 +69,7 @@ class Runner:
         self, code: str, policy: IsolationPolicy, view: Snapshot, packages: Collection[str], principal: str
     ) -> Review:
         """Review code that may call the tools of `view`; long code in a helper process."""
-        verdict = await review_beside(code, policy, packages, offload=self._offload, who=principal)
+        verdict = await offloaded_review(code, policy, packages, offload=self._offload, who=principal)
         unknown = [each for each in verdict.references if not _is_known(each, view)]
         findings = []
         for number, reference in enumerate(unknown):
@@ -84,9 +84,10 @@ def _is_known(reference: ToolReference, view: Snapshot) -> bool:
     """True if `view` has the tool or the server. A server that it lacks has a reference of its own."""
     if reference.server is None:
         return view.find(reference.name or "") is not None
-    if reference.name is None or reference.server not in view.modules:
-        return reference.name is not None or reference.server in view.modules
-    return view.find(f"servers.{reference.server}.{reference.name}") is not None
+    functions = view.modules.get(reference.server)
+    if functions is None:
+        return reference.name is not None
+    return reference.name is None or reference.name in functions
 
 
 def _nearest(reference: ToolReference, view: Snapshot) -> list[str]:

@@ -20,7 +20,7 @@ from sealyard.offload.child import Query
 from sealyard.offload.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
 from sealyard.offload.turns import spend
 from sealyard.privacy import Guard, Mirror, Sent
-from sealyard.store.rows import CALL_VALUE_BYTES, encode_within
+from sealyard.store.stored_json import CALL_VALUE_BYTES, encode_within
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.schemas import is_wrapped
 

@@ -99,7 +99,8 @@ class _Call(msgspec.Struct, kw_only=True):
     """Seconds since the epoch."""
 
 
-class FinishedCall(_Call, frozen=True, kw_only=True):  # type: ignore[misc] - `msgspec` allows what a dataclass does not
+# mypy takes it for a dataclass, which could not be frozen here; `msgspec` allows it.
+class FinishedCall(_Call, frozen=True, kw_only=True):  # type: ignore[misc]
     """The record of one call that is over, the same for every observer of its execution."""
 
     grant: Grant

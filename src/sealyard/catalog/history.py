@@ -15,7 +15,7 @@ from sealyard.store.tools import LastRelease, ReleaseKind
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version, compare, highest
 from sealyard.versioning.compare.changes import BreakingChange, Replacement
-from sealyard.versioning.compare.renames import find_renamed
+from sealyard.versioning.compare.successors import find_renamed
 
 _FIRST_VERSION = "1.0.0"
 _MOST_CHANGES = 200
@@ -116,7 +116,7 @@ def _compare(before: ToolSpec, after: ToolSpec, answers: dict[str, Any] | None, 
 
 def _step(spec: ToolSpec, was: LastRelease | None, source: str, until: float) -> _Step:
     if was is None:
-        return _Step(_FIRST_VERSION, "added", _added(spec, "It was not there before."))
+        return _Step(_FIRST_VERSION, "added", _added(spec, "New tool."))
     comparison = _moved(was, source)
     if was.spec is not None and was.digest != spec.digest:
         comparison = _joined(comparison, _compare(was.spec, spec, was.answers, until))

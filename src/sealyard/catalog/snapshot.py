@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import heapq
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
@@ -89,9 +90,12 @@ class Snapshot:
         return [full_name for _, full_name in sorted(scored)[:n]]
 
     @cached_property
-    def modules(self) -> frozenset[str]:
-        """The servers as code names them: the modules of `servers`."""
-        return frozenset(spec.module for spec in self._specs)
+    def modules(self) -> Mapping[str, frozenset[str]]:
+        """The functions in each module of `servers`."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for spec in self._specs:
+            found[spec.module].add(spec.function)
+        return {module: frozenset(functions) for module, functions in found.items()}
 
     @cached_property
     def _specs(self) -> tuple[ToolSpec, ...]:

@@ -11,9 +11,9 @@ from sealyard.cli.command import JSON, wants_json
 from sealyard.cli.terminal import columns, plain, remark, say_unwrapped, screen, visible, write, write_json
 from sealyard.config import Machine, describe_upstream, load_config, read_machine
 from sealyard.config.clients import CLIENTS, Found, find_places, find_servers
-from sealyard.config.draft import Upstream, merge, render
 from sealyard.config.files import change_file, read_bytes, replace_file, restore_file
 from sealyard.config.loader import read_file
+from sealyard.config.merging import Upstream, merge, render
 from sealyard.config.rewrite import Change, plan_apply, plan_undo
 from sealyard.config.settings import UpstreamEntry
 from sealyard.errors import InvalidConfig, InvalidRequest

@@ -6,7 +6,7 @@ import click
 
 from sealyard.cli.command import KEPT, wants_json
 from sealyard.cli.terminal import remark, write, write_json
-from sealyard.config.draft import dump_toml
+from sealyard.config.merging import dump_toml
 from sealyard.config.settings import HttpConfig, PrincipalEntry, hash_token
 
 

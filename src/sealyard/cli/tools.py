@@ -213,8 +213,8 @@ def _show_changelog(releases: Sequence[Release]) -> None:
                 _show_line(" " * 9 + "- ", change.before, "dim")
                 _show_line(" " * 9 + "+ ", change.after, "dim")
             if change.replacement is not None:
-                guess = change.replacement
-                _show_line(" " * 9, f"probably {guess.name} ({guess.confidence:.0%}: {guess.why})", "dim")
+                how = "proven" if change.replacement.is_proven else "not proven"
+                _show_line(" " * 9, f"{how}: {change.replacement.why}", "dim")
         for breaking in each.comparison.breaking:
             _show_line("  migrate ", f"{breaking.field or 'the tool'}: {breaking.migration_code}")
         for gone in each.comparison.deprecations:

@@ -42,6 +42,7 @@ _PAIR = re.compile(
     re.VERBOSE,
 )
 """A name and its value within an argument: an option, a variable, a part of a query, a header, a member of JSON."""
+_HEADER_OPTION = re.compile(r"(?:-H|--?headers?)(?:=|\s)?\s*(?P<name>[\w-]+):(?!//)\s*(?=\S)")
 _OPEN_NAMES = frozenset({"accept", "bearer_token_env_var", "content-type", "user-agent"})
 _WHOLLY_SECRET = frozenset({"env", "headers", "http_headers", "auth"})
 """Every value in these is hidden, whatever its name."""
@@ -171,11 +172,19 @@ def looks_secret(name: str, value: str) -> bool:
     )
 
 
-def hide_arguments(arguments: Iterable[str]) -> list[str]:
-    """The arguments with dots for secrets: alone, after a `--name`, or as `name=value` or `Name: value` in one."""
+def hide_arguments(arguments: Iterable[str], *, with_headers: bool = True) -> list[str]:
+    """The arguments with dots for secrets: alone, after a `--name`, or as `name=value` or `Name: value` in one.
+
+    With headers, the value of every header is hidden, whatever its name, as in a server's `headers`.
+    """
     hidden, flag = [], ""
     for argument in map(_show, arguments):
-        hidden.append(_hide_argument(argument, flag))
+        option = argument if flag == "" else f"{flag}={argument}"
+        header = _HEADER_OPTION.match(option) if with_headers else None
+        if header and not has_reference(option) and header["name"].lower() not in _OPEN_NAMES:
+            hidden.append(argument[: len(header[0]) - len(option)] + _DOTS)
+        else:
+            hidden.append(_hide_argument(argument, flag))
         flag = argument if argument.startswith("-") and "=" not in argument else ""
     return hidden
 
@@ -197,7 +206,7 @@ def find_literals(entry: UpstreamEntry) -> Iterator[str]:
     yield from (f"headers.{name}" for name, value in entry.headers.items() if looks_secret(name, value))
     if entry.bearer_token and looks_secret("token", entry.bearer_token):
         yield "bearer_token"
-    if list(entry.args) != hide_arguments(entry.args):
+    if list(entry.args) != hide_arguments(entry.args, with_headers=False):
         yield "args"
     if entry.url and entry.url != _hide_in_url(entry.url):
         yield "url"

@@ -16,8 +16,8 @@ import msgspec
 
 from sealyard.config import jsonc
 from sealyard.config.clients import Place, find_places, read_document, read_servers
-from sealyard.config.draft import dump_toml
 from sealyard.config.files import Backup, Machine, change_file, digest, find_backups, read_bytes, replace_file
+from sealyard.config.merging import dump_toml
 from sealyard.config.references import diff
 from sealyard.disk import locked
 from sealyard.errors import InvalidConfig, InvalidRequest, SealyardError

@@ -1,6 +1,6 @@
 """Learns from the journal: tools found and used, failures and their repairs, so that the next run is better.
 
-Readers turn hostile code and answers into facts without values (`code`, `causes`, `disclosure`). `part` is the
+Readers turn hostile code and answers into facts without values (`prints`, `causes`, `disclosure`). `part` is the
 skeleton: a lesson in, evidence that fades, insights out. Seven parts build on it, one file each, two for failures
 (`repairs`) and for risk (`precedents`). `learner` feeds them in the background; `guidance` queries them.
 

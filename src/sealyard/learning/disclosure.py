@@ -7,26 +7,20 @@ import hashlib
 import keyword
 import re
 import tomllib
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from sealyard.catalog.answers import is_named
 from sealyard.privacy.reading import GIVEN_NAMES, split_name
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import resolve
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
-NAME_CHARACTERS = 40  # longer identifiers are not shown: they could be sentences
+_NAME_CHARACTERS = 40  # longer identifiers are not shown: they could be sentences
 _NAME_WORDS = 6  # words of a name; more could be a sentence
 _FIELD_WORDS = 6  # words of a field's name; more could be a sentence
 _PERSON_WORDS = 3  # words of a key up to which its last one is checked against given names
 _REMEMBERED = 4_096  # verdicts cached by each test: a bound
-_VALUE_CHARACTERS = 80  # characters of a value that are compared: a bound
-_LARGEST_WRITTEN = 10**18  # larger numbers are not written out: one can have thousands of digits
-_BRANCHES = 8  # alternatives of a declared schema that are read: a bound
 
 # Names
 
@@ -53,7 +47,7 @@ def is_name(name: object) -> bool:
     """True for an identifier that is short and of few words."""
     return (
         isinstance(name, str)
-        and len(name) <= NAME_CHARACTERS
+        and len(name) <= _NAME_CHARACTERS
         and IDENTIFIER.fullmatch(name) is not None
         and len(_PIECES.findall(name)) <= _NAME_WORDS
     )
@@ -93,62 +87,3 @@ def _is_person(words: list[str]) -> bool:
     """True if a key begins with a given name that is rarely another word, or is short and ends with one."""
     ends = (*words[:1], *(words[-1:] if len(words) <= _PERSON_WORDS else ()))
     return any(word in GIVEN_NAMES and word not in WORDS["field_names_of_people"] for word in ends)
-
-
-# Kinds of values
-
-_WRITTEN = re.compile(r"[^\W_]+")
-_TEXT_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("empty", re.compile(r"\s*")),
-    ("private", re.compile(r"(?i:.*__PII_.*)", re.DOTALL)),
-    ("date", re.compile(r"\d{4}-\d{2}-\d{2}")),
-    ("time", re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*")),
-    ("other_date", re.compile(r"\d{1,4}[./ -](?:\d{1,2}|[A-Za-z]{3,9})[./ -]\d{1,4}|[A-Za-z]{3,9} \d{1,2},? \d{4}")),
-    ("digits", re.compile(r"[-+]?\d+(?:\.\d+)?")),
-    ("url", re.compile(r"[a-z]+://.*", re.DOTALL)),
-    ("address", re.compile(r"[^\s@]+@[^\s@]+")),
-    ("absolute", re.compile(r"/\S.*|[A-Za-z]:\\.*", re.DOTALL)),
-    ("relative", re.compile(r"\.{0,2}[\w.-]*/[^\s].*|[\w-]+\.[a-z]{2,4}")),
-    ("json", re.compile(r"\s*[\[{].*", re.DOTALL)),
-    ("upper", re.compile(r"[A-Z][A-Z0-9_-]*")),
-    ("lower", re.compile(r"[a-z][a-z0-9_-]*")),
-    ("title", re.compile(r"[A-Z][a-z0-9]+")),
-)
-
-
-def kind_of(value: Any) -> str:
-    """The kind of a value, without the value."""
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "bool"
-        case int():
-            return "int"
-        case float():
-            return "float"
-        case list() | tuple():
-            return "list"
-        case dict():
-            return "dict"
-        case str():
-            return next((kind for kind, form in _TEXT_KINDS if form.fullmatch(value[:200])), "text")
-    return "other"
-
-
-def plain(value: object) -> str:
-    """A normal form, equal for `'10/01/2024'` and `'2024-10-01'`, and for `12` and `'12'`; empty for other types."""
-    if not isinstance(value, str | float) and not (isinstance(value, int) and abs(value) < _LARGEST_WRITTEN):
-        return ""
-    pieces = (piece.lstrip("0") for piece in _WRITTEN.findall(str(value)[:_VALUE_CHARACTERS].lower()))
-    return " ".join(sorted(pieces))
-
-
-def alternatives(schema: object, root: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A schema with its reference resolved, as a list of alternatives: a nullable one has two."""
-    whole = resolve(schema, root)
-    yield whole
-    for key in ("anyOf", "oneOf", "allOf"):
-        branches = whole.get(key)
-        if isinstance(branches, list):
-            yield from (resolve(branch, root) for branch in branches[:_BRANCHES])

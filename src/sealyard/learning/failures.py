@@ -1,23 +1,18 @@
-"""Failures by cause: the repairs that helped with each, their record, and advice on a failure that is new.
+"""Failures by cause: the repairs that helped with each, and their record.
 
-A failed run waits for the next run of the same visit and job. If that one succeeds, the difference is a fix; the later
-success or failure of an agent that received the fix rates it. Advice adds only facts that the failure text lacks, and
-every name in it comes from the viewer's own catalog, answers or code.
+A failed run waits for the next run of the same visit and job. If that one succeeds, the difference between their calls
+is a fix; the later success or failure of an agent that received the fix rates it.
 """
 
-import difflib
-import heapq
 import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.stubs import Parameter, parameters
-from sealyard.learning.causes import Cause, is_again
-from sealyard.learning.code import CodePrint
-from sealyard.learning.disclosure import alternatives, is_field, is_name, mark_of
+from sealyard.learning.causes import Cause, is_again, is_fed, tool_name
+from sealyard.learning.disclosure import is_field, mark_of
 from sealyard.learning.part import (
     Evidence,
     Insight,
@@ -31,11 +26,10 @@ from sealyard.learning.part import (
     touch,
     trim,
 )
-from sealyard.learning.repairs import FUNCTIONS, METHODS, Edit, Shapes, Wording, answered_names, edits, is_portable
+from sealyard.learning.prints import CodePrint
+from sealyard.learning.repairs import PASSING, Edit, Wording, edits
 from sealyard.values.facts import Hinted, RunEvidence
-from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
-from sealyard.versioning.compare.schemas import resolve, unwrapped
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
@@ -45,20 +39,15 @@ VISITS = 128  # visits with failed runs that wait for a repair: a bound
 WAITING = 3  # failed runs of a visit that wait: a bound
 HINTS = 256  # runs with a hint that was recorded before the run itself: a bound
 _SECONDS = 1_800.0  # time in which a repair must follow; `ranking` keeps a search open as long
-_INSIDE = 0.5  # least common share of two prints of one job, where attempts cannot be compared
+_INSIDE = 0.55  # least common share of two prints of one job: it separates the sessions of `test_repairs.py` best
 _LEAST = 0.2  # least evidence for a fix to be shown: one success a little over two half-lives ago
 _RATE = 0.5  # least share of successes of a fix
-_LISTED = 8  # names listed in one sentence
-_SOURCES = 20  # tools searched for the source of a value: a bound
-_NAMES = 400  # names among which the nearest is searched: a bound
-_COMPARED = 16  # of these, those that are compared letter by letter, which is slow: a bound
-_WRONG = 4  # wrong parameters that are looked at: a bound
+_MOSTLY = 0.5  # share of a run's time in the calls of one tool from which these calls are what took it
 
 # The part
 
-_COMMON = FUNCTIONS | METHODS
-_NAMED = re.compile(r"`\.?([\w.]+)|(\w+=)|(\[\S+?\])|'(\w+)'|(\w+_\w+)")
-"""Names in a sentence of ours: functions, parameters, items, fields, tools."""
+_NAMED = re.compile(r"(\w+=)|(\w+_\w+)")
+"""Names in a sentence of ours: parameters and tools."""
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +56,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     mark: str
     subject: str
-    """The full name of the tool that it concerns, or empty."""
+    """The full name of the tool that it concerns."""
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -104,7 +93,7 @@ class Failures(Part, msgspec.Struct, kw_only=True):
     majors: dict[str, int] = {}
     """The newest major versions of tools."""
     runs: int = 0
-    """Runs that failed, or that repaired a failed one."""
+    """Runs that failed by a call or a limit, or that repaired such a run."""
 
     def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
         """Learn a failure, or what repaired one, and rate the fixes that the agent received."""
@@ -121,8 +110,7 @@ class Failures(Part, msgspec.Struct, kw_only=True):
         else:
             self.runs += 1
             waiting = self._failed_again(waiting, same, cause, viewer)
-            name = "" if cause.family == "field" and not is_field(cause.name) else cause.name
-            kept = msgspec.structs.replace(cause, name=name, names=(), fields={}, forms={}, majors={})
+            kept = msgspec.structs.replace(cause, majors={})
             hints = self.hints.pop(fact.execution_id, [])
             waiting.append(Waiting(at=fact.at, execution_id=fact.execution_id, cause=kept, code=code, hints=hints))
             for key in cause.groups():
@@ -145,28 +133,22 @@ class Failures(Part, msgspec.Struct, kw_only=True):
         marks = [*self.hints.get(hint.execution_id, []), hint.mark][-FIXES:]
         put_last(self.hints, hint.execution_id, marks, HINTS)
 
-    def fix_for(
-        self, cause: Cause, viewer: Viewer, *, view: Snapshot, shapes: Shapes | None = None, said: str = ""
-    ) -> Fix | None:
+    def fix_for(self, cause: Cause, viewer: Viewer, *, view: Snapshot, said: str = "") -> Fix | None:
         """A fix for this failure in words for this viewer; None if no known fix applies.
 
         `said` is the text that the viewer gets in any case: a fix that adds nothing to it is left out.
         """
-        wording = Wording(view, cause, shapes)
+        wording = Wording(view, cause)
         for key in cause.groups():
             for record, own, all_of, others in _ranked(self.groups.get(key, {}), viewer):
                 spec = wording.spec(record.edit.tool)
                 if spec is not None and major_of(spec.version) > self.majors.get(record.edit.tool, 0) > 0:
                     continue
-                is_vouched = own.yes > own.no or others > 1
-                if said and key.startswith("*") and not is_vouched:
-                    continue  # the failure text is a better guide than one other agent with other code
-                sentence = wording.sentence(record.edit, is_vouched=is_vouched)
-                if sentence is None or _is_said(sentence, said):
+                sentence = wording.sentence(record.edit, is_vouched=own.yes > own.no or others > 1)
+                if spec is None or sentence is None or _is_said(sentence, said):
                     continue
-                subject = "" if spec is None else spec.full_name
                 text = f"{_lead(own, all_of, others)} {sentence}"
-                return Fix(text=text, mark=_mark(key, record.edit), subject=subject)
+                return Fix(text=text, mark=_mark(key, record.edit), subject=spec.full_name)
         return None
 
     def insights(self, viewer: Viewer) -> PartInsights:
@@ -175,17 +157,16 @@ class Failures(Part, msgspec.Struct, kw_only=True):
         learned = 0
         for key, fixes in self.groups.items():
             tool, family, *rest = key.split("|")
-            if (tool == "*") != (len(rest) == 1):  # each cause once: the narrowest with a tool, the widest without
+            if len(rest) == 1:  # each cause once, by its narrow key
                 continue
             learned += bool(fixes)
             for record in fixes.values():
                 tally = record.votes.tally(viewer)
-                change = _change(record.edit)
                 items.append(
                     Insight(
                         kind="fix",
-                        subject=family if tool == "*" else tool,
-                        text=f"After a failure of the kind {family}, this change helped: {change}.",
+                        subject=tool,
+                        text=f"After a failure of the kind {family}, this helped: {_change(record.edit)}.",
                         evidence=tally.yes,
                         principals=tally.principals,
                         checked=record.shown,
@@ -218,8 +199,7 @@ class Failures(Part, msgspec.Struct, kw_only=True):
     def _failed_again(self, waiting: list[Waiting], same: list[Waiting], cause: Cause, viewer: Viewer) -> list[Waiting]:
         """The runs that still wait after another run on the same job has failed."""
         for each in same:
-            # The narrowest key; an error of an unknown tool has none.
-            if not each.cause.groups() or each.cause.groups()[:1] != cause.groups()[:1]:
+            if each.cause.groups()[0] != cause.groups()[0]:
                 continue  # it got further: the next success repairs both
             for mark in dict.fromkeys(each.hints):
                 record = self._record_of(mark)
@@ -240,8 +220,6 @@ class Failures(Part, msgspec.Struct, kw_only=True):
         no: float = 0.0,
     ) -> None:
         for key in cause.groups():
-            if key.startswith("*") and not is_portable(edit):
-                continue
             fixes = self._fixes(key)
             record = fixes.pop(edit.key, None)
             if record is None:
@@ -285,13 +263,24 @@ class Failures(Part, msgspec.Struct, kw_only=True):
         trim(self.majors, GROUPS)
 
 
+_CHANGES = {
+    "param_renamed": "{to}= in the place of {name}=",
+    "param_added": "{to}= was given too",
+    "param_dropped": "{name}= was left out",
+    "value_kind": "{name}= was of the kind {to}",
+    "smaller": "{name}= was smaller",
+    "larger": "{name}= was larger",
+    "tool_first": "{name}= came from {to}, called first",
+    "tool_instead": "{to} was called instead",
+    "again": "the same call was repeated",
+}
+
+
 def _change(edit: Edit) -> str:
-    """An edit in words for an operator. It names tools, parameters, fields and functions, but no variables."""
-    names = [each for each in (edit.name, edit.to) if each]
-    has_name = not is_portable(edit) and all(is_field(part) for each in names for part in each.split("."))
-    if has_name or _COMMON.issuperset(names):
-        return f"{edit.kind} {' to '.join(names)}".rstrip()
-    return edit.kind
+    """An edit in words for an operator."""
+    names = {"name": edit.name, "to": edit.to}
+    shown = {key: name if all(map(is_field, name.split("."))) else "…" for key, name in names.items()}
+    return _CHANGES[edit.kind].format_map(shown)
 
 
 def _ranked(fixes: Mapping[str, Record], viewer: Viewer) -> list[tuple[Record, Tally, Tally, int]]:
@@ -319,17 +308,13 @@ def _lead(own: Tally, all_of: Tally, others: int) -> str:
 
 def _is_same_job(one: CodePrint | None, other: CodePrint | None, failed: Cause, then: Cause) -> bool:
     """True if a run of a visit is another attempt at a failed job, and not the next job."""
-    found = is_again(failed.attempt, then.attempt, spares=failed.is_about_value)
+    found = is_again(failed, then)
     if one is None or other is None:
-        return one is other and found is not False and not _called(failed).isdisjoint(_called(then))
-    if found is not None or one.exact == other.exact:
-        return found is True or one.exact == other.exact
+        return one is other and found is not False and not failed.calls.keys().isdisjoint(then.calls)
     mine, theirs = set(one.sample), set(other.sample)
-    return len(mine & theirs) >= _INSIDE * min(len(mine), len(theirs))
-
-
-def _called(cause: Cause) -> set[str]:
-    return {key for key in cause.features if key.startswith("call|")}
+    # Code that gets a value from another tool first is longer, but makes the same call.
+    is_alike = is_fed(failed, then) or len(mine & theirs) >= _INSIDE * min(len(mine), len(theirs))
+    return one.exact == other.exact or (found is not False and is_alike)
 
 
 def _is_said(sentence: str, said: str) -> bool:
@@ -341,202 +326,20 @@ def _mark(key: str, edit: Edit) -> str:
     return mark_of(f"{key}\n{edit.key}")
 
 
-# Advice on a failure that is new
-
-_SIZES = re.compile(r"(?:^|_)(?:limit|max|count|top|first|size|per_page|page_size|max_results|n|rows)(?:$|_)")
-_FILTERS = re.compile(r"(?:^|_)(?:since|until|from|to|after|before|start|end|query|filter|category|status|type)(?:$|_)")
-_FORMATS = {
-    "date": "a date such as 2024-05-31",
-    "date-time": "a date and time such as 2024-05-31T10:00:00Z",
-    "time": "a time such as 10:00:00",
-    "email": "an e-mail address",
-    "uri": "a whole URL",
-    "uuid": "a UUID",
-}
-
-_AT_HAND = frozenset("field attribute list_not_dict dict_not_list not_iterable text_not_data".split())
-"""Families on which the guest, which has the value, already gives complete advice."""
+# Advice that needs no experience
 
 
-def advice(cause: Cause, code: str, view: Snapshot, shapes: Shapes | None, *, said: str = "") -> str | None:
-    """One or two sentences on the change to make, or None if `said` already covers it."""
-    if said and cause.family in _AT_HAND:
-        return None
-    wording = Wording(view, cause, shapes)
-    spec = wording.spec(cause.tool)
-    text = _of_cause(cause, code, view, wording, spec)
-    return None if text is None or text in said else text
-
-
-def _of_cause(cause: Cause, code: str, view: Snapshot, wording: Wording, spec: ToolSpec | None) -> str | None:
-    match cause.family:
-        case "field" if spec is not None:
-            return _unknown_field(cause, wording.fields(spec), spec)
-        case "list_not_dict" | "dict_not_list" | "not_iterable" | "text_not_data" if spec is not None:
-            return _shape(cause, spec)
-        case "name" | "import_name":
-            return _tool_for(cause.name, view)
-        case "wall_time" | "memory" | "output" | "result" | "calls":
-            return _less(cause, code, spec)
-        case "tool" if spec is not None:
-            return _of_tool(cause, view, spec)
-        case "keyword" | "missing" | "positional" if spec is not None:
-            return _parameters(cause, spec)
+def standing_advice(cause: Cause, run: RunEvidence) -> str | None:
+    """A sentence on a failure that has the same way out with every tool."""
+    if cause.family == "tool" and cause.complaint in PASSING:
+        return "Wait a little between calls (`time.sleep`), make fewer of them at once, and try again."
+    if cause.family == "wall_time" and _is_sequential(run, cause.tool):
+        return "Its calls wait for each other: `await asyncio.gather(*[… for …])` makes them at the same time."
     return None
 
 
-def _unknown_field(cause: Cause, known: Collection[str], spec: ToolSpec) -> str | None:
-    name = cause.name
-    if name in known:
-        if cause.exception != "KeyError":
-            return None
-        return f"{name!r} is not in every answer of {spec.function}: read it with .get({name!r})."
-    if not known:
-        return None
-    near = _nearest(name, known)
-    listed = f"{spec.function} answers with {_listed(_sorted(known))}."
-    return f"The nearest field is {near!r}: {listed}" if near else listed
-
-
-def _shape(cause: Cause, spec: ToolSpec) -> str | None:
-    """The form of a tool's answer, a list or an object that holds one: observed, otherwise declared."""
-    form = cause.forms.get(cause.tool) or _declared(spec)
-    if f"field|{cause.tool}|{form}|sub" in cause.features:
-        return None  # the code already reads that field
-    match form:
-        case "list":
-            return f"{spec.function} answers with a list: loop over it, or take one with [0]."
-        case "" | "dict":
-            return None
-        case "text":
-            return f"{spec.function} answers with text."
-    return f"{spec.function} answers with an object; its list is in [{form!r}]."
-
-
-def _declared(spec: ToolSpec) -> str:
-    root = spec.output_schema or {}
-    whole = resolve(unwrapped(spec.output_schema), root)
-    if whole.get("type") == "array":
-        return "list"
-    inside = whole.get("properties")
-    parts = inside.items() if isinstance(inside, dict) else ()
-    lists = [key for key, part in parts if resolve(part, root).get("type") == "array"]
-    return lists[0] if len(lists) == 1 and is_name(lists[0]) and is_field(lists[0]) else ""
-
-
-def _tool_for(name: str, view: Snapshot) -> str | None:
-    """The tool that the code probably meant."""
-    for full_name in view.nearest(name, 1) if name else ():
-        spec = view.tools[full_name]
-        if is_name(spec.function) and difflib.SequenceMatcher(None, name, spec.function).ratio() >= 0.75:
-            return f"If you mean the tool: `from servers.{spec.module} import {spec.function}`."
-    return None
-
-
-def _parameters(cause: Cause, spec: ToolSpec) -> str | None:
-    """Suggestions for parameters that the tool does not have, and for required ones that are missing."""
-    known, given = parameters(spec), _given(cause)
-    free = dict.fromkeys(each.name for each in known if each.name not in given and is_name(each.name))
-    wrong = sorted(given - {each.name for each in known})[:_WRONG]
-    hints = [f"Did you mean {near}=, not {name}=?" for name in wrong if (near := _nearest(name, free)) is not None]
-    needed = [each.name for each in known if each.required and each.name in free]
-    if not hints and cause.family == "missing" and needed:
-        hints = [f"It also needs {_listed(needed)}."]
-    return " ".join(hints[:2]) or None
-
-
-def _less(cause: Cause, code: str, spec: ToolSpec | None) -> str | None:
-    """Advice to do less, or more at once."""
-    is_looped = bool(cause.tool) and f"looped|{cause.tool}" in cause.features
-    if cause.family == "wall_time" and is_looped and spec is not None and "asyncio.gather" not in code:
-        name = spec.function
-        return (
-            f"The calls of {name} wait for each other: `await asyncio.gather(*[{name}(…) for …])` makes them at once."
-        )
-    if spec is None:
-        return None
-    given = _given(cause)
-    narrow = [each.name for each in parameters(spec) if _narrows(each) and each.name not in given]
-    return f"Ask {spec.function} for less: it takes {_listed(narrow, '=')}." if narrow else None
-
-
-def _narrows(parameter: Parameter) -> bool:
-    name = parameter.name
-    return is_name(name) and not parameter.required and bool(_SIZES.search(name) or _FILTERS.search(name))
-
-
-def _of_tool(cause: Cause, view: Snapshot, spec: ToolSpec) -> str | None:
-    group, known = cause.template.partition(":")[0], parameters(spec)
-    given = _given(cause)
-    match group:
-        case "rate" | "busy":
-            return "Wait a little between calls (`time.sleep`), make fewer of them at once, and try again."
-        case "absent":
-            return _source(given, view, spec)
-        case "format":
-            cases = [
-                f"{each.name}= takes {form}" for each in known if each.name in given and (form := _form(each, spec))
-            ]
-            return f"{'; '.join(cases[:_LISTED])}." if cases else None
-        case "size":
-            sizes = [each.name for each in known if each.name in given and _SIZES.search(each.name)]
-            return f"Pass less as {_listed(sizes, '=')}." if sizes else None
-        case "required":
-            more = [each.name for each in known if each.name not in given and is_name(each.name)]
-            return f"It also takes {_listed(more, '=')}." if more else None
-    return None
-
-
-def _given(cause: Cause) -> frozenset[str]:
-    """The parameters that the failed call passed."""
-    starts = (f"sent|{cause.tool}|", f"arg|{cause.tool}|")
-    return frozenset(key.split("|")[2] for key in cause.features if key.startswith(starts))
-
-
-def _form(parameter: Parameter, spec: ToolSpec) -> str | None:
-    for schema in alternatives(parameter.schema, spec.input_schema):
-        form = schema.get("format")
-        if isinstance(form, str) and form in _FORMATS:
-            return _FORMATS[form]
-    return None
-
-
-def _source(given: frozenset[str], view: Snapshot, spec: ToolSpec) -> str | None:
-    """The source of a parameter's values: another tool of the server whose answers have a field of that name."""
-    for other in view.by_upstream.get(spec.upstream, ())[:_SOURCES]:
-        if other is spec or other.annotations.destructive is True or not is_name(other.function):
-            continue
-        needed = {each.name for each in parameters(other) if each.required}
-        answered = answered_names(unwrapped(other.output_schema), other.output_schema or {})
-        for name in sorted(given.intersection(answered) - needed):
-            if is_name(name) and is_field(name):
-                return f"Values for {name}= are in what {other.function} answers."
-    return None
-
-
-def _nearest(name: str, known: Collection[str]) -> str | None:
-    wanted = _squeezed(name)
-    pairs = set(itertools.pairwise(wanted))
-    squeezed = {_squeezed(each): each for each in itertools.islice(known, _NAMES)}
-    # Comparing two names is slow: only those with the most letter pairs in common are compared.
-    alike = heapq.nlargest(_COMPARED, squeezed, key=lambda each: len(pairs.intersection(itertools.pairwise(each))))
-    close = difflib.get_close_matches(wanted, alike, n=1)
-    if close:
-        return squeezed[close[0]]
-    inside = [each for each in known if name and name in each.split("_")]
-    return inside[0] if len(inside) == 1 else None
-
-
-def _sorted(names: Collection[str]) -> list[str]:
-    """The first names in alphabetical order, which reveals nothing about their use; then the others."""
-    found = list(names)
-    return sorted(found[:_LISTED]) + found[_LISTED:]
-
-
-def _squeezed(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name).lower()
-
-
-def _listed(names: list[str], end: str = "") -> str:
-    more = ", …" if len(names) > _LISTED else ""
-    return ", ".join(f"{name}{end}" for name in names[:_LISTED]) + more
+def _is_sequential(run: RunEvidence, tool: str) -> bool:
+    """True if a run spent most of its time on calls of a tool that were made one after the other."""
+    calls = sorted((call for call in run.calls if tool_name(call.tool) == tool), key=lambda call: call.started_at)
+    overlaps = any(one.started_at + one.seconds > other.started_at for one, other in itertools.pairwise(calls))
+    return len(calls) > 1 and not overlaps and sum(call.seconds for call in calls) > _MOSTLY * run.fact.seconds

@@ -10,7 +10,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -23,14 +23,14 @@ from sealyard.discovery import Learned
 from sealyard.errors import ApprovalRefused
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Tip
-from sealyard.learning.code import CodePrint, code_print
-from sealyard.learning.failures import Fix, advice
+from sealyard.learning.failures import Fix, standing_advice
 from sealyard.learning.insights import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.learner import Model
 from sealyard.learning.part import Viewer, put_last
 from sealyard.learning.precedents import WrongCall, wrong_calls
+from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction, fit_seconds
-from sealyard.learning.risk import Assessment
+from sealyard.learning.risk import Assessment, about_parameters
 from sealyard.learning.shapes import SteadyShapes
 from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
 from sealyard.observe.recorder import Run
@@ -50,8 +50,7 @@ from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 # Tuned values. All were chosen, not measured.
 
 _LONG_CODE = 1_000  # characters from which code is read in a thread: hostile code takes a millisecond for each hundred
-_SHORT_CODE = 300  # the same for why code failed, which takes longer
-_CODES_KEPT = 128  # codes whose reading is kept, since agents run the same again and again: a bound
+_CODES_KEPT = 128  # codes kept as they were read, since agents run the same again and again: a bound
 _REST = 4.0  # rest after learning, so that it takes at most a fifth of a processor from requests
 _LINE_CHARACTERS = 400  # of a source line in a refusal: a bound
 _ONCE_PER_VISIT = 200  # hints that are given once in a visit: a bound
@@ -173,10 +172,12 @@ class RunAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """The assessment for the journal; None if there is none."""
     refusal: Failure | None = None
     """The reason not to run it."""
+    advice: str = ""
+    """The parameters to give instead, if a call cannot fit."""
     code: CodePrint | None = None
 
 
-class _Reading(msgspec.Struct):
+class _KnownCode(msgspec.Struct):
     """Facts from the text of code alone, and the last look at that code."""
 
     code: CodePrint | None = None
@@ -214,7 +215,7 @@ class Guidance:
         self.learner = learner_of(store, settings, rest=_REST)
         self.barrier = Barrier()
         self._steady = SteadyShapes()
-        self._readings: Recent[tuple[str, str], _Reading] = Recent(_CODES_KEPT)
+        self._codes: Recent[tuple[str, str], _KnownCode] = Recent(_CODES_KEPT)
         """By the catalog and the code: agents often run the same code again."""
         self._principals: set[str] = set()
         """The first two principals with a request: enough to know if there is more than one."""
@@ -269,43 +270,43 @@ class Guidance:
         """
         if not self.is_on:
             return RunAdvice(limits=limits)
-        reading = await self._read(record.code, snapshot, record.principal)
+        known = await self._read(record.code, snapshot, record.principal)
         viewer, has_context = self.viewer(record.principal), record.context is not None
         moment = (self.learner.revision, int(viewer.now))
         key = (*moment, record.principal, record.session, review, policy, limits)
-        if reading.look is not None and reading.look_key == key and not has_context:
-            return reading.look
-        look = self._look(reading, record, review, policy, limits, viewer)
+        if known.look is not None and known.look_key == key and not has_context:
+            return known.look
+        look = self._look(known, record, review, policy, limits, viewer)
         if look.assessment is not _LOW and not has_context:  # with `_LOW`, the part was off or failed
-            reading.look, reading.look_key = look, key
+            known.look, known.look_key = look, key
         return look
 
     async def assess(
         self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
     ) -> Assessment:
         """Assess code that is not run. `code` is concealed."""
-        reading, viewer = await self._read(code, snapshot, principal), self.viewer(principal)
+        known, viewer = await self._read(code, snapshot, principal), self.viewer(principal)
         record = ExecutionRecord(
             execution_id="", principal=principal, session=session, code=code, started_at=viewer.now
         )
         policy = self._runner.policy_of(principal)
-        return self._look(reading, record, review, policy, Limits(), viewer).assessment
+        return self._look(known, record, review, policy, Limits(), viewer).assessment
 
     def _look(
         self,
-        reading: _Reading,
+        known: _KnownCode,
         record: ExecutionRecord,
         review: Review,
         policy: IsolationPolicy,
         limits: Limits,
         viewer: Viewer,
     ) -> RunAdvice:
-        model, code = self.model(viewer.principal), reading.code
+        model, code = self.model(viewer.principal), known.code
         usual = policy.wall_seconds if limits.wall_seconds is None else limits.wall_seconds
         memory_mib = policy.memory_mib if limits.memory_mib is None else limits.memory_mib
 
         def predict() -> tuple[Prediction | None, float]:
-            tools = [spec.full_name for spec in reading.specs.values()]
+            tools = [spec.full_name for spec in known.specs.values()]
             predicted = None if code is None else model.resources.predict(code, viewer, tools=tools)
             if limits.wall_seconds is not None or not self._settings.limits:
                 return predicted, usual
@@ -316,13 +317,13 @@ class Guidance:
                 code,
                 viewer,
                 review=review,
-                specs=reading.specs,
+                specs=known.specs,
                 context_digest=context_digest(record.context),
                 session=record.session,
                 predicted=predicted,
                 wall_seconds=wall_seconds,
                 memory_mib=memory_mib,
-                wrong=reading.wrong,
+                wrong=known.wrong,
             )
 
         nothing: tuple[Prediction | None, float] = (None, usual)
@@ -339,13 +340,20 @@ class Guidance:
             usual_seconds=usual,
             usual_mib=memory_mib,
         )
+
+        def advise() -> str:
+            return next((about_parameters(wrong) for wrong in known.wrong if wrong.is_certain), "")
+
+        is_critical = assessment.risk == "critical"
+        advice = self.barrier.ask("risk", advise, "", who=record.principal) if is_critical else ""
         if wall_seconds != usual:
             limits = msgspec.structs.replace(limits, wall_seconds=wall_seconds)
         return RunAdvice(
             limits=limits,
             assessment=assessment,
             assessed=None if review.verdict == "refuse" else assessed,
-            refusal=_refusal(assessment, record.code) if critical == "refuse" else None,
+            refusal=_refusal(assessment, record.code, advice) if critical == "refuse" else None,
+            advice=advice,
             code=code,
         )
 
@@ -356,19 +364,19 @@ class Guidance:
         try:
             await self._approvals.ask_for_run(grant, look.assessment.text, {"code": record.code})
         except ApprovalRefused as error:
-            return _refusal(look.assessment, record.code, f"{error} ")
+            return _refusal(look.assessment, record.code, look.advice, f"{error} ")
         return None
 
-    async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _Reading:
+    async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _KnownCode:
         key = (snapshot.version, code)
-        reading = self._readings.find(key)
-        if reading is None:
+        known = self._codes.find(key)
+        if known is None:
             read = functools.partial(_read_code, code, self._tools.functions(snapshot), snapshot)
             is_short = len(code) <= _LONG_CODE
-            reading = await self._work("code", read, None, who=principal, is_short=is_short) or _Reading()
-            if reading.code is not None:
-                self._readings.put(key, reading)
-        return reading
+            known = await self._work("code", read, None, who=principal, is_short=is_short) or _KnownCode()
+            if known.code is not None:
+                self._codes.put(key, known)
+        return known
 
     async def _work(self, part: str, work: Callable[[], _T], otherwise: _T, *, who: str, is_short: bool) -> _T:
         """Do short work here, in its turn on the event loop, and long work in a thread."""
@@ -383,34 +391,25 @@ class Guidance:
 
     # After a run
 
-    async def explain(
-        self, outcome: Outcome, record: ExecutionRecord, look: RunAdvice, run: Run, view: Snapshot
-    ) -> Outcome:
-        """The outcome of a failed run, with an earlier fix or advice from the failure itself."""
+    def explain(self, outcome: Outcome, record: ExecutionRecord, run: Run, view: Snapshot) -> Outcome:
+        """The outcome of a failed run, with a fix that helped before or standing advice."""
         failure = outcome.failure
         if not self.is_on or failure is None:
             return outcome
-        evidence = _evidence(outcome, failure, record, run)
-        who = record.principal
-        prepare = functools.partial(prepare_cause, evidence, look.code)
-        is_short = len(record.code) <= _SHORT_CODE and not evidence.calls
-        cause = await self._work("failures", prepare, None, who=who, is_short=is_short)
+        evidence, who = _evidence(outcome, failure, record, run), record.principal
+        cause = self.barrier.ask("failures", lambda: prepare_cause(evidence), None, who=who)
         if cause is None:
             return outcome
         model, viewer, said = self.model(who), self.viewer(who), failure.hint or ""
 
-        def shapes(spec: ToolSpec) -> dict[str, Any] | None:
-            shape = self.shape_of(model, spec, viewer)
-            return None if shape is None else shape.schema
-
         def find_fix() -> Fix | None:
-            return model.failures.fix_for(cause, viewer, view=view, shapes=shapes, said=said)
+            return model.failures.fix_for(cause, viewer, view=view, said=said)
 
         fix = self.barrier.ask("failures", find_fix, None, who=who)
         if fix is not None:
             self.record_hint(run.visit, "fix", fix.subject, fix.mark, record.execution_id)
             return _with_hint(outcome, failure, fix.text)
-        text = self.barrier.ask("advice", lambda: advice(cause, record.code, view, shapes, said=said), None, who=who)
+        text = self.barrier.ask("failures", lambda: standing_advice(cause, evidence), None, who=who)
         return outcome if text is None else _with_hint(outcome, failure, text)
 
     def shape_of(self, model: Model, spec: ToolSpec, viewer: Viewer) -> LearnedShape | None:
@@ -528,15 +527,15 @@ class Guidance:
 _EMPTY = Model()
 
 
-def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Reading:
+def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _KnownCode:
     found = code_print(code)
     if found is None or not found.tools:
-        return _Reading(found)
+        return _KnownCode(found)
     specs = {name: spec for name in found.tools if (spec := snapshot.tools.get(names.get(name, name))) is not None}
-    return _Reading(found, specs, wrong_calls(code, specs))
+    return _KnownCode(found, specs, wrong_calls(code, specs))
 
 
-def _refusal(assessment: Assessment, code: str, why: str = "") -> Failure:
+def _refusal(assessment: Assessment, code: str, advice: str, why: str = "") -> Failure:
     lines = code.splitlines()
     line = assessment.line
     return Failure(
@@ -545,7 +544,7 @@ def _refusal(assessment: Assessment, code: str, why: str = "") -> Failure:
         message=f"{why}{assessment.text}",
         line=line,
         source_line=lines[line - 1].strip()[:_LINE_CHARACTERS] if line is not None and line <= len(lines) else None,
-        hint="It was not run, so nothing has changed. Change the code and run it again.",
+        hint=f"It was not run, so nothing has changed. Change the code and run it again. {advice}".rstrip(),
     )
 
 

@@ -22,9 +22,9 @@ from sealyard.catalog.names import spelled
 from sealyard.errors import StoreError
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
-from sealyard.learning.code import code_print
 from sealyard.learning.failures import Failures
 from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, principal_of, put_last, touch
+from sealyard.learning.prints import code_print
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
 from sealyard.learning.risk import RiskModel
@@ -86,7 +86,7 @@ def prepare(event: LearningEvent, number: int = 0) -> Lesson:
         event=run,
         code=code,
         answers=_try("shapes", faults, lambda: prepare_answers(run), ()),
-        cause=_try("failures", faults, lambda: prepare_cause(run, code), None),
+        cause=_try("failures", faults, lambda: prepare_cause(run), None),
         faults=tuple(faults),
     )
 
@@ -98,7 +98,7 @@ def _try(part: str, faults: list[str], work: Callable[[], _T], otherwise: _T) ->
         faults.append(part)
         _failures[part] += 1
         if _failures[part].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
-            _log.exception("%d events could not be read for %s.", _failures[part], part)
+            _log.exception("A run could not be read for the part %s of learning (%d so far).", part, _failures[part])
         return otherwise
 
 
@@ -212,7 +212,7 @@ class Model(msgspec.Struct, kw_only=True):
         except Exception:  # noqa: BLE001 - a broken part must neither stop nor falsify the others
             self._note_fault(name)
             if self.faults[name].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
-                _log.exception("%s failed to learn %d lessons.", name, self.faults[name])
+                _log.exception("The part %s of learning failed at an event (%d so far).", name, self.faults[name])
 
     def _note_fault(self, part: str) -> None:
         self.faults[part] = self.faults.get(part, 0) + 1

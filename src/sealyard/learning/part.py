@@ -10,7 +10,7 @@ import msgspec
 
 from sealyard.catalog.answers import AnswerSeen
 from sealyard.learning.causes import Cause
-from sealyard.learning.code import CodePrint
+from sealyard.learning.prints import CodePrint
 from sealyard.values.facts import Hinted, LearningEvent, RunEvidence
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.

@@ -15,9 +15,9 @@ import msgspec
 from sealyard import errors
 from sealyard.catalog.stubs import Parameter, parameters, rest
 from sealyard.code import Names
-from sealyard.learning.code import CodePrint, names_of
 from sealyard.learning.disclosure import WORDS, mark_of
 from sealyard.learning.part import Evidence, Viewer, put_last, touch, trim
+from sealyard.learning.prints import CodePrint, names_of
 from sealyard.values.facts import Risk, RunEvidence
 from sealyard.values.tools import ToolSpec
 
@@ -212,6 +212,8 @@ class WrongCall(msgspec.Struct, frozen=True, kw_only=True):
     """The tool has no such parameter, a required one is missing, or there are too many positional values."""
     names: tuple[str, ...]
     """The missing parameters, otherwise all parameters of the tool, as the call has to write them."""
+    unknown: tuple[str, ...] = ()
+    """The names that the call gives and the tool does not have."""
     is_certain: bool
     """True if the code always reaches the call, and fails there."""
 
@@ -250,8 +252,9 @@ def _checked(names: Names, specs: Mapping[str, ToolSpec]) -> Iterator[tuple[ast.
             continue
         left -= 1
         if problem is not None:
-            kind, about = problem
-            yield node, WrongCall(line=node.lineno, tool=spec, problem=kind, names=about, is_certain=False)
+            kind, about, unknown = problem
+            wrong = WrongCall(line=node.lineno, tool=spec, problem=kind, names=about, unknown=unknown, is_certain=False)
+            yield node, wrong
 
 
 def _name(node: ast.Call) -> str:
@@ -261,22 +264,24 @@ def _name(node: ast.Call) -> str:
     return ""
 
 
-_Problem = tuple[Literal["unknown", "missing", "many"], tuple[str, ...]]
+_Problem = tuple[Literal["unknown", "missing", "many"], tuple[str, ...], tuple[str, ...]]
+"""The problem, names and unknown names of a `WrongCall`."""
 
 
 def _check_function(node: ast.Call, taken: Sequence[Parameter], has_rest: bool) -> _Problem | None:
     """The mistake in the arguments, as the stub binds them."""
     names = tuple(parameter.name for parameter in taken)
     named = {keyword.arg for keyword in node.keywords}
-    if not has_rest and any(name not in names for name in named if name is not None):
-        return "unknown", names
+    unknown = tuple(sorted(name for name in named if name is not None and name not in names))
+    if unknown and not has_rest:
+        return "unknown", names, unknown
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         return None
     if len(node.args) > len(names):
-        return "many", names
+        return "many", names, ()
     given = named | set(names[: len(node.args)])
     missing = tuple(each.name for each in taken if each.required and each.name not in given)
-    return ("missing", missing) if missing and None not in named else None
+    return ("missing", missing, unknown) if missing and None not in named else None
 
 
 def _check_by_name(node: ast.Call, spec: ToolSpec) -> _Problem | None:
@@ -290,12 +295,12 @@ def _check_by_name(node: ast.Call, spec: ToolSpec) -> _Problem | None:
     demanded, known = schema.get("required"), schema.get("properties")
     needed = [key for key in demanded if isinstance(key, str)] if isinstance(demanded, list) else []
     missing = tuple(key for key in needed if key not in given)
+    others = [key for key in given if key is not None and isinstance(known, dict) and key not in known]
+    unknown = tuple(sorted(key for key in others if isinstance(key, str)))
     if missing and None not in given:
-        return "missing", missing
+        return "missing", missing, unknown
     is_closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
-    if is_closed and isinstance(known, dict) and any(key is not None and key not in known for key in given):
-        return "unknown", tuple(known)
-    return None
+    return ("unknown", tuple(known or ()), unknown) if is_closed and others else None
 
 
 def _is_uncertain(tree: ast.Module) -> bool:

@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER
 from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights
+from sealyard.learning.prints import CodePrint
 from sealyard.values.facts import Assessed, Executed, RunEvidence
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.

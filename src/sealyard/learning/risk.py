@@ -8,12 +8,12 @@ its number of runs justifies. The last step is the outcome of runs with about th
 text alone. Runs of others can raise the risk to `high`, and those of one other principal to `medium`.
 """
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from sealyard.catalog.names import spelled
-from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER, is_name
 from sealyard.learning.part import (
     Evidence,
@@ -38,6 +38,7 @@ from sealyard.learning.precedents import (
     is_known_error,
     is_own_failure,
 )
+from sealyard.learning.prints import CodePrint
 from sealyard.learning.resources import Prediction
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Risk, RiskReason, RunEvidence
@@ -47,6 +48,8 @@ from sealyard.versioning.compare import major_of
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _NAMES = 8  # names of parameters listed in one sentence
+_COMPARED = 40  # names of parameters among which the nearest is searched: a bound, since comparing them is slow
+_WRONG = 4  # unknown names of a call that are compared with them: a bound
 _LISTED_RUNS = 3.0  # runs before a tool is listed as one whose runs fail
 _LISTED_SHARE = 0.3  # least share of failures for that; as `MEDIUM`
 MEDIUM = 0.3  # chance from which the risk is medium
@@ -98,6 +101,15 @@ def _about_wrong_call(wrong: WrongCall) -> str:
         takes = f" It takes: {names}." if names else " It takes none."
         said = f"Line {wrong.line} gives {tool} a parameter that it does not have.{takes}"
     return f"{said} Change that call before running this."
+
+
+def about_parameters(wrong: WrongCall) -> str:
+    """The parameters that a call that cannot fit probably means, or needs too; empty if there are none to name."""
+    names = list(filter(is_name, wrong.names))
+    for name in filter(is_name, wrong.unknown[:_WRONG]):
+        if near := difflib.get_close_matches(name, names[:_COMPARED], n=1):
+            return f"Did you mean {near[0]}=, not {name}=?"
+    return f"It also needs {_listed(wrong.names)}." if names and wrong.problem == "missing" else ""
 
 
 def _about_repeat(repeat: Repeat, now: float, *, is_certain: bool = False) -> str:

@@ -22,9 +22,9 @@ from sealyard.catalog.names import spelled
 from sealyard.code import Names, Source, find_uses, read
 from sealyard.discovery.words import WEAK, words
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
-from sealyard.learning.code import CodePrint, names_of, similarity
 from sealyard.learning.disclosure import IDENTIFIER, WORDS, is_nameable
 from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights, put_last, touch
+from sealyard.learning.prints import CodePrint, names_of, similarity
 from sealyard.skills import SkillLoader
 from sealyard.skills.record import REMOVABLE_SECONDS, combined, counted, effectiveness, judge
 from sealyard.store import Store

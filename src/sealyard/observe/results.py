@@ -26,27 +26,11 @@ _ESCAPED_BYTES = 6
 _CUT_MARK = re.compile(r"… \(\+[\d,]+ characters?\)\Z")
 _RAGGED_CHARACTERS = 200
 """Where a text was cut before it was scanned, its end may be the beginning of a private value."""
-_CUT_VALUE = re.compile(rf'[^"…]{{0,{_RAGGED_CHARACTERS}}}…')
-_CUT_QUOTE = re.compile(r"[^…]{0,60}…")
-"""The same in what an analysis answers, which cuts values, and in its messages, which quote them."""
 
 
 def preview_bytes(budget_tokens: int) -> int:
     """The longest preview that fits together with the words around it; a token is at least one byte."""
     return max(256, budget_tokens - _FRAME_TOKENS)
-
-
-def without_cut_values(outcome: Outcome, guard: Guard) -> Outcome:
-    """The outcome of an analysis without the values that it cut, where these may be private."""
-    if not guard.is_holding_values:
-        return outcome
-    failure = outcome.failure
-    if failure is not None:
-        failure = msgspec.structs.replace(failure, message=_CUT_QUOTE.sub("…", failure.message))
-    result = outcome.result
-    if result is not None:
-        result = msgspec.json.decode(_CUT_VALUE.sub("…", msgspec.json.encode(result).decode()))
-    return msgspec.structs.replace(outcome, result=result, failure=failure)
 
 
 async def conceal_outcome(outcome: Outcome, guard: Guard, *, seconds: float | None = None) -> Outcome:
@@ -127,15 +111,14 @@ async def render(
     workspace: Workspace | None,
     guard: Guard,
     notes: tuple[str, ...] = (),
-    is_cut: bool = False,
 ) -> Result:
     """The answer's text: what went wrong, what was printed, what came out, in this order and only what there is.
 
-    The outcome is concealed already; what the workspace holds is not, and `is_cut` if there are cut values in it.
+    The outcome is concealed already; what the workspace holds is not.
     """
     parts = [_failure(outcome.failure)] if outcome.failure is not None else []
     parts += [f"note: {note}" for note in (*await guard.door.conceal(list(notes)), *outcome.notes)]
-    value = await _value_text(outcome, budget_tokens, workspace, guard, is_cut=is_cut and guard.is_holding_values)
+    value = await _value_text(outcome, budget_tokens, workspace, guard)
     output = outcome.output.rstrip("\n")
     whole = _join(parts, output, value)
     if not tokens.fits(whole, budget_tokens):
@@ -204,14 +187,14 @@ def _failure(failure: Failure) -> str:
     return "\n".join(lines)
 
 
-async def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None, guard: Guard, *, is_cut: bool) -> str:
+async def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None, guard: Guard) -> str:
     if outcome.spill is None:
         return "" if outcome.result is None else _text(outcome.result)
     # A token is often four bytes, so a text longer than its preview may still fit whole.
     if workspace is not None and outcome.spill.bytes <= budget * 8:
         text = _read(workspace, _relative(outcome.spill))
         if text is not None:
-            whole: str = await guard.door.conceal(_CUT_VALUE.sub("…", text) if is_cut else text)
+            whole: str = await guard.door.conceal(text)
             if tokens.fits(whole, budget):
                 return whole
     return f"{_whereabouts(outcome.spill)}\n{_text(outcome.result)}"

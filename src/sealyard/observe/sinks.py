@@ -22,7 +22,7 @@ from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
 from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy import Guard
 from sealyard.store import Store
-from sealyard.store.rows import CALL_VALUE_BYTES
+from sealyard.store.stored_json import CALL_VALUE_BYTES
 from sealyard.values.access import Approval, ApprovalRequest, Grant
 from sealyard.values.facts import (
     Executed,

@@ -30,12 +30,12 @@ Task = Callable[[Any, bytes, Any, Query], tuple[Any, bytes]]
 TASKS = {
     "warm": "sealyard.offload.child:warm",
     "document": "sealyard.offload.documents:judge",
-    "conceal": "sealyard.privacy.mirror:conceal",
-    "find": "sealyard.privacy.mirror:find",
-    "words": "sealyard.privacy.mirror:words",
+    "conceal": "sealyard.privacy.helper_guard:conceal",
+    "find": "sealyard.privacy.helper_guard:find",
+    "words": "sealyard.privacy.helper_guard:words",
     "answer": "sealyard.broker.admission:admit_in_helper",
     "relay": "sealyard.serve.messages:relay",
-    "review": "sealyard.sandbox.review.beside:review_code",
+    "review": "sealyard.sandbox.review.offloaded:review_code",
     "read_skill": "sealyard.skills.reading:read_in_helper",
     "rewrite": "sealyard.versioning.migrate.migration:rewrite",
 }
@@ -44,9 +44,9 @@ TASKS = {
 _MEMORY_BYTES = 2 << 30
 """Of address space. A document of 32 MiB that is nothing but empty lists takes 1.2 GiB when it is read."""
 _NICER = 5
-"""Helpers give way to the gateway, whose event loop serves everybody."""
+"""Helpers give way to the gateway, whose event loop serves everybody: five steps leave them a third of its share."""
 _GRACE_SECONDS = 2
-"""After the deadline of an order, for a gateway that was killed itself."""
+"""After the deadline of an order, so that the gateway, if it lives, is the one that ends the helper."""
 
 # Frames between the gateway and a helper: two lengths, a head of JSON, and a body of plain bytes.
 

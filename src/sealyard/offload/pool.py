@@ -15,7 +15,8 @@ from sealyard.offload.child import LENGTHS, Order, Report, pack, unpack_lengths
 from sealyard.offload.process import Process, start
 
 _HELPERS = max(4, min(8, os.cpu_count() or 1))
-"""At most; each is started when it is first needed and takes about 40 MB."""
+"""At most: four let several principals work at once on a small machine, and eight take 320 MB of memory. Each is
+started when it is first needed."""
 _SHARE = 4
 """One principal uses at most one helper in four: its long requests must leave some for others."""
 _IDLE_SECONDS = 300.0
@@ -25,7 +26,7 @@ _RUN_SECONDS = 30.0
 _QUEUED = 256
 """Requests of one principal that wait: four runs with all their calls at once."""
 _MEMORIES = 64
-"""Memories that one helper keeps: the least used gives way to a new one, and is sent again when needed."""
+"""Memories that one helper keeps, a bound: the least used gives way to a new one, and is sent again when needed."""
 _RESIDENT_BYTES = 512 << 20
 """A helper that grew larger over one request is replaced by a fresh one."""
 _PIECE_BYTES = 1 << 20

@@ -16,10 +16,12 @@ from sealyard.privacy.span import TOKEN, TYPES
 if TYPE_CHECKING:
     from sealyard.privacy.echo import Sent
     from sealyard.privacy.guard import Guard
-    from sealyard.privacy.mirror import Mirror
+    from sealyard.privacy.helper_guard import Mirror
     from sealyard.privacy.rules import Handling, Privacy, Reveal
 
 __all__ = ("TOKEN", "TYPES", "Guard", "Handling", "Mirror", "Privacy", "Reveal", "Sent")
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
-    __getattr__ = lazy_door(__name__, echo="Sent", guard="Guard", mirror="Mirror", rules="Handling Privacy Reveal")
+    __getattr__ = lazy_door(
+        __name__, echo="Sent", guard="Guard", helper_guard="Mirror", rules="Handling Privacy Reveal"
+    )

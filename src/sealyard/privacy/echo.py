@@ -20,6 +20,7 @@ import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
+from sealyard.privacy.reading.escapes import unescaped
 from sealyard.privacy.reading.letters import (
     SIGNS,
     Letters,
@@ -29,7 +30,7 @@ from sealyard.privacy.reading.letters import (
     letters_of,
     read_letters,
 )
-from sealyard.privacy.reading.view import unescaped, without_tokens
+from sealyard.privacy.span import without_tokens
 
 Piece = tuple[str, str | None]
 """A part of a string that a tool is handed, and its type if it is private."""
@@ -191,8 +192,8 @@ class Echoes:
     def __bool__(self) -> bool:
         return bool(self._seeds or self._needles)
 
-    def add(self, pieces: Sequence[Piece]) -> None:
-        """Remember a string that a tool is handed.
+    def add(self, pieces: Sequence[Piece]) -> bool:
+        """Remember a string that a tool is handed; False if nothing in it is new.
 
         Raises:
             LimitReached: There are `limit` places. None is dropped for a new one, since a value forgotten would leak.
@@ -202,15 +203,14 @@ class Echoes:
                 f"This session has handed {len(self._values):,} private values to tools and cannot keep track of more. "
                 "Go on in another session."
             )
-        near = [
-            (text if kind is not None else _near(text, number, len(pieces)), kind)
-            for number, (text, kind) in enumerate(pieces)
-        ]
+        before = len(self._known)
+        near = nearest(pieces)
         self._add_lines(near)
         views = [unescaped(text) if kind is None else None for text, kind in near]
         if any(views):
             read = [(view.text if view else text, kind) for view, (text, kind) in zip(views, near, strict=True)]
             self._add_lines(read)
+        return len(self._known) > before
 
     def find_in(
         self, reading: Letters, text: str, breaks: Sequence[int], length: int
@@ -392,28 +392,26 @@ class OwnWords:
     """
 
     def __init__(self) -> None:
-        self.parts: list[str] = []
-        """In the order in which they were added."""
         self._text = ""
 
     def __contains__(self, part: str) -> bool:
         return part in self._text
 
-    def add(self, part: str) -> None:
-        """Note a part. There is an end to it, which only code reaches that knows the values: then they are hidden."""
-        if part not in self._text and len(self._text) < _OWN_CHARACTERS:
-            self.parts.append(part)
-            self._text += f"{part}\0"
+    def add(self, part: str) -> bool:
+        """Note a part; False if it is noted already. Code that knows a value can fill this, and sees no more then."""
+        if part in self._text or len(self._text) >= _OWN_CHARACTERS:
+            return False
+        self._text += f"{part}\0"
+        return True
 
-    def add_all(self, value: Any, index: Echoes) -> None:
-        """Note what of the values is in JSON data that code hands to a tool."""
+    @staticmethod
+    def parts(value: Any, index: Echoes) -> Iterator[str]:
+        """The parts of values in JSON data that code hands to a tool."""
         if index:
             text = without_tokens("\n".join(Leaves(value).texts()))
             if len(text) < _SEED and text.isascii():  # too short for a part of anything
                 return
-            for _, part in _find(text, [index]):
-                if part is not None:
-                    self.add(part)
+            yield from (part for _, part in _find(text, [index]) if part is not None)
 
 
 def find_echoes(
@@ -491,7 +489,7 @@ class Sent:
                 self.values.setdefault(text, kind)
                 if _NUMBER.fullmatch(text):
                     self.numbers.update(dict.fromkeys((float(text), *([int(text)] if text.isdecimal() else ())), kind))
-        self._strings.append(list(pieces))
+        self._strings.append(nearest(pieces))
 
     def _index(self) -> tuple[Echoes, KnownValues]:
         if self._indexes is not None and self._indexed == len(self._strings):
@@ -659,6 +657,14 @@ def _spread(texts: Sequence[str], indexes: Sequence[Echoes], own: OwnWords, add:
 
 
 # Values that were sent, and how far a text agrees with them
+
+
+def nearest(pieces: Sequence[Piece]) -> list[Piece]:
+    """A string that a tool is handed, without code's own words that are too far from a value to matter."""
+    return [
+        (text if kind is not None else _near(text, number, len(pieces)), kind)
+        for number, (text, kind) in enumerate(pieces)
+    ]
 
 
 def _near(text: str, number: int, count: int) -> str:

@@ -8,7 +8,6 @@ import asyncio
 import codecs
 import re
 import secrets
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
-from itertools import islice
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,13 +24,13 @@ from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, Unknow
 from sealyard.offload import HelperResult, Offload, turn
 from sealyard.offload.documents import is_large, signs_of
 from sealyard.offload.turns import spend
-from sealyard.privacy.detect.encodings import EncodedValues, find_encoded
+from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
-from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes
-from sealyard.privacy.known import NOTHING_SEEN, Memory, Position, Seen
-from sealyard.privacy.reading.view import without_tokens
-from sealyard.privacy.rules import Described, Handling, Privacy, Reveal, is_quick, texts_of_plain
-from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
+from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes, nearest
+from sealyard.privacy.known import Event, Memory
+from sealyard.privacy.plain import is_quick, texts_of_plain
+from sealyard.privacy.rules import Described, Handling, Privacy, Reveal
+from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, without_tokens
 from sealyard.privacy.stream import ConcealedStream, Search
 from sealyard.privacy.vault.scope import Scope, count_tokens
 from sealyard.values.tools import ToolSpec
@@ -48,7 +47,8 @@ _BY_PLACE = frozenset(
 )
 """Types that follow from where a value stands. Their values are remembered, to be found again in prose too."""
 _SENT_AT_ONCE = 5_000
-"""Values that a helper is sent in one message: a few milliseconds to encode."""
+_SENT_CHARACTERS = 1 << 18
+"""Events that a helper is sent in one message, and their characters: a few milliseconds to encode."""
 _DECODED_BYTES = 256 << 10  # of the value itself
 _DECODED_SIGNS = 20_000
 """Of structure in a value that is decoded here: 4 ms at worst."""
@@ -85,8 +85,6 @@ class Guard:
         """Hidden values: searched for in what enters."""
         self._echoes = Echoes(is_later=True)
         """Values that tools were handed: searched for in what enters, whatever stands beside them."""
-        self._handed: list[list[Piece]] = []
-        """The same as it was handed over, for other processes of the session."""
         self._guessed = Echoes()
         """The same again, to find every part of it in what code writes."""
         self._noted: set[tuple[str, bool]] = set()
@@ -98,20 +96,23 @@ class Guard:
         must not learn whether it is right."""
         self._public: dict[str, None] = {}
         """In the order in which they were declared."""
-        self._reported = NOTHING_SEEN
+        self._log: list[Event] = []
+        """All of these, for other processes of the session."""
+        self._reported = 0
         self.door = Door(self, offload, None if offload is None else privacy.described, who=principal)
         """The same for the event loop."""
         self._counts = _Counts()
         scanner = privacy.scanner
-        self._entry = scanner.with_detectors([self._known.values, EncodedValues(scanner.find, scanner.find_each)])
+        self._entry = scanner.with_detectors([self._known.values, EncodedValues(scanner.find_each)])
         self._repeated = _only(self._known.values)
+        self._encoded = EncodedValues(lambda texts: list(map(self._find_plain, texts)), is_thorough=True)
         if privacy.mode == "off":
-            self._exit = _only(self._held.values, EncodedValues(self._held.values.find))
+            self._exit = _only(self._held.values, self._encoded)
         elif privacy.is_relaxed:
-            self._exit = scanner.with_detectors([self._held.values, EncodedValues(self._find_plain)])
+            self._exit = scanner.with_detectors([self._held.values, self._encoded])
         else:
             # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
-            self._exit = scanner.with_detectors([EncodedValues(scanner.find, scanner.find_each)])
+            self._exit = scanner.with_detectors([EncodedValues(scanner.find_each)])
 
     @property
     def is_off(self) -> bool:
@@ -157,37 +158,37 @@ class Guard:
 
     # Its memory, for a guard of the same session in another process
 
-    def learn(self, seen: Seen) -> None:
-        """Know these values too. Raises `LimitReached`."""
-        for kind, text in seen.known:
-            self._known.add(kind, text)
-        for kind, text in seen.held:
-            self._held.add(kind, text)
-        self._public.update(dict.fromkeys(seen.public))
-        for pieces in seen.handed:
-            self._note_handed(pieces)
-        for part in seen.own:
-            self._own.add(part)
+    def learn(self, events: Iterable[Event]) -> None:
+        """Know these too, and log those that are new. Raises `LimitReached`."""
+        for event in events:
+            match event.what:
+                case "known":
+                    is_new = self._known.add(event.type, event.text)
+                case "held":
+                    is_new = self._held.add(event.type, event.text)
+                case "public":
+                    is_new = event.text not in self._public
+                    self._public[event.text] = None
+                case "handed":
+                    is_new = self._echoes.add(event.pieces)
+                case _:
+                    is_new = self._own.add(event.text)
+            if is_new:
+                self._log.append(event)
 
-    def seen_since(self, position: Position, most: int) -> tuple[Seen, Position]:
-        """At most `most` values of each kind seen after a position, and the position after them."""
-        known, held = self._known.since(position[0], most), self._held.since(position[1], most)
-        public = list(islice(self._public, position[2], min(position[2] + most, sys.maxsize)))
-        handed = self._handed[position[3] : position[3] + most]
-        own = self._own.parts[position[4] : position[4] + most]
-        after = (
-            position[0] + len(known),
-            position[1] + len(held),
-            position[2] + len(public),
-            position[3] + len(handed),
-            position[4] + len(own),
-        )
-        return Seen(known=known, held=held, public=public, handed=handed, own=own), after
+    def seen_since(self, position: int) -> tuple[list[Event], int]:
+        """Some of the events after a position in the log, and the position after them."""
+        events = self._log[position : position + _SENT_AT_ONCE]
+        sizes = accumulate(event.characters for event in events)
+        count = sum(1 for size in sizes if size <= _SENT_CHARACTERS)
+        events = events[: max(1, count)]
+        return events, position + len(events)
 
-    def take_news(self) -> Seen:
-        """The values seen since the last call."""
-        seen, self._reported = self.seen_since(self._reported, sys.maxsize)
-        return seen
+    def take_news(self) -> list[Event]:
+        """The events since the last call."""
+        events = self._log[self._reported :]
+        self._reported += len(events)
+        return events
 
     # To tools
 
@@ -207,7 +208,7 @@ class Guard:
             return arguments
         how = how or self._privacy.reveal(spec)
         revealed = arguments if how == "never" else self._reveal(spec, arguments, sent, is_inside=how == "inside")
-        self._own.add_all(arguments, self._guessed)
+        self.learn(Event("own", text=part) for part in self._own.parts(arguments, self._guessed))
         return revealed
 
     def _reveal(
@@ -222,10 +223,9 @@ class Guard:
             if noted not in self._noted:
                 for text, kind in pieces:
                     if kind is not None:
-                        self._known.add(kind, text)
-                        if not is_strict:  # the answer may repeat it, and goes to the code unchanged
-                            self._held.add(kind, text)
-                self._note_handed(pieces)
+                        # In `output` the answer may repeat it, and goes to the code unchanged.
+                        self._remember(kind, text, is_held=not is_strict)
+                self.learn([Event("handed", pieces=tuple(nearest(pieces)))])
                 self._guessed.add(pieces)
                 if len(written) <= _NOTED_CHARACTERS and len(self._noted) < _MOST_NOTED:
                     self._noted.add(noted)
@@ -262,9 +262,13 @@ class Guard:
             return await asyncio.to_thread(self.reveal, spec, arguments, sent, how=how)
         return self.reveal(spec, arguments, sent, how=how)
 
-    def _note_handed(self, pieces: list[Piece]) -> None:
-        self._echoes.add(pieces)
-        self._handed.append(pieces)
+    def _remember(self, kind: str, value: str | float, *, is_held: bool = False) -> None:
+        """Know a hidden value from now on; it is held if code may hold it as it is."""
+        text = str(value)
+        if text not in self._known.texts:
+            self.learn([Event("known", kind, text)])
+        if is_held and text not in self._held.texts:
+            self.learn([Event("held", kind, text)])
 
     # From tools
 
@@ -299,8 +303,7 @@ class Guard:
         if handling.mode == "strict":
             return self._conceal_entering(self._entry, value, sent, **found)
         for kind, each in self._privacy.scanner.find_values(value, **found):
-            self._known.add(kind, each)
-            self._held.add(kind, each)
+            self._remember(kind, each, is_held=True)
         return value
 
     def admits_plain(self, spec: ToolSpec, value: Any, sent: Sent) -> bool:
@@ -404,7 +407,7 @@ class Guard:
         if self._privacy.is_relaxed and _has_pieces(value):
             # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
             text = msgspec.json.encode(value).decode()
-            spans = merge(find_encoded(text, self._find_plain))
+            spans = self._encoded.find(text)
             for span in reversed(spans):
                 token = self._replace_leaving(span.type, text[span.start : span.end])
                 text = f"{text[: span.start]}{token}{text[span.end :]}"
@@ -520,7 +523,7 @@ class Guard:
             text = str(value)
             # A single word of an address is a city or a number: others speak of it without meaning the person.
             if kind != "address" or " " in text.strip():
-                self._known.add(kind, text)
+                self._remember(kind, text)
         self._count(kind)
         return self.scope.token(kind, value)
 
@@ -547,7 +550,7 @@ class Guard:
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let values pass that the config declares public: the findings in `value`, without `but`."""
         found = {str(each) for _, each in self._privacy.scanner.find_values(value, schema=schema)}
-        self._public.update(dict.fromkeys(sorted(found.difference(but))))
+        self.learn(Event("public", text=text) for text in sorted(found.difference(but)))
 
 
 def _only(*detectors: Detector) -> Scanner:
@@ -773,9 +776,9 @@ class Door:
     def since(self, position: Any) -> tuple[Any, bytes, Any]:
         """For the helpers: what this guard has seen since."""
         if position is None:
-            return self._described, b"", NOTHING_SEEN
-        seen, position = self._guard.seen_since(position, _SENT_AT_ONCE)
-        return None, msgspec.json.encode(seen), position
+            return self._described, b"", 0
+        events, position = self._guard.seen_since(position)
+        return None, msgspec.json.encode(events), position
 
     @staticmethod
     def bare(spec: ToolSpec) -> ToolSpec:
@@ -812,9 +815,10 @@ class Door:
     async def _answer_helper(self, asked: Any) -> Any:
         if "wanted" in asked:
             return await self._tokens(asked["wanted"])
-        seen = msgspec.convert(asked["seen"], Seen)
-        for part in _pieces(seen):
-            await self._here(partial(self._guard.learn, part), is_much=False)
+        for event in msgspec.convert(asked["seen"], list[Event]):
+            for text in _parts(event.text):
+                part = msgspec.structs.replace(event, text=text)
+                await self._here(partial(self._guard.learn, [part]), is_much=False)
         return None
 
     async def _tokens(self, wanted: list[tuple[str, Any, Any]]) -> list[str]:
@@ -836,16 +840,6 @@ def _decoded(part: msgspec.Raw) -> Any:
     is_text = data.startswith(b'"')
     is_small = len(data) <= _DECODED_BYTES and signs_of(data) <= _DECODED_SIGNS
     return msgspec.json.decode(data) if is_text or is_small else part.copy()
-
-
-def _pieces(seen: Seen) -> Iterator[Seen]:
-    """The values one by one, a long one in parts, then all that are public."""
-    for kind, text in seen.known:
-        yield from (Seen(known=[(kind, part)]) for part in _parts(text))
-    for kind, text in seen.held:
-        yield from (Seen(held=[(kind, part)]) for part in _parts(text))
-    if seen.public:
-        yield Seen(public=seen.public)
 
 
 def _parts(text: str) -> Iterator[str]:

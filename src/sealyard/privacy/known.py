@@ -16,19 +16,19 @@ A value is recognised letter by letter, and also as follows:
 """
 
 import re
-import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
+from typing import Literal
 
 import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.detect.numbers import COUNTRY_CODES
+from sealyard.privacy.reading.escapes import folded
 from sealyard.privacy.reading.lexicon import WORDS
-from sealyard.privacy.reading.view import folded, united, without_tokens
-from sealyard.privacy.span import Span
+from sealyard.privacy.span import Span, united, without_tokens
 
 _PIECE = 8  # words: a row of as many is hardly chance
 _GAP = 16  # characters: more punctuation than this sets two things apart; chosen, not measured
@@ -421,36 +421,28 @@ class Memory:
         self.texts: dict[str, str] = {}
         """With their types."""
         self.values = KnownValues()
-        self._order: list[str] = []
 
-    def add(self, kind: str, value: str | float) -> None:
-        """Remember it. Raises `LimitReached`."""
-        text = str(value)
-        if text not in self.texts:
-            self.values.add(text, kind)
-            self.texts[text] = kind
-            self._order.append(text)
-
-    def since(self, position: int, most: int) -> list[tuple[str, str]]:
-        """At most `most` types and texts that were added after a position."""
-        return [(self.texts[text], text) for text in self._order[position : min(position + most, sys.maxsize)]]
+    def add(self, kind: str, text: str) -> bool:
+        """Remember a value; False if it is known already. Raises `LimitReached`."""
+        if text in self.texts:
+            return False
+        self.values.add(text, kind)
+        self.texts[text] = kind
+        return True
 
 
-Position = tuple[int, int, int, int, int]
-"""The number of values of each kind that were sent already, in the order of the fields of `Seen`."""
-NOTHING_SEEN: Position = (0, 0, 0, 0, 0)
+class Event(msgspec.Struct, frozen=True, array_like=True):
+    """Something that a guard came to know. Its log of these is all that another process needs to know the same."""
 
+    what: Literal["known", "held", "public", "handed", "own"]
+    """A hidden value, to be found in what enters; one that code holds, to be found in what leaves; one that is declared
+    public; a string that a tool was handed; a part of a value that code wrote itself."""
+    type: str = ""
+    text: str = ""
+    pieces: tuple[tuple[str, str | None], ...] = ()
+    """Of a string that a tool was handed: texts, and their types if they are private."""
 
-class Seen(msgspec.Struct, kw_only=True):
-    """Values that a guard has come to know, in the order in which it did. Types and texts."""
-
-    known: list[tuple[str, str]] = []
-    """Hidden: looked for in what enters."""
-    held: list[tuple[str, str]] = []
-    """In the code's hands: looked for in what leaves."""
-    public: list[str] = []
-    """Declared to be no secret."""
-    handed: list[list[tuple[str, str | None]]] = []
-    """Strings that tools were handed, in pieces: looked for in what enters, whatever stands beside them."""
-    own: list[str] = []
-    """Parts of those that code wrote itself: left as they are in what enters."""
+    @property
+    def characters(self) -> int:
+        """The length of all texts in it."""
+        return len(self.text) + sum(len(text) for text, _ in self.pieces)

@@ -83,3 +83,24 @@ def merge(spans: Iterable[Span]) -> list[Span]:
         if not kept or span.start >= kept[-1].end:
             kept.append(span)
     return kept
+
+
+def united(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, those that overlap as one, of the longest one's type: no rest of any is left uncovered."""
+    kept: list[Span] = []
+    longest = 0
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        length = span.end - span.start
+        if kept and span.start < kept[-1].end:
+            of_type = span.type if length > longest else kept[-1].type
+            kept[-1] = Span(kept[-1].start, max(kept[-1].end, span.end), of_type)
+            longest = max(longest, length)
+        else:
+            kept.append(span)
+            longest = length
+    return kept
+
+
+def without_tokens(text: str) -> str:
+    """The text with every token blanked out, so that nothing is found in one. Offsets stay."""
+    return TOKEN.sub(lambda match: "\0" * len(match.group()), text) if "__" in text else text

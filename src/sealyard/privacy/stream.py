@@ -9,8 +9,7 @@ lines beside them, the first lines of their paragraph and the last ones before t
 import re
 from collections.abc import Callable, Generator, Sequence
 
-from sealyard.privacy.reading.view import united
-from sealyard.privacy.span import Span
+from sealyard.privacy.span import Span, united
 
 Search = Generator[str, list[Span], str]
 """Yields a text to be searched, is sent its private spans, and returns the text that may be sent on."""

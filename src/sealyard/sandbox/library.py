@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from sealyard.errors import InvalidRequest, SandboxBroken
-from sealyard.sandbox.pool import close_directory, make_place, open_directory
+from sealyard.sandbox.directories import close_directory, make_directory, open_directory
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class Library:
             _log.warning("Code cannot browse all tools under /servers: %s.", error)
 
     def _write(self, files: Mapping[str, str]) -> str:
-        make_place(self.path)
+        make_directory(self.path)
         folder = self.path / secrets.token_hex(16)
         _make_folder(folder)
         try:
@@ -149,9 +149,9 @@ class Library:
 @contextlib.asynccontextmanager
 async def open_library(folder: Path | None = None) -> AsyncIterator[Library]:
     """An empty library in a directory of its own below `folder`, which is deleted at the end."""
-    directory = open_directory(secrets.token_hex(4), folder)
+    directory = open_directory(secrets.token_hex(4), folder, reachable=True)
     place = directory / "library"
-    make_place(place)
+    make_directory(place)
     library = Library(place)
     try:
         yield library
@@ -168,7 +168,7 @@ def _write_file(folder: Path, name: str, text: str) -> None:
     """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise InvalidRequest(f"{name!r} is no path inside the library.")
+        raise InvalidRequest(f"{name!r} is not a path inside the library.")
     place = folder / path
     if not place.parent.exists():
         _make_folder(place.parent)

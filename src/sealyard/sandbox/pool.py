@@ -1,14 +1,11 @@
 """The pool: workers that wait warm for a run, the zygote they are forked from, and what each of them holds."""
 
 import asyncio
-import contextlib
-import fcntl
 import functools
 import itertools
 import logging
 import os
 import secrets
-import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
@@ -18,7 +15,8 @@ import msgspec
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, SandboxUnavailable
 from sealyard.sandbox import spawn
-from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group, owner_is_alive, owner_mark
+from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group
+from sealyard.sandbox.directories import close_directory, is_open_to_all, make_directory, open_directory
 from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.worker import Worker
 from sealyard.sandbox.workspace import remove_directory
@@ -26,7 +24,8 @@ from sealyard.sandbox.zygote import Zygote
 
 _log = logging.getLogger(__name__)
 
-_REMOVE_ATTEMPTS = 500  # one each hundredth of a second: five seconds
+_REMOVE_ATTEMPTS = 500  # of a control group, for five seconds: usually the kernel counts a process for milliseconds
+_REMOVE_SECONDS = 0.01  # between two of them
 _BUSY_SECONDS = 0.01  # from the end of a run to the next one of a client that waits for nothing in between
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
@@ -67,9 +66,9 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
 class _Generation:
     """A zygote and the count of its workers that are in use."""
 
-    def __init__(self, zygote: Zygote, places: tuple[object, ...]) -> None:
+    def __init__(self, zygote: Zygote, directories: tuple[object, ...]) -> None:
         self.zygote = zygote
-        self.places = places
+        self.directories = directories
         """The directories of the host that it knows."""
         self.in_use = 0
         self.idle = asyncio.Event()
@@ -137,10 +136,10 @@ class Pool:
         name = secrets.token_hex(4)
         self._group = open_control_group(name)
         if self._setup.tier == "landlock":
-            self.directory = open_directory(name, self._folder)
+            self.directory = open_directory(name, self._folder, reachable=True)
             self.has_own_users = (
                 self.has_own_users
-                and _is_open_to_all(spawn.interpreter(), os.__file__)
+                and is_open_to_all(spawn.interpreter(), os.__file__)
                 and _can_give_away(self.directory)
             )
         self._generation = await self._start_generation()
@@ -195,13 +194,13 @@ class Pool:
         self._ended_at = self._loop.time()
         if is_done:
             lease.worker.end()
-            self.postpone(functools.partial(self._let_go, lease, gone), can_wait=can_wait)
+            self.postpone(functools.partial(self._end_worker, lease, gone), can_wait=can_wait)
         else:
             lease.worker.stop()
-            self._loop.call_soon(self._let_go, lease, gone)  # the task that waits for the run's end goes first
+            self._loop.call_soon(self._end_worker, lease, gone)  # the task that waits for the run's end goes first
         return gone
 
-    def _let_go(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
+    def _end_worker(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
         lease.worker.fork.kill()
         lease.worker.close()
         lease.worker.fork.exited.add_done_callback(lambda _: self._note_gone(lease, gone))
@@ -209,7 +208,7 @@ class Pool:
     def _note_gone(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
         """Give back what a worker held that is gone."""
         worker = lease.worker
-        worker.fork.let_go()
+        worker.fork.close()
         if self._group is not None and worker.leaf is not None:
             self._group.discard(worker.leaf)
         self._release(lease.generation)
@@ -236,7 +235,7 @@ class Pool:
         first = next(self._next_cpu)
         return [self._cpus[(first + offset) % len(self._cpus)] for offset in range(min(cores, len(self._cpus)))]
 
-    async def mend(self) -> None:
+    async def restore_directories(self) -> None:
         """Remake those of the gateway's directories that were removed, with a zygote that knows the new ones.
 
         Costs a few microseconds when all is there. Where the folder above them is gone too, nothing is made: it would
@@ -244,25 +243,27 @@ class Pool:
         be made.
         """
         generation = self._generation
-        if generation is None or self._look() == generation.places:
+        if generation is None or self._identities() == generation.directories:
             return
         if self._folder is not None and not self._folder.parent.exists():
             return
-        _log.warning("A directory of the gateway was removed (%s). It is made anew, without its files.", self.places)
+        _log.warning(
+            "A directory of the gateway was removed (%s). It is made anew, without its files.", self.directories
+        )
         try:
             await self.renew(generation)
         except OSError as error:
             raise SandboxBroken(f"A directory of the gateway was removed and cannot be made anew: {error}.") from error
 
     @property
-    def places(self) -> list[Path]:
+    def directories(self) -> list[Path]:
         """The directories of the host that workers reach."""
         packages = None if self.directory is None else Path(spawn.package_folder(self.directory))
         return [path for path in (self._setup.library, self.directory, packages) if path is not None]
 
-    def _look(self) -> tuple[object, ...]:
+    def _identities(self) -> tuple[object, ...]:
         """The identity of the directories: one that was removed and made again is another one."""
-        return tuple(_identity(path) for path in self.places)
+        return tuple(_identity(path) for path in self.directories)
 
     def folder_of(self, slot: int) -> Path:
         """The folder of a `landlock` worker's own directories."""
@@ -430,11 +431,11 @@ class Pool:
     async def _start_generation(self) -> _Generation:
         for place in (self._setup.library, self.directory):
             if place is not None:
-                make_place(place)
+                make_directory(place)
         if self.directory is not None:
             _link_packages(Path(spawn.package_folder(self.directory)), self._setup.packages)
-        places = self._look()
-        return _Generation(await Zygote.start(self._setup, self.directory), places)
+        identities = self._identities()
+        return _Generation(await Zygote.start(self._setup, self.directory), identities)
 
     async def _renew_quietly(self, old: _Generation) -> None:
         try:
@@ -475,7 +476,7 @@ class Pool:
         for _ in range(_REMOVE_ATTEMPTS):  # what is still left then is swept by the next gateway
             if group.close():
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(_REMOVE_SECONDS)
 
     async def remove_files(self) -> None:
         """Delete what the `landlock` tier kept on disk."""
@@ -493,84 +494,6 @@ class Pool:
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
         return task
-
-
-def open_directory(name: str, folder: Path | None = None) -> Path:
-    """A directory for files that workers can reach, after sweeping those of gateways that are gone.
-
-    It lies below `folder`, since programs that clean up remove what is old from the system's temporary directory. That
-    is used where `TMPDIR` names it, as a place of its own size may be, or if workers could not reach `folder`.
-    """
-    is_better = folder is not None and "TMPDIR" not in os.environ and _is_usable(folder)
-    base = folder if folder is not None and is_better else _temporary()
-    for left in base.glob("sealyard-*.*-*"):
-        mark = left.name.removeprefix("sealyard-").rpartition("-")[0]
-        with contextlib.suppress(OSError):  # another owner's, or just swept by another gateway
-            if left.lstat().st_uid == os.geteuid() and not left.is_symlink() and not owner_is_alive(mark):
-                os.close(_lock(left))  # raises for one whose owner lives, but in another container
-                remove_directory(left)
-    directory = base / f"sealyard-{owner_mark()}-{name}"
-    _locks[directory] = -1
-    make_place(directory)
-    return directory
-
-
-def close_directory(directory: Path) -> None:
-    """Delete what `open_directory` made, with all that is in it."""
-    _let_go(_locks.pop(directory, -1))
-    remove_directory(directory)
-
-
-_locks: dict[Path, int] = {}
-"""Directories that are open, with a locked descriptor of each: its owner lives, and `systemd-tmpfiles` keeps off it."""
-
-
-def make_place(path: Path) -> None:
-    """Make a directory, again if need be: workers of any user find in it what they can name, and cannot list it."""
-    if path.is_dir():
-        return
-    path.mkdir(parents=True)
-    path.chmod(0o711)  # whatever the umask is
-    for open_ in (path, path.parent):
-        if open_ in _locks:
-            _let_go(_locks[open_])
-            _locks[open_] = -1
-            with contextlib.suppress(OSError):  # a file system without locks, where nobody sweeps either
-                _locks[open_] = _lock(open_)
-
-
-def _lock(directory: Path) -> int:
-    """A descriptor that holds `directory` locked until it is closed. Raises `OSError` while another process does."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _let_go(fd: int) -> None:
-    if fd >= 0:
-        os.close(fd)
-
-
-def _temporary() -> Path:
-    try:
-        return Path(tempfile.gettempdir())
-    except FileNotFoundError as error:
-        raise SandboxUnavailable(f"The sandbox needs a temporary directory: {error.strerror}.") from error
-
-
-def _is_usable(folder: Path) -> bool:
-    """True if files can be made in `folder`, and the workers' users can reach them there."""
-    try:
-        if spawn.can_change_user() and not _is_open_to_all(str(folder)):
-            return False
-        make_place(folder)
-        return os.access(folder, os.W_OK)
-    except OSError:
-        return False
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -596,12 +519,6 @@ def _link_packages(folder: Path, packages: GuestPackages) -> None:
             copy = place / file.name
             copy.write_bytes(file.read_bytes())
             copy.chmod(0o644)
-
-
-def _is_open_to_all(*paths: str) -> bool:
-    """True if every user can reach these files, so that a worker with a user of its own can too."""
-    places = [place for path in paths for place in Path(os.path.realpath(path)).parents]
-    return all(place.stat().st_mode & 0o001 for place in places)
 
 
 def _can_give_away(directory: Path) -> bool:

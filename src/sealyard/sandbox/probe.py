@@ -30,6 +30,7 @@ from sealyard.values.runs import Limits
 _OWN_FILE = os.path.abspath(__file__)
 _HOST_SETTINGS = ("/etc/hosts", "/etc/hostname", "/etc/group")  # beside files that a worker may read
 _PROBED_MIB = 64  # of memory: enough for any interpreter, and filled in some 20 ms
+_USABLE_SHARE = 4  # a quarter of it must be usable: the interpreter, its libraries and rounding take less than the rest
 
 TIERS: tuple[spawn.Tier, ...] = ("namespace", "landlock")
 
@@ -189,12 +190,14 @@ async def _prove(sandbox: Sandbox) -> TierReport:
 async def _holds_memory(sandbox: Sandbox) -> bool:
     """True if code that wants twice its memory is ended. Raises `SandboxUnavailable` if it cannot get a quarter."""
     mib = min(_PROBED_MIB, sandbox.policy.memory_mib)
-    code = f"kept = b'x' * ({mib // 4} << 20)\nprint('held')\nkept = b'x' * ({mib * 2} << 20)"
+    code = f"kept = b'x' * ({mib // _USABLE_SHARE} << 20)\nprint('held')\nkept = b'x' * ({mib * 2} << 20)"
     clock = RunClock()
     async with Slots(PoolOptions(running=1)).one(clock) as slot:  # the gateway's own run: it takes no slot from anybody
         outcome = await sandbox.run(code, limits=Limits(memory_mib=mib), clock=clock, slot=slot)
     if outcome.output != "held\n":
-        raise SandboxUnavailable(f"Code that may use {mib} MiB of memory could not use {mib // 4}: {outcome.failure}.")
+        raise SandboxUnavailable(
+            f"Code that may use {mib} MiB of memory could not use {mib // _USABLE_SHARE}: {outcome.failure}."
+        )
     return outcome.failure is not None and outcome.failure.kind == "memory"
 
 

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sealyard.code import read
 from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxClosed
 from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
@@ -34,7 +33,6 @@ _WATCH_SECONDS = 0.1  # between looks at a limit: a run may be over it for this 
 _PROBED_THREADS = 8  # few, so that the probe can exceed them at once
 _WORDS_CHARACTERS = 16_384  # of each text in a worker's report
 _NOTES = 20  # of one run
-_SHORT_CHARACTERS = 1_000  # of unparsed code: parsing this much takes about as long as the worker saves
 _STATUS: dict[str, Status] = {
     "wall_time": "timeout",
     "protocol": "broken",
@@ -133,13 +131,22 @@ class Sandbox:
     ) -> Outcome:
         """Run `code` in a sealed worker that is used for nothing else.
 
-        `on_call(tool, args)` answers the code's tool calls, `on_output(text)` sees what it prints as it does. With a
-        `session`, files in the workspace stay for the next run of the same name. The code can import the tools of
-        `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
-        While `clock` is paused the wall limit stands still, and another run may take this one's turn. With `replay`
-        the code finds a clock that stands and randomness from a seed. A caller that holds a `slot` gives
-        that; else the run waits for one of its session's owner. `offload` looks at large arguments of calls. What the
-        code does wrong is in the outcome.
+        What the code does wrong is in the outcome.
+
+        Args:
+            code: Any text; it need not be Python.
+            context: The code's input, as JSON data.
+            limits: Those of this run, in place of the policy's.
+            on_call: Answers the code's tool calls.
+            on_output: Gets what the code prints, as it does.
+            session: A name under which the files of the workspace stay for the next run.
+            execution_id: The name of the run; by default a random one.
+            library_version: The tools that the code can import; by default those of the whole catalog.
+            policy: A stricter one than the sandbox's own.
+            clock: While it is paused, the wall limit stands still and another run may have the slot.
+            replay: A clock that stands, and a seed for the code's randomness.
+            slot: The slot that the caller holds; by default the run waits for one of its session's owner.
+            offload: Looks at large arguments and results beside the event loop.
 
         Raises:
             InvalidRequest: The context, a limit or the session's name is wrong.
@@ -154,7 +161,7 @@ class Sandbox:
         policy = usual.with_limits(limits)
         execution_id = execution_id or secrets.token_hex(8)
         clock = clock or RunClock()
-        await self.pool.mend()
+        await self.pool.restore_directories()
         # The stubs first, and without waiting: then their publisher need not hold them.
         with self._stubs(library_version) as stubs:
             async with (
@@ -551,12 +558,9 @@ def _job(
     if workspace is not None:
         root = "/workspace" if workspace.directory is None else str(workspace.directory)
         spill = f"{root}/results/{execution_id}.json"
-    source = read(code)
-    is_known = source.is_read or len(code) <= _SHORT_CHARACTERS
     job = {
         "kind": "run",
         "code": code,
-        "value_at": source.value_span if is_known else None,
         "context": context,
         "result_bytes": policy.result_bytes,
         "inline_bytes": policy.inline_bytes,

@@ -31,16 +31,16 @@ class _Session:
         self.name = name
         self.owner = owner_of(name)
         self.number = number
-        """Of its workspace, however often that is made: whose its files are depends on it."""
+        """The number of its workspace, the same whenever that is made: the user that owns its files depends on it."""
         self.workspace: Workspace | None = None
         self.parcel: Parcel | None = None
         self.size_bytes = 0
         self.files = 0
         self.users = 0
-        """Runs that use it, and those that still look at what one of them left."""
+        """Runs that use it, and readers of the files that a run left."""
         self.used_at = 0.0
         self.changing = asyncio.Lock()
-        """Held while its files are made, packed, unpacked or deleted. Who needs `Pool.renewing` too takes it second."""
+        """Held while its files are made, packed, unpacked or deleted. `Pool.renewing` is taken after it."""
 
     @property
     def is_nothing(self) -> bool:

@@ -1,7 +1,6 @@
 """The shelf: packed files of idle workspaces.
 
-They end with the gateway, as workspaces do. Its folder is locked as long as the gateway lives, so the next gateway with
-the same folder removes the leftovers of a killed one, and nothing of a living one, whichever container that is in.
+They end with the gateway, as workspaces do. The next gateway with the same folder removes what a killed one left.
 
 A workspace is packed into one file of the host. Its names, links and permissions are the agent's, so none of them is
 ever used on the host: they are content of the packed file. Packing and unpacking follow no link and hold one folder
@@ -10,7 +9,6 @@ open at a time, at any depth. No process that could write to the workspace lives
 
 import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import stat
@@ -21,8 +19,8 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from sealyard.sandbox.pool import open_directory
-from sealyard.sandbox.workspace import acting_as, remove_directory
+from sealyard.sandbox.directories import close_directory, open_directory, sweep
+from sealyard.sandbox.workspace import acting_as
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEAST_BYTES = 64 << 10
@@ -48,15 +46,11 @@ class Shelf:
     def __init__(self, base: Path | None) -> None:
         self._base = base
         self._folder: Path | None = None
-        self._lock: int | None = None
 
     def sweep(self) -> None:
         """Remove what gateways that are gone have left at the same place."""
-        if self._base is None or not self._base.is_dir():
-            return
-        with _locked(self._base):
-            for left in self._base.iterdir():
-                _remove_if_left(left)
+        if self._base is not None:
+            sweep(self._base)
 
     def put(self, number: int, root: int) -> Parcel | None:
         """Pack the files below `root`, in which no process runs; None without files. Raises `OSError`."""
@@ -96,53 +90,20 @@ class Shelf:
     def close(self) -> None:
         """Delete everything on it."""
         if self._folder is not None:
-            remove_directory(self._folder)
+            close_directory(self._folder)
             self._folder = None
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     def _open(self) -> Path:
         """The folder, made when the first workspace comes."""
         if self._folder is None:
-            if self._base is None:
-                self._folder = open_directory(secrets.token_hex(4))
-                self._folder.chmod(0o700)
-                return self._folder
-            self._base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(self._base):
-                folder = self._base / secrets.token_hex(8)
-                folder.mkdir(mode=0o700)
-                self._lock = os.open(folder, _FOLDER)
-                fcntl.flock(self._lock, fcntl.LOCK_EX)
-                self._folder = folder
+            if self._base is not None:
+                self._base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder = open_directory(secrets.token_hex(4), self._base, reachable=False)
         return self._folder
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the place, so that no folder is swept between its making and its lock."""
-    fd = os.open(folder, _FOLDER)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _remove_if_left(folder: Path) -> None:
-    """Remove the folder of a gateway that is gone."""
-    with contextlib.suppress(OSError):  # it is locked by one that lives, or cannot be removed, and then it stays
-        fd = os.open(folder, _FOLDER)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_directory(folder)
-        finally:
-            os.close(fd)
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):

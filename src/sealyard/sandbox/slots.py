@@ -16,17 +16,19 @@ from sealyard.errors import OwnQueueFull, QueueFull
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.pool import PoolOptions
 
-_RESERVED_SHARE = 8  # one slot in eight stays free: 4 of 32, and of fewer than 16 one
+# Chosen, not measured, unless a reason is given.
+_RESERVED_SHARE = 8  # one slot in eight stays free: 4 of 32, enough for a few owners to come at once; at least one
 _NICE_STEP = 1.25  # what one step of niceness means to the kernel: a share of the processor smaller by this factor
-_LONGEST_RETRY_SECONDS = 60.0  # of the advice to a refused caller
+_LONGEST_RETRY_SECONDS = 60.0  # of the advice to a refused caller: a longer wait would leave free slots unused
 _FIRST_GUESS_SECONDS = 1.0  # of how long a run takes, before one has ended
 _CALL_SECONDS = 0.004
-"""Apart are the calls of an owner beside others: a few times what one takes on the event loop."""
+"""The least time between two calls of an owner that gives way: a few times what one takes on the event loop."""
 _START_SECONDS = 0.03
-"""Apart are the starts of its runs, unless one is over sooner: then the pause after it is as long as the run was."""
+"""The least time between two starts of its runs, unless a run is over sooner: then the pause is as long as the run."""
 _LATELY_SECONDS = 1.0
-"""An owner is expected back for this long: the loop must not be full of another's work when its next run comes."""
-_MEMORY = 0.1  # the share of the newest run in the mean of how long they take
+"""The time for which others give way to an owner after its last activity: its next run may follow soon."""
+_MEMORY = 0.1  # the share of the newest run in the mean duration, so that the last twenty or so decide
+_OTHERS_WEIGHT = 2  # all runs of one owner together then weigh about half as much as the only run of another
 
 
 class _Owner:
@@ -188,9 +190,9 @@ class Slots:
     async def step(self, name: str) -> None:
         """Wait before something that takes time on the event loop: a tool call of a run.
 
-        Beside an owner that has fewer runs, and did something lately, it takes its steps a little apart, however many
-        of its runs are due: the loop, and the threads that need the interpreter as it does, are free in between. So
-        are the starts of its runs.
+        While another owner with fewer runs is active, the steps of this one are spaced out, however many of its runs
+        are due: the loop, and the threads that need the interpreter, are free in between. So are the starts of its
+        runs.
         """
         lane = self._owners[name].calls
         if len(self._seen) == 1 and name in self._seen and not lane.waiting:  # nobody else was there lately
@@ -199,7 +201,7 @@ class Slots:
         await self._pass(name, lane)
 
     async def _pass(self, name: str, lane: _Lane) -> object:
-        """Wait for what is before this in its lane; what stands for it there."""
+        """Wait for the earlier steps of a lane. Returns a token of this step; the lane keeps that of its last one."""
         owner, loop = self._owners[name], asyncio.get_running_loop()
         self._note(name)
         if not lane.waiting and not self._gives_way(name, owner):
@@ -214,7 +216,7 @@ class Slots:
         return step
 
     def _note(self, name: str) -> None:
-        """Remember that an owner did something just now, and forget who did not lately."""
+        """Record an owner's activity, and drop owners without any lately."""
         now = asyncio.get_running_loop().time()
         self._seen[name] = now
         self._seen.move_to_end(name)
@@ -266,8 +268,7 @@ class Slots:
         slot.is_first = not others
         if self._reserved:
             slot.is_light = slot.is_first
-            # All runs of one owner together then weigh about half as much as the only run of another one.
-            slot.nice = min(19, round(math.log(1 + 2 * others / owner.weight, _NICE_STEP)))
+            slot.nice = min(19, round(math.log(1 + _OTHERS_WEIGHT * others / owner.weight, _NICE_STEP)))
 
     async def _wait(self, owner: _Owner, slot: Slot) -> None:
         given: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,14 +1,13 @@
-"""Starts the zygote: the only place of the sandbox that executes a program.
+"""Starts the zygote.
 
-Marked for security review. The invariant: the new process inherits an empty environment, an empty standard input, one
-descriptor and nothing else; and it receives no value that the agent's code may not know.
+Marked for security review. The invariant: the new process inherits nothing but one descriptor, and receives no value
+that the agent's code may not know.
 """
 
 import base64
 import os
 import platform
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import SandboxUnavailable
+from sealyard.offload.process import Process, execute
 from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.policy.seccomp import build_filters
@@ -54,11 +54,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of stubs that workers can be shown."""
 
 
-class Process(msgspec.Struct):
-    """A started zygote: the child to wait for, our end of its control channel, and its last words."""
+class ZygoteProcess(msgspec.Struct):
+    """A started zygote, and a file that takes its last words."""
 
-    child: subprocess.Popen[bytes]
-    control: socket.socket
+    process: Process
     stderr_fd: int
 
     def last_words(self) -> str:
@@ -67,7 +66,7 @@ class Process(msgspec.Struct):
         return os.pread(self.stderr_fd, min(size, 4_000), max(0, size - 4_000)).decode("utf-8", "replace").strip()
 
 
-def start(given: Setup, directory: Path | None) -> Process:
+def start(given: Setup, directory: Path | None) -> ZygoteProcess:
     """Execute a zygote and send it its set-up. Raises `SandboxUnavailable` when it cannot even be executed.
 
     `directory` holds the files of the `landlock` tier.
@@ -113,29 +112,17 @@ def start(given: Setup, directory: Path | None) -> Process:
             },
         },
     }
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    program = [interpreter(), "-I", "-S", "-B", "-X", "utf8", str(_GUEST / "zygote.py")]
+    environment = {"LD_BIND_NOW": "1"}  # symbols that are looked up after a fork cost every worker copied pages
     stderr_fd = os.memfd_create("sealyard-zygote", os.MFD_CLOEXEC)
     try:
-        child = subprocess.Popen(
-            [interpreter(), "-I", "-S", "-B", "-X", "utf8", str(_GUEST / "zygote.py"), str(theirs.fileno())],
-            env={"LD_BIND_NOW": "1"},  # symbols that are looked up after a fork cost every worker copied pages
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr_fd,
-            close_fds=True,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,  # no terminal, and no process group that the gateway is in
-        )
+        process = execute(program, socket.SOCK_SEQPACKET, environment=environment, stderr=stderr_fd)
     except OSError as error:
-        ours.close()
         os.close(stderr_fd)
         raise SandboxUnavailable(f"The interpreter {interpreter()!r} could not be started: {error}.") from error
-    finally:
-        theirs.close()
-    ours.send(msgspec.json.encode(setup))
-    ours.setblocking(False)
-    return Process(child=child, control=ours, stderr_fd=stderr_fd)
+    process.connection.send(msgspec.json.encode(setup))
+    process.connection.setblocking(False)
+    return ZygoteProcess(process, stderr_fd)
 
 
 def package_folder(directory: Path | None) -> str:

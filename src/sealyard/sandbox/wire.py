@@ -42,7 +42,7 @@ class Call(_Frame, frozen=True, kw_only=True, tag="call"):
 
 
 class LargeCall(_Frame, frozen=True, kw_only=True, tag="call"):
-    """The same in a large frame. Who may wait decodes its arguments: they may be nothing but empty lists."""
+    """A call in a large frame. Its arguments are decoded beside the loop: they may be nothing but empty lists."""
 
     id: int
     tool: str
@@ -54,7 +54,7 @@ class Done(_Frame, frozen=True, kw_only=True, tag="done"):
 
     ok: bool
     result: msgspec.Raw = msgspec.Raw(b"null")
-    """Decoded where there is time for it: it may be nothing but empty lists."""
+    """Decoded beside the loop, for the same reason."""
     notes: list[str] = []
     spill: Spill | None = None
     failure: Failure | None = None

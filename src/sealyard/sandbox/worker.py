@@ -17,6 +17,7 @@ import msgspec
 
 from sealyard.errors import HelperFailed, InvalidRequest, SandboxBroken
 from sealyard.offload import Offload, decode
+from sealyard.offload.documents import check_dense
 from sealyard.sandbox import wire
 from sealyard.sandbox.cgroup import Leaf
 from sealyard.sandbox.clock import RunClock
@@ -184,13 +185,18 @@ class Worker:
         )
 
     async def _decode_result(self, done: wire.Done) -> Any:
-        """The result; a helper looks at a large one first. One with too many values makes the run a failed one."""
+        """The result; a helper counts the values of a large one first. A run with too many of them has failed."""
+        data = bytes(done.result)
         try:
-            return await decode(bytes(done.result), self._terms.offload, who=self._terms.who, what="The result")
+            if len(data) > wire.LARGE_BYTES:
+                await check_dense("The result", data, self._terms.offload, who=self._terms.who)
+            return msgspec.json.decode(data)
         except (InvalidRequest, HelperFailed) as error:
             hint = "Return less: aggregate in the code, or write the rest to a file of the workspace."
             self._failure = Failure(kind="result", type="TooLarge", message=str(error), hint=hint)
-            return None
+        except (ValueError, RecursionError):
+            self._fail("protocol", "The worker broke the protocol with a result that is not JSON.")
+        return None
 
     def stop(self) -> None:
         """Kill the worker and everything in it, and give up its calls."""

@@ -23,7 +23,10 @@ from sealyard.errors import InvalidRequest
 _log = logging.getLogger(__name__)
 
 _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
-_LISTED_DEPTH = 16  # folders deeper down are not listed
+_LISTED_DEPTH = (
+    16  # folders deeper down are not listed: each costs a walk from the root, and no honest code nests so far
+)
+_READ_BYTES = 16 << 20  # of a file, unless the caller takes more: it is held in memory as a whole
 _libc = ctypes.CDLL(None)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -102,7 +105,7 @@ class Workspace:
         """Everything in it, sorted by path."""
         return sorted(self._walk(), key=lambda entry: entry.path)
 
-    def read_bytes(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
+    def read_bytes(self, path: str, *, max_bytes: int = _READ_BYTES) -> bytes:
         """A regular file's content. Raises `InvalidRequest` if it is not one, is missing, or is larger."""
         folder, name = self._open_folder(path, make=False)
         try:

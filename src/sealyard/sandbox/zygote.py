@@ -18,10 +18,10 @@ import msgspec
 from sealyard.errors import SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
 
-_START_SECONDS = 120.0  # for its imports, before it is ready
-_ORDER_SECONDS = 30.0  # for one answer to an order
-_END_SECONDS = 5.0  # for an orderly end
-_ORDERS_AT_ONCE = 32  # what is under way fits the socket's buffer with room to spare
+_START_SECONDS = 120.0  # for its imports, before it is ready: seconds with data packages, far more from a cold disk
+_ORDER_SECONDS = 30.0  # for one answer to an order: it takes a millisecond, and longer only on a machine that swaps
+_END_SECONDS = 5.0  # for an orderly end, which takes milliseconds; then it is killed
+_ORDERS_AT_ONCE = 32  # of some hundred bytes each: they fit the socket's buffer of 200 kB with room to spare
 _TOO_MANY_FILES = "the gateway has too many open files. Raise its limit of open files"
 
 
@@ -42,9 +42,9 @@ class Fork:
     """
 
     def __init__(self, slot: int, connection: socket.socket, output_fd: int, handed: contextlib.ExitStack) -> None:
-        """Take our ends, and the worker's ends to be closed when it has them: before, the kernel would look for loops.
+        """`handed` closes the worker's ends, once it has them.
 
-        It does so whenever a socket is closed while descriptors are on their way.
+        To close a socket while descriptors are in transit makes the kernel search for cycles, which takes time.
         """
         loop = asyncio.get_running_loop()
         self.slot = slot
@@ -52,7 +52,7 @@ class Fork:
         self.connection = connection
         self.output_fd = output_fd
         self.pidfd: int | None = None
-        """A descriptor of its process; None until it is born and after `let_go`."""
+        """A descriptor of its process; None until it is born and after `close`."""
         self.born: asyncio.Future[None] = loop.create_future()
         self.exited: asyncio.Future[Exit | None] = loop.create_future()
         """None when it was never born, or the zygote ended first and nobody knows."""
@@ -88,7 +88,7 @@ class Fork:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Close the descriptor of its process, which has ended."""
         if self.pidfd is not None:
             os.close(self.pidfd)
@@ -98,9 +98,10 @@ class Fork:
 class Zygote:
     """A running zygote. Make one with `start`."""
 
-    def __init__(self, process: spawn.Process) -> None:
-        self._process = process
-        self._control = process.control
+    def __init__(self, started: spawn.ZygoteProcess) -> None:
+        self._started = started
+        self._process = started.process
+        self._control = started.process.connection
         self._loop = asyncio.get_running_loop()
         self._tickets = itertools.count(1)
         self._orders = asyncio.Semaphore(_ORDERS_AT_ONCE)
@@ -121,8 +122,7 @@ class Zygote:
         Raises:
             SandboxUnavailable: It could not build its walls; the message says at which step.
         """
-        process = spawn.start(setup, directory)
-        zygote = cls(process)
+        zygote = cls(spawn.start(setup, directory))
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await zygote._get_ready(setup.tier)
@@ -138,7 +138,7 @@ class Zygote:
         while True:
             message, _ = await self._receive_one()
             if message is None:
-                words = self._process.last_words()
+                words = self._started.last_words()
                 raise SandboxUnavailable(f"The zygote of tier {tier!r} ended before it was ready. {words}".strip())
             if message["op"] == "map":
                 try:
@@ -244,7 +244,7 @@ class Zygote:
                     message, descriptors = await answer
             except BaseException as error:
                 if answer.done() and not answer.cancelled() and answer.exception() is None:
-                    _let_go(answer.result()[1])  # it came just as the caller gave up
+                    _close_all(answer.result()[1])  # it came just as the caller gave up
                 if isinstance(error, OSError | TimeoutError):
                     raise SandboxBroken(f"The zygote did not carry out {order['op']!r}: {error!r}.") from error
                 raise
@@ -265,7 +265,7 @@ class Zygote:
             if answer is not None and not answer.done():
                 answer.set_result((message, descriptors))
             else:
-                _let_go(descriptors)  # the orderer has given up
+                _close_all(descriptors)  # the orderer has given up
 
     def _note_fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
         slot = message["slot"]
@@ -318,7 +318,7 @@ class Zygote:
             if child.poll() is None:
                 child.kill()
             child.wait()
-            os.close(self._process.stderr_fd)
+            os.close(self._started.stderr_fd)
 
 
 def _only(descriptors: list[int]) -> int:
@@ -328,7 +328,7 @@ def _only(descriptors: list[int]) -> int:
     return descriptors[0]
 
 
-def _let_go(descriptors: list[int]) -> None:
+def _close_all(descriptors: list[int]) -> None:
     for fd in descriptors:
         os.close(fd)
 

@@ -109,7 +109,8 @@ class Call:
         """Take the client's answers; questions without one are asked again."""
         for ask_id in self.asks.keys() & responses.keys():
             del self.asks[ask_id]
-            self._answers[ask_id].set_result(_approval(responses[ask_id], self.principal))
+            if not self._answers[ask_id].done():  # such as answered in the shell at the same moment
+                self._answers[ask_id].set_result(_approval(responses[ask_id], self.principal))
 
 
 Work = Callable[[Call], Awaitable[types.CallToolResult]]

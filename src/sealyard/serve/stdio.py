@@ -67,11 +67,18 @@ async def _read(
             if message is not None:
                 await to_server.send(SessionMessage(message))
             elif refusal is not None:
-                await to_client.send(SessionMessage(refusal))
+                # The id of a response is one of our own requests, which fails by it.
+                side = to_server if _is_response(line) and refusal.id is not None else to_client
+                await side.send(SessionMessage(refusal))
+
+
+def _is_response(line: bytes) -> bool:
+    """True for a line that cannot be a request or a notification."""
+    return b'"method"' not in line and (b'"result"' in line or b'"error"' in line)
 
 
 async def _refusal(line: bytes, offload: Offload | None) -> types.JSONRPCError | None:
-    """The answer to a line with too many values or levels, as HTTP bodies are refused for; None for any other."""
+    """The error for a line with too many values or levels, as HTTP bodies are refused for; None for any other."""
     try:
         await check_dense("The message", line, offload, who="")
     except (InvalidRequest, HelperFailed) as error:
@@ -82,7 +89,7 @@ async def _refusal(line: bytes, offload: Offload | None) -> types.JSONRPCError |
 
 
 def _parse(line: bytes) -> tuple[types.JSONRPCMessage | None, types.JSONRPCError | None]:
-    """The message in a line, or an error for an invalid one: its sender waits for an answer."""
+    """The message in a line, or the error for an invalid one: somebody waits for an answer."""
     data: Any = None
     try:
         try:
@@ -94,7 +101,9 @@ def _parse(line: bytes) -> tuple[types.JSONRPCMessage | None, types.JSONRPCError
         number = data.get("id") if isinstance(data, dict) else None
         number = number if isinstance(number, int | str) and not isinstance(number, bool) else None
         code = types.PARSE_ERROR if data is None else types.INVALID_REQUEST
-        error = types.ErrorData(code=code, message="This line is no JSON-RPC message. Send one JSON object a line.")
+        error = types.ErrorData(
+            code=code, message="This line is not a JSON-RPC message. Send one JSON object per line."
+        )
         return None, types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
 
 

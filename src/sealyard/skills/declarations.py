@@ -124,7 +124,7 @@ def _as_json(value: object, depth: int) -> Any:
             return [_as_json(each, depth - 1) for each in value]
         case dict() if depth and all(isinstance(key, str) for key in value):
             return {key: _as_json(each, depth - 1) for key, each in value.items()}
-    raise ValueError("This is no JSON.")
+    raise ValueError("This is not JSON.")
 
 
 def _generic(name: str, items: list[ast.expr], depth: int) -> dict[str, Any]:
@@ -349,7 +349,7 @@ def _read_properties(schema: dict[str, Any]) -> dict[str, Declared]:
     properties = schema.get("properties", {})
     demanded = schema.get("required")
     if not isinstance(properties, dict) or not (demanded is None or isinstance(demanded, list)):
-        raise InvalidSkill("`inputs` is a JSON Schema without an object `properties` or a list `required`. Mend it.")
+        raise InvalidSkill("`inputs` is a JSON Schema without an object `properties` or a list `required`. Correct it.")
     named = {name: _read_declared(name, said) for name, said in properties.items()}
     if demanded is None:
         return named
@@ -390,7 +390,7 @@ def _read_type(name: str, text: str) -> dict[str, Any]:
         return read_type(text)
     except Unreadable as error:
         raise InvalidSkill(
-            f"The input {name[:80]!a} has the type {str(error)[:80]}, which JSON has not."
+            f"The input {name[:80]!a} has the type {str(error)[:80]}, which JSON does not have."
             " Use string, integer, number, boolean, array, object, list[str], dict[str, int], str | None or any."
         ) from None
 

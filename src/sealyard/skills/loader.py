@@ -20,7 +20,7 @@ from sealyard.catalog.stubs import parameters, stub_file
 from sealyard.catalog.text import plain
 from sealyard.errors import InvalidRequest, SkillUnusable, UnknownSkill, UnknownTool
 from sealyard.privacy import Guard
-from sealyard.skills.shelf import CLOSURE, Shelf, namespaces_for, split_pin
+from sealyard.skills.shelf import Shelf, namespaces_for, split_pin
 from sealyard.store import Store
 from sealyard.values.runs import RecordStatus
 from sealyard.values.skills import Skill, SkillStatus, SkillUse, ToolNeed
@@ -40,7 +40,8 @@ _MOST_ASKED = 2 * _MOST_SKILLS  # loads that one execution may ask for, includin
 _MOST_REPORTS = 10_000  # reports from one execution that are counted
 _ERROR_CHARACTERS = 500  # of an error that the guest reports
 _MOST_SECONDS = 86_400.0  # seconds of one call: the guest reports them
-_Known = dict[str, Skill | str | None]
+_CLOSURE = 100  # skills that one skill may need, directly and indirectly
+Known = dict[str, Skill | str | None]
 """Skills by imported name, or the reason why one cannot be used; None while it is being looked up."""
 
 
@@ -86,7 +87,7 @@ class Compatibility:
                 need=need.version,
                 state="missing",
                 difficulty="impossible",
-                reason=f"{need.tool} is not there any more, and no tool took its place.",
+                reason=f"{need.tool} no longer exists, and no tool replaced it.",
             )
         found = NeedCheck(tool=need.tool, need=need.version, current=spec.version, now=spec.full_name, state="fits")
         if spec.full_name == need.tool:
@@ -100,7 +101,7 @@ class Compatibility:
                 return msgspec.structs.replace(found, state="newer", reason=reason, plan=plan)
         plan = await self.plan(need, spec)
         if plan is None:
-            reason = f"The definition of {need.tool} {need.version} is not kept any more, so nothing can be compared."
+            reason = f"The definition of {need.tool} {need.version} is no longer stored, so nothing can be compared."
             return msgspec.structs.replace(found, state="broken", difficulty="needs a look", reason=reason)
         if not plan.steps and not plan.obstacles:  # it changed and changed back
             return found
@@ -213,7 +214,6 @@ class _Use:
     def __init__(self, skill: Skill) -> None:
         self.skill = skill
         self.calls = 0
-        self.open = 0
         self.failures = 0
         self.seconds = 0.0
         self.error: str | None = None
@@ -229,8 +229,10 @@ class SkillSession:
         self._snapshot = snapshot
         self._guard = guard
         self._uses: dict[tuple[str, str], _Use] = {}
-        self._plans: dict[str, tuple[Plan, _Use]] = {}
-        """`mcp__x__y@1.2.0` -> the translation of a call of that version, and the skill that makes it."""
+        self._plans: dict[str, tuple[Plan, list[_Use]]] = {}
+        """`mcp__x__y@1.2.0` -> the translation of a call of that version, and the skills that make such calls."""
+        self._running: list[_Use] = []
+        """The skills that are being called, the innermost last."""
         self._asked = 0
         self._reports = 0
         self.notes: list[str] = []
@@ -252,7 +254,7 @@ class SkillSession:
     def find_plan(self, name: str, *, is_used: bool = True) -> tuple[ToolSpec, Plan] | None:
         """Find the tool and the translation for a call of `tool@version`; None for any other name.
 
-        It counts as a translated call of the skill unless `is_used` is false.
+        It counts as a translated call of the innermost running skill that makes such calls, unless `is_used` is false.
 
         Raises:
             UnknownTool: No skill of this execution needs that version.
@@ -262,7 +264,8 @@ class SkillSession:
         found = self._plans.get(name)
         if found is None or found[0].after is None:
             raise UnknownTool(f"No tool named {name!r}. Name it without a version: only skills call older ones.")
-        plan, use = found
+        plan, users = found
+        use = next((each for each in reversed(self._running) if each in users), users[-1])
         use.translated += is_used
         assert plan.after is not None
         return self._snapshot.tools[plan.after.full_name], plan
@@ -274,7 +277,7 @@ class SkillSession:
             if not use.calls:
                 continue
             failures, error = use.failures, use.error
-            if use.open and status != "ok":  # the execution ended inside the skill
+            if use in self._running and status != "ok":  # the execution ended inside the skill
                 failures, error = failures + 1, error or f"The execution ended: {status}."
             found.append(
                 SkillUse(
@@ -313,7 +316,8 @@ class SkillSession:
                 continue
             before = check.plan.before
             versioned = f"{check.tool}@{check.need}"
-            self._plans[versioned] = (check.plan, use)
+            _, users = self._plans.get(versioned, (None, []))
+            self._plans[versioned] = (check.plan, [*users, use])
             stub = stub_file(msgspec.structs.replace(before, full_name=versioned))
             shims.append({"module": before.module, "function": before.function, "stub": stub})
         self.notes += [f"skill {skill.name} {skill.version}: {warning}" for warning in loaded.warnings]
@@ -332,10 +336,10 @@ class SkillSession:
     async def _note(self, name: str, report: _Report, use: _Use) -> None:
         if name == "skill_began":
             use.calls += 1
-            use.open += 1
+            self._running.append(use)
             return
-        if use.open:
-            use.open -= 1
+        if use in self._running:
+            del self._running[len(self._running) - 1 - self._running[::-1].index(use)]
             use.seconds += min(max(report.seconds, 0.0), _MOST_SECONDS)
             if report.error is not None:
                 use.failures += 1
@@ -404,7 +408,7 @@ class SkillLoader:
                 continue
             release = await self._store.releases.get(need.tool, need.version)
             if release is None:
-                raise SkillUnusable(f"The definition of {need.tool} {need.version} is not kept any more.")
+                raise SkillUnusable(f"The definition of {need.tool} {need.version} is no longer stored.")
             plan = Plan(before=release.spec, after=None)
             checks.append(NeedCheck(tool=need.tool, need=need.version, state="translated", plan=plan))
         return tuple(checks)
@@ -416,17 +420,16 @@ class SkillLoader:
         principal: str,
         view: Snapshot,
         *,
-        is_deep: bool = True,
-        known: _Known | None = None,
+        known: Known | None = None,
     ) -> LoadedSkill:
         """Resolve an import. `known` holds the skills that were looked up on the way here."""
         name, version = split_pin(name, version)
         checked: dict[str, tuple[NeedCheck, ...]] = {}
-        needed: _Known = {name: None} if known is None else known
+        needed: Known = {name: None} if known is None else known
 
         async def why_not(skill: Skill) -> str:
             checks = checked[skill.version] = await self._compatibility.check(skill, view)
-            return await self._why_not(skill, checks, principal, view, needed if is_deep else None)
+            return await self._why_not(skill, checks, principal, view, needed)
 
         skill = await self._shelf.resolve(
             name, version, principal, why_not=why_not, is_visible=partial(self._is_visible, view=view)
@@ -439,7 +442,7 @@ class SkillLoader:
         checks: Sequence[NeedCheck],
         principal: str,
         view: Snapshot,
-        known: _Known | None,
+        known: Known,
     ) -> str:
         """The reason why a version cannot be used with the present tools and skills; empty if it can."""
         broken = next((check for check in checks if not check.is_usable), None)
@@ -448,8 +451,6 @@ class SkillLoader:
                 f"it was written for {broken.tool} {broken.need}. {broken.reason}"
                 f" Migrate it: sealyard migrate-skills --tool {broken.tool}."
             )
-        if known is None:
-            return ""
         for need in skill.skills:
             if need.name not in known:
                 known[need.name] = await self._look_up(need.name, principal, view, known)
@@ -469,10 +470,10 @@ class SkillLoader:
                 )
         return ""
 
-    async def _look_up(self, name: str, principal: str, view: Snapshot, known: _Known) -> Skill | str:
+    async def _look_up(self, name: str, principal: str, view: Snapshot, known: Known) -> Skill | str:
         """A skill that another one imports, or the reason why it cannot be used. Each is looked up once."""
-        if len(known) >= CLOSURE:
-            return f"More than {CLOSURE} skills are needed for it. Make them need fewer."
+        if len(known) >= _CLOSURE:
+            return f"More than {_CLOSURE} skills are needed for it. Make them need fewer."
         known[name] = None
         try:
             return (await self.resolve(name, None, principal, view, known=known)).skill

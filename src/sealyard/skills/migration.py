@@ -81,7 +81,7 @@ async def _find_target(skills: Skills, view: Snapshot, tool: str) -> tuple[str, 
     if follower is not None:
         return tool, follower
     if await skills.store.releases.find_tool(tool) is not None:
-        raise UnknownTool(f"{tool} is not there any more, and no tool took its place. Its skills cannot be migrated.")
+        raise UnknownTool(f"{tool} no longer exists, and no tool replaced it. Its skills cannot be migrated.")
     nearest = ", ".join(view.nearest(tool)) or "none is like it"
     raise UnknownTool(f"No tool named {tool!r}. Nearest: {nearest}.")
 
@@ -124,17 +124,16 @@ async def _migrate(
     )
     plan = await skills.compatibility.make_plan(need, spec, renames)
     if plan is None:
-        reason = f"The definition of {need.tool} {need.version} is not kept any more."
+        reason = f"The definition of {need.tool} {need.version} is no longer stored."
         return msgspec.structs.replace(result, reason=reason)
-    change = change_of(plan)
     try:
         migration = await rewrite_beside(
             skill.code, plan, form=skill.form, name=skill.name, offload=skills.guards.offload, who=principal
         )
     except HelperFailed as error:
         return msgspec.structs.replace(result, reason=f"The code could not be read: {error}")
-    predicted = foreseen(migration.difficulty, skill, change, await skills.store.skills.migrations())
-    result = msgspec.structs.replace(result, predicted=predicted, change=change)
+    predicted = foreseen(migration.difficulty, skill)
+    result = msgspec.structs.replace(result, predicted=predicted, change=change_of(plan))
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
         return msgspec.structs.replace(result, reason=" ".join(reasons))

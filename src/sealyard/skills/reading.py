@@ -166,8 +166,8 @@ class _Signature:
             if others:
                 has = ", ".join(properties) or "none"
                 raise InvalidSkill(
-                    f"Line {self._function.lineno}: `inputs` declares {next(iter(others))[:80]!a}, which is no"
-                    f" parameter of the function. Its parameters are: {has}. Make them agree."
+                    f"Line {self._function.lineno}: `inputs` declares {next(iter(others))[:80]!a}, which is not"
+                    f" a parameter of the function. Its parameters are: {has}. Make them agree."
                 )
             return False
         properties |= {name: each.schema for name, each in others.items()}
@@ -221,8 +221,8 @@ def _check_script(names: Names, properties: dict[str, Any], warnings: list[str])
     if unbound:
         said = ", ".join(f"{each!r} (line {line})" for each, line in list(unbound.items())[:5])
         raise InvalidSkill(
-            f"Line {min(unbound.values())}: the script reads what nothing defines: {said}. Declare it in `inputs`,"
-            " or define it."
+            f"Line {min(unbound.values())}: the script reads names that nothing defines: {said}. Declare"
+            " them in `inputs`, or define them."
         )
     found = ((node.id, names.find(node.id, scope)) for node, scope in names.loads())
     read = {name for name, variable in found if variable is None or variable.scope is names.module}

@@ -1,13 +1,11 @@
 """The track record of a skill: its effectiveness from its uses, and the difficulty of its next migration.
 
-The difficulty follows from the code and the change, corrected by the outcome of earlier migrations of the same kind. A
-kind is one set of steps and obstacles. Each principal and each namespace has a bounded weight.
+Each principal has a bounded weight.
 """
 
 import re
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -41,10 +39,7 @@ _UNITS = {
 }
 
 Judgement = Literal["exemplary", "kept", "removable"]
-_MIGRATIONS_OF_ONE = 5  # newest migrations that count for one namespace and one kind of change
-_MIGRATIONS_ENOUGH = 3  # migrations of a kind before their outcome counts
 REMOVABLE_SECONDS = 30 * 86_400.0  # as in the default of `sealyard skills --cleanup`
-_KINDS_SHOWN = 50  # kinds in a report, the most frequent first
 
 
 def effectiveness(record: SkillRecord, *, now: float) -> float:
@@ -133,17 +128,6 @@ def parse_duration(text: str) -> float:
 # Migrations
 
 
-class KindRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Migrations for one kind of change."""
-
-    change: str
-    """Such as `rename_field+rename_parameter`; empty for migrations recorded without it."""
-    migrations: int
-    migrated: int
-    right: int
-    """Migrations whose difficulty was predicted correctly."""
-
-
 def change_of(plan: Plan) -> str:
     """The kind of a change: the sorted names of its steps and obstacles."""
     steps = {step.__struct_config__.tag for step in plan.steps}
@@ -156,45 +140,10 @@ def is_right(migration: MigrationRecord) -> bool:
     return (migration.predicted == "mechanical") == (migration.outcome == "migrated")
 
 
-def by_kind(migrations: Iterable[MigrationRecord]) -> tuple[KindRecord, ...]:
-    """The record of each kind of change, the most frequent first."""
-    found: dict[str, list[MigrationRecord]] = defaultdict(list)
-    for each in migrations:
-        found[each.change].append(each)
-    records = [
-        KindRecord(
-            change=change,
-            migrations=len(some),
-            migrated=sum(each.outcome == "migrated" for each in some),
-            right=sum(map(is_right, some)),
-        )
-        for change, some in found.items()
-    ]
-    return tuple(sorted(records, key=lambda each: (-each.migrations, each.change))[:_KINDS_SHOWN])
-
-
-def foreseen(predicted: Difficulty, skill: Skill, change: str, past: Sequence[MigrationRecord]) -> Difficulty:
-    """Correct a predicted difficulty by the skill's examples and by earlier migrations, given the oldest first.
-
-    A mechanical migration needs a look if no example of the skill passed and can be replayed, or if most migrations of
-    that kind failed.
-    """
-    if predicted != "mechanical":
-        return predicted
-    if not any(example.passed and example.trace is not None for example in skill.examples):
-        return "needs a look"
-    heard: dict[str, int] = defaultdict(int)
-    proven = failed = 0
-    for each in reversed(past):
-        if (
-            each.change == change
-            and each.outcome in ("migrated", "failed")
-            and heard[each.namespace] < _MIGRATIONS_OF_ONE
-        ):
-            heard[each.namespace] += 1
-            proven += each.outcome == "migrated"
-            failed += each.outcome == "failed"
-    return "needs a look" if failed + proven >= _MIGRATIONS_ENOUGH and failed > proven else "mechanical"
+def foreseen(predicted: Difficulty, skill: Skill) -> Difficulty:
+    """A migration needs a look if no example of the skill passed and can be replayed: nothing would prove it."""
+    is_provable = any(example.passed and example.trace is not None for example in skill.examples)
+    return predicted if is_provable or predicted != "mechanical" else "needs a look"
 
 
 # Figures
@@ -227,8 +176,6 @@ class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
     migrations: int
     migrated: int
     predictions_right: int
-    changes: tuple[KindRecord, ...] = ()
-    """Migrations by kind of change."""
 
 
 class SkillCandidate(msgspec.Struct, frozen=True, kw_only=True):

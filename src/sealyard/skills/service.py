@@ -13,22 +13,20 @@ import msgspec
 
 from sealyard.access import Guards, Runner, Tools
 from sealyard.catalog import Recent, Snapshot
-from sealyard.code import ToolRef
+from sealyard.code import SkillRef, ToolRef
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
-from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownSkill
+from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
 from sealyard.privacy import Guard
 from sealyard.skills.declarations import check_json
-from sealyard.skills.loader import Compatibility, LoadedSkill, NeedCheck, SkillLoader, SkillSession
+from sealyard.skills.loader import Compatibility, Known, LoadedSkill, NeedCheck, SkillLoader, SkillSession
 from sealyard.skills.reading import Reading, read_skill, signature_of
 from sealyard.skills.record import (
     SkillAnalysis,
     SkillCandidate,
     SkillSummary,
-    by_kind,
-    change_of,
     combined,
     effectiveness,
     figures_of,
@@ -50,8 +48,8 @@ from sealyard.skills.requests import (
     conceal_texts,
 )
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
-from sealyard.skills.shelf import Shelf, as_tool, closure, namespace_of, namespaces_for, principal_of
-from sealyard.store import MigrationRecord, SkillRecord, Store
+from sealyard.skills.shelf import Shelf, as_tool, namespace_of, namespaces_for, principal_of
+from sealyard.store import SkillRecord, Store
 from sealyard.values.access import AuditEntry
 from sealyard.values.naming import is_python
 from sealyard.values.runs import RecordStatus
@@ -97,7 +95,7 @@ class Skills:
         self.loading = SkillLoader(store, tools.catalog, self.shelf, self.compatibility)
         self.rehearsals = Rehearsals(store=store, tools=tools, runner=runner, guards=guards, recorder=recorder)
         self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
-        self._indexes: dict[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = {}
+        self._indexes: Recent[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = Recent(_INDEXES)
 
     # Saving
 
@@ -256,7 +254,7 @@ class Skills:
         for ref in reading.skills:
             if ref.name == request.name:
                 raise InvalidSkill(f"Line {ref.lines[0]}: {request.name} imports itself. Call the function directly.")
-            needed = await self._needed(ref.name, ref.pin, author, view, is_foreign=is_foreign)
+            needed = await self._needed(request.name, ref, author, view, is_foreign=is_foreign)
             needs.append(SkillNeed(name=ref.name, version=needed.version, lines=ref.lines))
         skill = Skill(
             namespace=namespace,
@@ -272,7 +270,6 @@ class Skills:
             author=author,
             level=str(policy.level),
         )
-        await self._check_cycles(skill, author, view, is_foreign=is_foreign)
         warned = [finding.message for finding in verdict.findings if finding.severity == "warn"]
         return skill, [*reading.warnings, *warned[:3]]
 
@@ -293,23 +290,15 @@ class Skills:
             raise InvalidSkill(f"The code could not be read: {error}") from None
         return msgspec.convert(found.result, Reading)
 
-    async def _check_cycles(self, skill: Skill, principal: str, view: Snapshot, *, is_foreign: bool) -> None:
-        """Raise `InvalidSkill` if an import of the skill is missing or leads back to it."""
-
-        async def get(need: SkillNeed) -> Skill:
-            if need.name == skill.name:
-                return skill
-            return await self._needed(need.name, None, principal, view, is_foreign=is_foreign, is_deep=False)
-
-        await closure(skill, get)
-
-    async def _needed(
-        self, name: str, pin: str | None, principal: str, view: Snapshot, *, is_foreign: bool, is_deep: bool = True
-    ) -> Skill:
-        """Find the skill that an import means. A skill from elsewhere may import one that is in quarantine too."""
+    async def _needed(self, user: str, ref: SkillRef, author: str, view: Snapshot, *, is_foreign: bool) -> Skill:
+        """Find the skill that `user` imports. A skill from elsewhere may import one that is in quarantine too."""
         if is_foreign:
-            return await self.shelf.get(name, pin, principal)
-        return (await self.loading.resolve(name, pin, principal, view, is_deep=is_deep)).skill
+            return await self.shelf.get(ref.name, ref.pin, author)
+        known: Known = {user: None, ref.name: None}  # an import that leads back to one of them is a circle
+        try:
+            return (await self.loading.resolve(ref.name, ref.pin, author, view, known=known)).skill
+        except SkillUnusable as error:
+            raise InvalidSkill(str(error)) from error
 
     async def _earlier_examples(self, skill: Skill, principal: str, view: Snapshot, load: Any) -> list[SkillExample]:
         """Return the examples of the newest active version that the new code passes too.
@@ -447,16 +436,14 @@ class Skills:
     async def _index(self, principal: str, view: Snapshot) -> tuple[Index, dict[str, Skill]]:
         whole = self.tools.catalog.snapshot.version  # skills hidden from the principal depend on it
         key = (principal, view.version, f"{whole} {await self.store.skills.stamp()}")
-        found = self._indexes.pop(key, None)
+        found = self._indexes.find(key)
         if found is None:
             visible = await self.loading.visible(principal, view)
             # Without the code, which no search reads: a thousand texts take much memory.
             skills = {f"mcp__skills__{each.name}": msgspec.structs.replace(each, code="") for each in visible}
             specs = [_indexed(name, skill) for name, skill in skills.items()]
             found = await asyncio.to_thread(Index, specs), skills
-        self._indexes[key] = found
-        for old in list(self._indexes)[:-_INDEXES]:
-            del self._indexes[old]
+            self._indexes.put(key, found)
         return found
 
     async def _found(self, skill: Skill, records: dict[tuple[str, str], SkillRecord], view: Snapshot) -> FoundSkill:
@@ -477,7 +464,6 @@ class Skills:
     async def check_all(self, tool: str | None = None) -> list[SkillCheck]:
         """Check the tools that skills need, for the version of each skill in use, or only `tool`."""
         view = await self.tools.view()
-        past = await self.store.skills.migrations()
         return [
             SkillCheck(
                 namespace=skill.namespace,
@@ -488,7 +474,7 @@ class Skills:
                 need=check.need,
                 current=check.current,
                 state=check.state,
-                difficulty=await self.difficulty(skill, check, past),
+                difficulty=await self.difficulty(skill, check),
                 reason=check.reason,
             )
             for skill in await self.shelf.list_used()
@@ -496,8 +482,8 @@ class Skills:
             if tool in (None, check.tool, check.now)
         ]
 
-    async def difficulty(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> Difficulty | None:
-        """The difficulty of migrating this code for a checked tool, after `past` migrations; None if it needs none."""
+    async def difficulty(self, skill: Skill, check: NeedCheck) -> Difficulty | None:
+        """The difficulty of migrating this code for a checked tool; None if it needs none."""
         if check.difficulty is None or check.plan is None or check.plan.after is None:
             return check.difficulty
         whole = await self.store.skills.get(skill.namespace, skill.name, skill.version) or skill
@@ -507,7 +493,7 @@ class Skills:
             )
         except HelperFailed:
             return "impossible"  # no helper reads it in time
-        return foreseen(migration.difficulty, whole, change_of(check.plan), past)
+        return foreseen(migration.difficulty, whole)
 
     async def analyze(self, candidates: Sequence[SkillCandidate] = ()) -> SkillAnalysis:
         """Figures of every skill, the most effective first, and code that could become a skill."""
@@ -518,9 +504,7 @@ class Skills:
         figures = []
         for skill in newest:
             checks = await self.compatibility.check(skill, view)
-            hardest = max(
-                [await self.difficulty(skill, check, past) for check in checks], key=_HARDER.index, default=None
-            )
+            hardest = max([await self.difficulty(skill, check) for check in checks], key=_HARDER.index, default=None)
             figures.append(figures_of(skill, records.get((skill.namespace, skill.name)), checks, hardest))
         figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
         statuses = Counter(skill.status for skill in newest)
@@ -537,7 +521,6 @@ class Skills:
             migrations=len(past),
             migrated=sum(each.outcome == "migrated" for each in past),
             predictions_right=sum(map(is_right, past)),
-            changes=by_kind(past),
         )
         return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(candidates[:_CANDIDATES]))
 
@@ -576,7 +559,7 @@ class Skills:
 
         Raises:
             UnknownSkill: There is no such version.
-            SkillUnusable: The definition of a tool that it needs is not kept any more.
+            SkillUnusable: The definition of a tool that it needs is no longer stored.
         """
         skill = await self.get(namespace, name, version or "")
         view = await self.tools.view()

@@ -12,14 +12,14 @@ import itertools
 import keyword
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from sealyard.errors import InvalidSkill, SealyardError, SkillUnusable, UnknownSkill
+from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.store import ShelfLimits
 from sealyard.store.skills import SkillTable, unknown_version
-from sealyard.values.skills import SHARED, Skill, SkillNeed, SkillStatus
+from sealyard.values.skills import SHARED, Skill, SkillStatus
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Severity, compare, matches
 
@@ -33,8 +33,6 @@ _NAMESPACE_CHARACTERS = 128  # as long as the longest name of a principal
 _NOTE_CHARACTERS = 2_000  # of a note, which may quote an error
 _COMPARED = 20  # names that are compared letter by letter, which is slow
 _USED: tuple[SkillStatus, ...] = ("draft", "active")
-CLOSURE = 100
-"""Skills that one skill may need, directly and indirectly."""
 
 
 def namespace_of(principal: str) -> str:
@@ -278,39 +276,6 @@ def _nearest(name: str, names: Sequence[str]) -> list[str]:
     pairs = set(map("".join, itertools.pairwise(name)))
     alike = heapq.nlargest(_COMPARED, names, key=lambda each: sum(pair in each for pair in pairs))
     return difflib.get_close_matches(name, alike, n=3)
-
-
-async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) -> list[Skill]:
-    """All skills that a skill needs, each after its own needs; the skill itself is the last.
-
-    Raises:
-        InvalidSkill: They need each other in a circle, there are too many, or `get` raises for one of them.
-    """
-    done: dict[tuple[str, str], Skill] = {}
-    path: list[tuple[Skill, Iterator[SkillNeed]]] = [(skill, iter(skill.skills))]
-    while path:
-        user, needs = path[-1]
-        need = next(needs, None)
-        if need is None:
-            done[user.namespace, user.name] = user
-            path.pop()
-            continue
-        try:
-            found = await get(need)
-        except SealyardError as error:
-            raise InvalidSkill(
-                f"The skill {user.name!r} needs {need.name!r}, which is not available. {error}"
-            ) from error
-        place = found.namespace, found.name
-        names = [(each.namespace, each.name) for each, _ in path]
-        if place in names:
-            circle = " → ".join(name for _, name in (*names[names.index(place) :], place))
-            raise InvalidSkill(f"These skills need each other in a circle: {circle}. Take one of the imports out.")
-        if len(done) + len(path) > CLOSURE:
-            raise InvalidSkill(f"The skill {skill.name!r} needs more than {CLOSURE} others. Make it need fewer.")
-        if place not in done:
-            path.append((found, iter(found.skills)))
-    return list(done.values())
 
 
 def _why_not(skill: Skill, principal: str) -> str:

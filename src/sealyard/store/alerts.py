@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from sealyard.store.rows import Columns
+from sealyard.store.columns import Columns
 from sealyard.store.table import Table, reads, writes
 
 AlertState = Literal["pending", "firing", "resolved"]

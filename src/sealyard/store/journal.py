@@ -1,25 +1,30 @@
-"""Recorded calls that can be answered again, and the keys by which a repeated request finds its execution.
+"""Executions and their calls as rows, calls that can be answered again, vectors, and keys of repeated requests.
 
-An answer too large for the journal is kept compressed, within a budget of bytes and days; the oldest go first.
+Code is kept byte for byte. An answer too large for the journal is kept compressed, within a budget of bytes and days;
+the oldest go first.
 
 A key is on disk, with the id of its execution, before that execution begins. The same key within a day finds the same
 execution: in this gateway, in another one of the same store, and after a crash.
 """
 
+import hashlib
 import sqlite3
 import time
 import zlib
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
+from sealyard.store.columns import PARAMETERS, Columns, insert, upsert, where
 from sealyard.store.database import Reader
-from sealyard.store.rows import CALL_VALUE_BYTES, CALLS, upsert
+from sealyard.store.stored_json import CALL_VALUE_BYTES, encode_context, encode_json, encode_within, storable
 from sealyard.store.table import reads
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values.runs import CallRecord
+from sealyard.values.runs import CallRecord, ExecutionRecord, Outcome, RecordStatus
 
 _PACKER = ThreadPoolExecutor(1, "sealyard-traces")
 """Compresses an answer while the code works on it: the flush at the end does not wait for that."""
@@ -28,18 +33,200 @@ _SUMMED_AGAIN = 64
 _EXECUTIONS_COUNTED = 1_024
 """Executions whose bytes are counted, more than run at once; the counts of older ones are dropped."""
 
-_CALLS = (
-    f"SELECT {CALLS.listed('calls')}, trace_answers.answer"  # noqa: S608
-    " FROM (SELECT execution_id, started_at AS began FROM executions WHERE principal = ?"
-    " AND EXISTS (SELECT 1 FROM calls WHERE calls.execution_id = executions.execution_id)"
-    " ORDER BY started_at DESC, execution_id DESC LIMIT ?) AS run JOIN calls USING (execution_id)"
-    " LEFT JOIN trace_answers ON trace_answers.execution_id = calls.execution_id"
-    " AND trace_answers.number = calls.number ORDER BY began DESC, calls.execution_id, calls.number LIMIT ?"
-)
 _KEY_SECONDS = 86_400.0
 """A key is kept for a day."""
+_T = TypeVar("_T")
 
 
+# Executions and calls
+
+
+_CALLS = (
+    "calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut, answer_bytes,"
+    " answer_sample, error, started_at, seconds, version, upstream)"
+)
+CALLS = Columns(
+    "calls",
+    CallRecord,
+    json=("arguments", "answer"),
+    read={"version": "coalesce(nullif(version, ''), '1.0.0')"},  # calls from before tools had versions
+    left_out=("answer_sample",),
+)
+"""A call for reading."""
+_EXECUTIONS = Columns(
+    "executions JOIN codes ON codes.sha256 = executions.code_sha256",
+    ExecutionRecord,
+    json=("context", "outcome"),
+    decode={"code": lambda code: code.decode("utf-8", "surrogatepass"), "background": bool},
+)
+
+
+def write_executions(connection: sqlite3.Connection, records: Iterable[ExecutionRecord], owner: str) -> None:
+    """Insert or replace executions, each in its last state, with their code."""
+    last = {record.execution_id: record for record in records}.values()
+    codes = []
+    rows = []
+    for record in last:
+        code = record.code.encode("utf-8", "surrogatepass")
+        sha256 = hashlib.sha256(code).hexdigest()
+        codes.append((sha256, code))
+        context, context_cut = encode_context(record.context)
+        rows.append(
+            (
+                storable(record.execution_id),
+                owner,
+                storable(record.principal),
+                storable(record.session),
+                sha256,
+                context,
+                context_cut,
+                record.started_at,
+                record.ended_at,
+                record.status,
+                _encode_outcome(record.outcome),
+                storable(record.catalog_version),
+                record.background,
+                record.form,
+            )
+        )
+    connection.executemany("INSERT INTO codes (sha256, code) VALUES (?, ?) ON CONFLICT DO NOTHING", codes)
+    connection.executemany(
+        upsert(
+            "executions",
+            "execution_id, owner, principal, session, code_sha256, context, context_cut, started_at, ended_at, status,"
+            " outcome, catalog_version, background, form",
+            key="execution_id",
+        ),
+        rows,
+    )
+
+
+def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -> None:
+    """Insert calls."""
+    rows = []
+    for record in records:
+        arguments, arguments_cut = encode_within(record.arguments, CALL_VALUE_BYTES)
+        if record.answer_bytes > CALL_VALUE_BYTES:
+            answer, answer_cut = None, True
+        else:
+            answer, answer_cut = encode_within(record.answer, CALL_VALUE_BYTES)
+        rows.append(
+            (
+                storable(record.execution_id),
+                record.number,
+                storable(record.tool),
+                storable(record.digest),
+                arguments,
+                arguments_cut,
+                answer,
+                answer_cut,
+                record.answer_bytes,
+                record.answer_sample,
+                None if record.error is None else storable(record.error),
+                record.started_at,
+                record.seconds,
+                storable(record.version),
+                storable(record.upstream),
+            )
+        )
+    insert(connection, _CALLS, rows)
+
+
+def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
+    """One execution; None if the id is unknown."""
+    return _EXECUTIONS.first(connection, "WHERE execution_id = ?", (storable(execution_id),))
+
+
+def read_executions(
+    connection: sqlite3.Connection,
+    *,
+    limit: int = 50,
+    before: str | None = None,
+    principal: str | None = None,
+    status: RecordStatus | None = None,
+) -> list[ExecutionRecord]:
+    """Executions, the newest first; optionally of one principal or status, and older than the one called `before`.
+
+    Nothing comes before an unknown id.
+    """
+    return shape_executions(
+        connection, lambda record: record, limit=limit, before=before, principal=principal, status=status
+    )
+
+
+def shape_executions(
+    connection: sqlite3.Connection,
+    shape: Callable[[ExecutionRecord], _T],
+    *,
+    limit: int = 50,
+    before: str | None = None,
+    principal: str | None = None,
+    status: RecordStatus | None = None,
+) -> list[_T]:
+    """The result of `shape` for each execution, in the reader's thread: one execution is in memory at a time."""
+    # With a literal for the running ones: their index has a condition.
+    status_is = "status = 'running' AND status = ?" if status == "running" else "status = ?"
+    conditions, values = where(
+        (status_is, status),
+        ("principal = ?", None if principal is None else storable(principal)),
+        (
+            "(started_at, execution_id) < (SELECT started_at, execution_id FROM executions WHERE execution_id = ?)",
+            None if before is None else storable(before),
+        ),
+    )
+    order = " ORDER BY started_at DESC, execution_id DESC LIMIT ?"
+    rows = _EXECUTIONS.execute(connection, conditions + order, (*values, limit))
+    return [shape(_EXECUTIONS.build(row)) for row in rows]
+
+
+def read_calls(
+    connection: sqlite3.Connection, execution_id: str, *, after: int = -1, limit: int | None = None
+) -> list[CallRecord]:
+    """The calls of one execution in order, optionally after number `after` and at most `limit`.
+
+    An answer or arguments that were left out are None.
+    """
+    return CALLS.all(
+        connection,
+        "WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
+        (storable(execution_id), after, -1 if limit is None else limit),
+    )
+
+
+def _encode_outcome(outcome: Outcome | None) -> str | None:
+    if outcome is None:
+        return None
+    text = encode_json(outcome)
+    if text is None:
+        notes = (*outcome.notes, "The result could not be stored.")
+        text = encode_json(msgspec.structs.replace(outcome, result=None, notes=notes))
+    return text
+
+
+# Vectors
+
+
+def write_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[str, bytes]) -> None:
+    """Keep vectors of a model, durably, by the digest of their text."""
+    connection.executemany(
+        upsert("vectors", "model, digest, vector", key="model, digest"),
+        [(model, digest, vector) for digest, vector in vectors.items()],
+    )
+
+
+def read_vectors(connection: sqlite3.Connection, model: str, digests: Iterable[str]) -> dict[str, bytes]:
+    """The vectors that are kept, by digest."""
+    found: dict[str, bytes] = {}
+    wanted = tuple(digests)
+    for start in range(0, len(wanted), PARAMETERS):
+        some = wanted[start : start + PARAMETERS]
+        marks = ", ".join("?" * len(some))
+        query = f"SELECT digest, vector FROM vectors WHERE model = ? AND digest IN ({marks})"  # noqa: S608
+        found.update(connection.execute(query, (model, *some)))
+    return found
+
+
+# Recorded calls
 # Recorded calls
 
 
@@ -58,14 +245,24 @@ def _total_bytes(connection: sqlite3.Connection) -> int:
     return total
 
 
-def _read_calls(
+_RECORDED = (
+    f"SELECT {CALLS.listed('calls')}, trace_answers.answer"  # noqa: S608
+    " FROM (SELECT execution_id, started_at AS began FROM executions WHERE principal = ?"
+    " AND EXISTS (SELECT 1 FROM calls WHERE calls.execution_id = executions.execution_id)"
+    " ORDER BY started_at DESC, execution_id DESC LIMIT ?) AS run JOIN calls USING (execution_id)"
+    " LEFT JOIN trace_answers ON trace_answers.execution_id = calls.execution_id"
+    " AND trace_answers.number = calls.number ORDER BY began DESC, calls.execution_id, calls.number LIMIT ?"
+)
+
+
+def _read_recorded(
     connection: sqlite3.Connection, principal: str, *, executions: int = 20, calls: int = 500
 ) -> list[CallRecord]:
     """The calls of a principal's newest executions, the newest execution first, each in order.
 
     An answer that is not kept is None, with its size in `answer_bytes`.
     """
-    rows = connection.execute(_CALLS, (principal, executions, calls))
+    rows = connection.execute(_RECORDED, (principal, executions, calls))
     found = []
     for *row, packed in rows:
         call = CALLS.build(row)
@@ -154,7 +351,7 @@ class TraceTable:
         write = partial(self._write, execution_id=execution_id, number=number, packing=packing, at=time.time())
         self._writer.put(write, len(answer))
 
-    calls = reads(_read_calls)
+    calls = reads(_read_recorded)
 
     def _write(
         self, connection: sqlite3.Connection, *, execution_id: str, number: int, packing: Future[bytes], at: float

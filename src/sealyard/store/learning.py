@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.metrics.fold import END, decode_fact, snapshot
-from sealyard.store.rows import Columns, encode_context, storable, upsert
+from sealyard.store.columns import Columns, upsert
+from sealyard.store.metrics.sums import END, decode_fact, snapshot
+from sealyard.store.stored_json import encode_context, storable
 from sealyard.store.table import Table, reads
 from sealyard.store.writer import ROW_BYTES
 from sealyard.values.facts import CallEvidence, Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used

@@ -17,8 +17,9 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
+from sealyard.store.columns import PARAMETERS, Columns, named_insert, upsert
 from sealyard.store.database import Reader
-from sealyard.store.rows import PARAMETERS, Columns, encode_strictly, named_insert, storable, upsert
+from sealyard.store.stored_json import encode_strictly, storable
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values.skills import Skill, SkillExample, SkillStatus, SkillUse

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from sealyard.store import rows, tools
+from sealyard.store import journal, tools
 from sealyard.store.alerts import AlertTable
 from sealyard.store.approvals import ApprovalTable
 from sealyard.store.audit import AUDIT_KINDS
@@ -20,6 +20,7 @@ from sealyard.store.journal import IdempotencyTable, TraceBudget, TraceTable
 from sealyard.store.learning import LearningTables
 from sealyard.store.metrics import MetricTables, UsageTable
 from sealyard.store.skills import SkillTable
+from sealyard.store.stored_json import CALL_VALUE_BYTES
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.tools import Release, ReleaseTable, ShapeTable
 from sealyard.store.vault import VaultTables
@@ -70,6 +71,12 @@ async def open_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncI
             await writer.close()
 
 
+def _touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
+    """Rewrite a page of the database unchanged."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version = {version:d}")
+
+
 class Store(Table):
     """One database, for the event loop that opened it.
 
@@ -90,7 +97,7 @@ class Store(Table):
         """`adding` reads for sums over many rows and `learning` for the whole journal: no other read waits for them."""
         super().__init__(writer, reader)
         self._log = log
-        self._write_executions = partial(rows.write_executions, owner=writer.owner)
+        self._write_executions = partial(journal.write_executions, owner=writer.owner)
         self.alerts = AlertTable(writer, reader)
         self.approvals = ApprovalTable(writer, reader)
         self.skills = SkillTable(writer, reader)
@@ -112,11 +119,11 @@ class Store(Table):
     def record_call(self, record: CallRecord) -> None:
         """Record a finished call. An answer or arguments over 64 KiB are left out; `answer_bytes` is kept."""
         size_bytes = record.answer_bytes
-        if size_bytes > rows.CALL_VALUE_BYTES:
+        if size_bytes > CALL_VALUE_BYTES:
             record = msgspec.structs.replace(record, answer=None)  # it does not wait in memory either
             size_bytes = 0
         size_bytes += len(record.answer_sample or "")
-        self._writer.put_row(rows.write_calls, record, size_bytes + ROW_BYTES)
+        self._writer.put_row(journal.write_calls, record, size_bytes + ROW_BYTES)
 
     def record_end(self, record: ExecutionRecord) -> None:
         """Record a finished execution, in place of the record of its start."""
@@ -132,7 +139,7 @@ class Store(Table):
 
     async def probe(self) -> None:
         """Write to the disk without a change. Raises `StoreError` if that fails."""
-        self._writer.put_row(rows.touch, None, ROW_BYTES)
+        self._writer.put_row(_touch, None, ROW_BYTES)
         await self._writer.flush()
 
     async def room(self) -> None:
@@ -146,10 +153,10 @@ class Store(Table):
         """True if `room` need not be awaited. Cheaper than `room`; it notices a missing file within 50 ms."""
         return self._writer.has_room()
 
-    find_execution = reads(rows.read_execution)
-    executions = reads(rows.read_executions)
-    list_executions = reads(rows.shape_executions)
-    calls = reads(rows.read_calls)
+    find_execution = reads(journal.read_execution)
+    executions = reads(journal.read_executions)
+    list_executions = reads(journal.shape_executions)
+    calls = reads(journal.read_calls)
 
     # The audit log
 
@@ -206,6 +213,6 @@ class Store(Table):
     fingerprints = reads(tools.read_fingerprints)
     changes = reads(tools.read_changes)
 
-    put_vectors = writes(rows.write_vectors)
-    get_vectors = reads(rows.read_vectors)
+    put_vectors = writes(journal.write_vectors)
+    get_vectors = reads(journal.read_vectors)
     census = reads(_read_census)

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import StoreError
-from sealyard.store.rows import Columns, encode_json, named_insert, storable, upsert
+from sealyard.store.columns import Columns, named_insert, upsert
+from sealyard.store.stored_json import encode_json, storable
 from sealyard.store.table import Table, reads
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version

@@ -16,8 +16,8 @@ import msgspec
 
 from sealyard.errors import StoreError, VaultError
 from sealyard.privacy.vault import SealedScope, SealedValue
+from sealyard.store.columns import Columns
 from sealyard.store.database import BUSY_SECONDS, Reader, explain, path_of
-from sealyard.store.rows import Columns
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import Writer
 

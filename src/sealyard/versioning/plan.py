@@ -3,7 +3,7 @@
 The same steps rewrite code (`migrate`), translate a call as it is made, and adapt recorded answers. So a change becomes
 a step only if its meaning for a call is proven by the two definitions alone:
 
-- A parameter or field has another name: `renames` says when that is proven.
+- A parameter or field has another name: `compare.successors` says when that is proven.
 - A parameter is gone: nothing that is new, takes more than before or is spoken of as its heir may stand for it.
 - A parameter has to be given: if it is new, its schema gives one value; if not, its old default is what leaving it out
   meant. Either fits the schema.
@@ -21,9 +21,8 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Change, compare
-from sealyard.versioning.compare.changes import SURE
 from sealyard.versioning.compare.schemas import resolve
-from sealyard.versioning.compare.texts import are_opposed, are_same_text, is_distinctive, newly_deprecated
+from sealyard.versioning.compare.wording import are_opposed, are_same_text, is_distinctive, newly_deprecated
 from sealyard.versioning.steps import (
     AddParameter,
     Obstacle,
@@ -191,7 +190,7 @@ class _Planning:
             if key not in self._names[0] or (to and to not in self._names[1]):
                 known = ", ".join(self._names[1])
                 raise InvalidRequest(
-                    f"{before.full_name!r} cannot rename {key!r} to {to!r}: one of them is no parameter. "
+                    f"{before.full_name!r} cannot rename {key!r} to {to!r}: one of them is not a parameter. "
                     f"The new definition has {known or 'none'}."
                 )
 
@@ -292,7 +291,7 @@ class _Planning:
     def _heirs(self, changes: Sequence[Change]) -> list[str]:
         """The parameters that a removed one may have become: all that are new, or take more than before."""
         known = {*self._names[0], *self._said.values()}
-        known |= {each.replacement.name for each in changes if each.replacement and each.replacement.confidence >= SURE}
+        known |= {each.replacement.name for each in changes if each.replacement and each.replacement.is_proven}
         wider = (
             each.field
             for each in changes
@@ -326,7 +325,7 @@ class _Planning:
     def _rename(self, key: str, change: Change) -> None:
         to = change.replacement
         assert to is not None
-        if to.confidence >= SURE:
+        if to.is_proven:
             self._add(RenameParameter(before=key, after=to.name))
             return
         self._block(
@@ -384,7 +383,7 @@ class _Planning:
         to = change.replacement
         if change.kind == "output_renamed" and to is not None:
             exact = split_path(path)[-1:] == (change.before,) and not _has_odd_keys(self._before.output_schema)
-            if to.confidence >= SURE and exact:
+            if to.is_proven and exact:
                 self._add(RenameField(path=path, after=to.name))
                 return
             reason = f"`{path}` of the answer may be `{to.name}` now ({to.why}), which a person has to say."

@@ -16,7 +16,7 @@ from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.learning import Guidance, RunAdvice, SearchGuide
 from sealyard.observe.recorder import Recorder, Run
-from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
+from sealyard.observe.results import conceal_outcome, preview_bytes, render
 from sealyard.observe.sinks import Observer
 from sealyard.observe.visits import Visit
 from sealyard.privacy import Guard
@@ -224,12 +224,9 @@ class CodeRun:
         run, left = self.run, self._left_seconds()
         run.passage.settle()
         if not self._is_code:
-            return await conceal_outcome(
-                without_cut_values(without_code_details(seen), run.guard), run.guard, seconds=left
-            )
+            return await conceal_outcome(without_code_details(seen), run.guard, seconds=left)
         outcome = await conceal_outcome(seen, run.guard, seconds=left)
-        assert self._look is not None
-        return await self._yard.guidance.explain(outcome, run.record, self._look, run, self._snapshot)
+        return self._yard.guidance.explain(outcome, run.record, run, self._snapshot)
 
     async def render(self, outcome: Outcome) -> Result:
         """The result for the agent."""
@@ -248,7 +245,6 @@ class CodeRun:
             workspace=self._sandbox.find_workspace(run.grant.session),
             guard=run.guard,
             notes=(*dict.fromkeys([*run.passage.notes, *self._skills.notes]), *warnings[:_WARNINGS], *tips),
-            is_cut=not self._is_code,
         )
         run.finish(outcome.status, result.text, outcome)
         return result

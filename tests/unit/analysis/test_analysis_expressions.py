@@ -12,7 +12,8 @@ from sealyard.analysis.guest import AnalysisError, run
 from sealyard.analysis.guest.errors import AnalysisError as SameError
 from sealyard.analysis.guest.evaluation import FUNCTIONS
 from sealyard.analysis.guest.expressions import parse_expression
-from sealyard.analysis.guest.plan import MAX_INTEGER, Expression
+from sealyard.analysis.guest.limits import MAX_INTEGER
+from sealyard.analysis.guest.plan import Expression
 
 ROW = {
     "i": 7,
@@ -32,6 +33,7 @@ ROW = {
     "min": 9,
     "select": "sql",
     "ß": "ß",
+    "huge": 10**1_000,
 }
 
 
@@ -231,9 +233,9 @@ def test_a_constant_needs_no_text() -> None:
         ),
         ("i j", "compute.result cannot be used: a part is missing or misplaced, at character 3 of 'i j'. "),
         ("(i", "compute.result cannot be used: a part is missing or misplaced, at character 1 of '(i'. "),
-        ("i ? 1", "compute.result cannot be used: '? 1' cannot be read, at character 3 of 'i ? 1'. "),
-        ("'open", 'compute.result cannot be used: "\'open" cannot be read, at character 1 of "\'open". '),
-        ("1abc", "compute.result cannot be used: '1abc' cannot be read, at character 1 of '1abc'. "),
+        ("i ? 1", "compute.result cannot be used: '?' cannot be read, at character 3 of 'i ? 1'. "),
+        ("'open", 'compute.result cannot be used: "\'" cannot be read, at character 1 of "\'open". '),
+        ("1abc", "compute.result cannot be used: '1' cannot be read, at character 1 of '1abc'. "),
         (
             "abs()",
             "compute.result cannot be used: abs() takes 1 argument, not 0, at character 1 of 'abs()'. ",
@@ -293,6 +295,14 @@ def test_what_is_no_expression_is_named_with_its_place(expression: str, message:
         ("substr(s, f)", "compute.result: substr() needs whole numbers, not 2.5 (a number), in row 0."),
         ("round(f, f)", "compute.result: round() needs whole numbers of digits, not 2.5 (a number), in row 0."),
         ("round(f, 400)", "compute.result: round() takes -308 to 308 digits, not 400, in row 0."),
+        *(
+            (
+                text,
+                f"compute.result: a whole number is beyond {MAX_INTEGER}; compute with float() of its operands, "
+                "in row 0.",
+            )
+            for text in (f"int('{'9' * 200}')", "int(1e300)", "-huge", "abs(huge)", "abs(-huge)", "round(huge, -2)")
+        ),
         (
             f"{MAX_INTEGER} + 1",
             f"compute.result: a whole number is beyond {MAX_INTEGER}; compute with float() of its operands, in row 0.",

@@ -328,3 +328,16 @@ def test_every_comparison_of_two_fields_agrees_with_its_rule(pairs: list[tuple[A
     found = filtered(rows, conditions=f"a {sign} b")
 
     assert found == [row for row in rows if expected_truth(sign, row["a"], row["b"])]
+
+
+def test_distinct_rows_are_those_that_the_answer_shows() -> None:
+    """Equal in the selected fields, sorted by any field and then limited; by named fields before the selection."""
+    data = [{"a": 1, "b": 3}, {"a": 2, "b": 2}, {"a": 1, "b": 1}, {"a": 3, "b": 0}]
+
+    def ask(**parameters: Any) -> list[dict[str, Any]]:
+        return run({"analysis_type": "filter", "data": data, "parameters": parameters}, never)["rows"]
+
+    assert ask(distinct=True, fields=["a"]) == [{"a": 1}, {"a": 2}, {"a": 3}]
+    assert ask(distinct=True, fields=["a"], sort="b", limit=2) == [{"a": 3}, {"a": 1}]
+    assert ask(distinct=["a"], fields=["b"], sort="b") == [{"b": 0}, {"b": 2}, {"b": 3}]
+    assert ask(distinct=True, sort="a") == [data[0], data[2], data[1], data[3]]

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest.limits import MAX_REDUCED
 from sealyard.analysis.guest.plan import Limits
 from sealyard.analysis.guest.summaries import run_statistics
-from sealyard.analysis.guest.time_series import MAX_REDUCED
 from sealyard.analysis.guest.values import UNITS, bucket_start, bucket_text, moment_of, next_bucket
 
 MOMENTS = st.datetimes(datetime(1, 1, 1), datetime(9998, 12, 31))
@@ -256,7 +256,7 @@ def test_a_million_groups_make_a_bounded_answer(tmp_path: Path, monkeypatch: pyt
         ),
         (
             {"operation": "resample", "time": "g", "every": "day", "aggregations": "count"},
-            "time: row 0 has 'a' in field 'g', which is no moment. Expected ISO text like '2025-03-31T14:00:00Z' or "
+            "time: row 0 has 'a' in field 'g', which is not a time. Expected ISO text like '2025-03-31T14:00:00Z' or "
             "'2025-03-31', or seconds since 1970.",
         ),
         (
@@ -278,7 +278,7 @@ def test_a_million_groups_make_a_bounded_answer(tmp_path: Path, monkeypatch: pyt
         ),
         (
             {"operation": "rolling", "window": "2 months", "time": "d", "aggregations": "sum(v)"},
-            "window is '2 months': 'months' is no unit of a fixed length. Nearest: 'minute'. Units: second, minute, "
+            "window is '2 months': 'months' is not a unit of fixed length. Nearest: 'minute'. Units: second, minute, "
             "hour, day, week.",
         ),
         (

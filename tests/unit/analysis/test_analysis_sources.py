@@ -1,6 +1,7 @@
 """Where rows come from and where they go: inline data, files of the workspace, tools, and the bounded answer."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def test_a_list_of_plain_values_is_rows_of_one_field() -> None:
         ({"data": 5}, "data is a number, 5. Give a list of objects."),
         (
             {"data": "a,b"},
-            "data is no JSON: Expecting value: line 1 column 1 (char 0). Give the format if it is another.",
+            "data is not JSON: Expecting value: line 1 column 1 (char 0). Give the format if it is another.",
         ),
         ({"data": [{"a": 1}, 5]}, "data[1] is a number, 5. Each row is an object."),
         ({"data": [[1, 2]]}, "data[0] is a list, [1, 2]. Each row is an object."),
@@ -302,12 +303,12 @@ def _doubled(cell: str) -> str:
         (
             "r.jsonl",
             b'{"a": 1}\n{"a": \n',
-            "source: line 2 is no JSON: Expecting value: line 1 column 7 (char 6). Correct '{\"a\": '.",
+            "source: line 2 is not JSON: Expecting value: line 1 column 7 (char 6). Correct '{\"a\": '.",
         ),
         ("r.jsonl", b'{"a": 1}\n[1]\n', "source: line 2 is a list, [1]. Each line must be an object."),
         ("r.csv", b"a,b\n1,2\n3\n", "source: line 3 has 1 cells, and the header 2. Correct it."),
         ("r.csv", b"a,b\n1,2,3\n", "source: line 2 has 3 cells, and the header 2. Correct it."),
-        ("r.csv", b'a,b\n"1,2\n', "source: line 2 is no CSV: unexpected end of data. Correct it."),
+        ("r.csv", b'a,b\n"1,2\n', "source: line 2 is not CSV: unexpected end of data. Correct it."),
         ("r.csv", b"a,\n1,2\n", "source: column 2 has no name in the header. Name it."),
         ("r.csv", b"a,a\n1,2\n", "source: the header has 'a' twice. Give each column a name of its own."),
         ("r.csv", b"a,b\n1,\xff\n", "source.workspace: 'r.csv' is not UTF-8 in line 2. Convert it first."),
@@ -333,7 +334,7 @@ def test_a_file_that_is_not_there_is_answered_with_those_that_are(workspace: Pat
         "source.workspace: no file 'data.csv' in the workspace. Nearest: 'data'. There: 'data'."
     )
     assert mistake({"source": {"workspace": "data", "format": "csv"}}) == (
-        "source.workspace is 'data', which is no file. Name a file."
+        "source.workspace is 'data', which is not a file. Name a file."
     )
 
 
@@ -411,6 +412,21 @@ def test_an_empty_object_has_no_rows() -> None:
     """It is told so, and not as a list of nothing."""
     with pytest.raises(AnalysisError, match=r"data is an empty object\. Give a list of objects\."):
         run({"analysis_type": "filter", "data": {}, "parameters": {}}, lambda tool, arguments: None)
+
+
+def test_a_results_file_that_cannot_hold_all_rows_is_removed(workspace: Path) -> None:
+    """Half of the rows would pass for all of them."""
+    data = [{"t": "x" * 1_000}] * 3_000
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        answer = run({"analysis_type": "filter", "data": data, "limits": {"rows": 1}}, never)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert answer["notes"] == ["The other rows are not kept: results cannot be written (File too large)."]
+    assert (answer["rows_out"], "file" in answer) == (3_000, False)
+    assert list((workspace / "results").iterdir()) == []
 
 
 def test_a_tool_is_called_once_for_the_same_arguments(workspace: Path) -> None:

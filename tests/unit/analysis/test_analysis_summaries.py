@@ -16,7 +16,8 @@ from scipy import stats
 
 from sealyard.analysis.guest import AnalysisError, run
 from sealyard.analysis.guest.aggregates import correlation, covariance, deviation, mean, quantile, ranks
-from sealyard.analysis.guest.summaries import MAX_FIELDS, MAX_MATRIX, OPERATIONS, run_statistics
+from sealyard.analysis.guest.limits import MAX_FIELDS, MAX_MATRIX
+from sealyard.analysis.guest.summaries import OPERATIONS, run_statistics
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ORDINARY = st.floats(-1e6, 1e6).map(lambda value: round(value, 4))

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
-from sealyard.analysis.guest.validation import MAX_RULES, run_validation
+from sealyard.analysis.guest.limits import MAX_RULES
+from sealyard.analysis.guest.validation import run_validation
 
 EXPENSES = [
     {"id": 1, "amount": 10.5, "from": "2025-01-01", "to": "2025-01-03", "tags": ["a"], "who": {"mail": "a@b.org"}},
@@ -159,6 +160,13 @@ def test_a_check_that_cannot_judge_a_row_says_why() -> None:
     )
 
 
+def test_a_time_before_the_first_year_is_compared_as_text() -> None:
+    """With its zone it has no moment in UTC; of the rows it breaks a rule about moments."""
+    first = "0001-01-01T00:00:00+10:00"
+    assert _broken({"field": "t", "min": first}, [{"t": first}, {"t": "0000"}, {"t": "2025-03-31"}]) == {"min": [1]}
+    assert _broken({"field": "t", "min": "2025-03-31"}, [{"t": first}, {"t": "2025-03-31"}]) == {"min": [0]}
+
+
 def test_a_field_that_no_row_has_is_said_with_the_nearest() -> None:
     """It may be what is wrong with the rows, so it is a note and, where required, a violation."""
     answer = run_validation({"rules": [{"field": "ammount", "type": "number"}]}, EXPENSES)
@@ -171,13 +179,13 @@ def test_a_field_that_no_row_has_is_said_with_the_nearest() -> None:
 
 
 def test_a_report_over_many_bad_rows_is_bounded() -> None:
-    """Twenty row numbers, five samples, long values cut: the count is whole."""
+    """Twenty row numbers, five samples, long values by their size: the count is whole."""
     rows = [{"x": "y" * 5_000, "l": list(range(1_000))} for _ in range(3_000)]
     answer = run_validation({"rules": [{"field": "x", "type": "number"}, {"field": "l", "max_length": 3}]}, rows)
     [first, second] = answer["violations"]
     assert (answer["invalid_rows"], first["count"], len(first["rows"]), len(first["samples"])) == (3_000, 3_000, 20, 5)
-    assert first["samples"][0]["value"] == "y" * 199 + "…"
-    assert len(second["samples"][0]["value"]) == 60
+    assert first["samples"][0]["value"] == "a text of 5000 characters"
+    assert second["samples"][0]["value"] == "a list of 1000 items"
     assert len(json.dumps(answer)) < 5_000
 
 
@@ -226,11 +234,16 @@ def test_a_report_over_many_bad_rows_is_bounded() -> None:
         ),
         (
             {"rules": [{"field": "id", "pattern": "("}]},
-            "rules[0].pattern is no regular expression: missing ), unterminated subpattern at position 0. Change '('.",
+            "rules[0].pattern is not a regular expression: missing ), unterminated subpattern at position 0. "
+            "Change '('.",
         ),
         (
             {"rules": [{"field": "id", "pattern": "a" * 1_001}]},
             "rules[0].pattern has 1001 characters. A regular expression has at most 1000.",
+        ),
+        (
+            {"rules": [{"field": "id", "min": 1, "message": "m" * 201}]},
+            "rules[0].message is a text of 201 characters. Give a text of at most 200 characters.",
         ),
         (
             {"rules": [{"field": "id", "enum": "a"}]},

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import polled
 
 from sealyard.broker.approvals import Approvals, AskChannel, ask_lines
 from sealyard.broker.policy import PolicySettings
@@ -67,8 +68,7 @@ async def gateway(tmp_path: Path, settings: PolicySettings = SETTINGS) -> AsyncI
 
 async def until_waiting(approvals: Approvals, *ids: str) -> None:
     """Return when exactly these asks can be answered."""
-    while {ask.id for ask in await approvals.waiting()} != set(ids):
-        pass
+    await polled(approvals.waiting, lambda asks: {ask.id for ask in asks} == set(ids))
 
 
 async def audited(store: Store) -> list[tuple[str, Any]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import polled
 from tests.unit.broker.test_approvals import an_answer, an_ask, audited, gateway
 
 from sealyard.broker.approvals import Approvals, ask_lines, options
@@ -29,9 +30,7 @@ def begin(approvals: Approvals, execution_id: str = "run1") -> "asyncio.Task[App
 
 async def the_ask(approvals: Approvals) -> ApprovalRequest:
     """The one that waits, once it does."""
-    while not (asks := await approvals.waiting()):
-        pass
-    return asks[0]
+    return (await polled(approvals.waiting, bool))[0]
 
 
 async def test_a_run_is_asked_for_and_answered_like_a_call(tmp_path: Path) -> None:

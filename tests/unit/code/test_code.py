@@ -13,9 +13,8 @@ from sealyard.code import MAX_CODE_BYTES, Source, find_uses, parse, read, source
 from sealyard.code.names import children
 from sealyard.code.source import Fault
 from sealyard.errors import InvalidSkill
-from sealyard.learning.code import code_print
-from sealyard.learning.code import read_sketch as read_sketch
 from sealyard.learning.precedents import wrong_calls
+from sealyard.learning.prints import code_print
 from sealyard.learning.skills import job_print
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import review
@@ -90,7 +89,6 @@ def read_everything(code: str) -> None:
     review(code, DEFAULT)
     code_print(code)
     job_print(code)
-    read_sketch(code)
     wrong_calls(code, specs())
     try:
         find_uses(parse(code))

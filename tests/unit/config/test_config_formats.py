@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.config import jsonc
-from sealyard.config.draft import dump_toml
+from sealyard.config.merging import dump_toml
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 PLAIN = (

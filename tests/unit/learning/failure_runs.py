@@ -6,9 +6,9 @@ import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.learning.causes import Cause, prepare_cause
-from sealyard.learning.code import code_print
 from sealyard.learning.failures import Failures, Fix
 from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.prints import code_print
 from sealyard.values.facts import CallEvidence, Executed, RunEvidence
 from sealyard.values.tools import ToolAnnotations, ToolSpec
 
@@ -121,4 +121,4 @@ class World:
 
 def cause_of(run: RunEvidence) -> Cause | None:
     """The cause of a run's failure."""
-    return prepare_cause(run, code_print(run.code))
+    return prepare_cause(run)

@@ -323,8 +323,6 @@ def _call_case(
     chance: random.Random,
     wrong: Callable[[str, dict[str, object]], tuple[dict[str, object], dict[str, object], Truth]],
     error: tuple[str, str],
-    *,
-    is_sent: bool = True,
 ) -> Case:
     """A call is refused; the repair passes something else."""
     tool = _any_tool(chance)
@@ -335,8 +333,7 @@ def _call_case(
     taken = f'["{holder}"]' if holder else ""
     uses = [f'{name} = [{one}["{chance.choice(list(fields))}"] for {one} in {rows}{taken}]', *after]
     message = error[1].format(function=tool.partition(".")[2], name=truth[2] or truth[3])
-    failed = f"{error[0]}: {message}" if is_sent else None
-    fails = _tried(tool, [*before, f"{rows} = {_written(tool, bad)}", *uses], bad, failed)
+    fails = _tried(tool, [*before, f"{rows} = {_written(tool, bad)}", *uses], bad, f"{error[0]}: {message}")
     anew = [*before, "def load():", f"    return {_written(tool, good)}", f"{rows} = load()", *uses]
     looks = [
         Try(lines=[*_import(tool), f"print({tool.partition('.')[2]}.__doc__)"]),
@@ -345,7 +342,7 @@ def _call_case(
     ]
     return Case(
         tool=tool,
-        fails=fails if is_sent else Try(lines=fails.lines),
+        fails=fails,
         error=(error[0], message),
         at=2 + len(before),
         works=[
@@ -366,9 +363,7 @@ def _wrong_parameter(chance: random.Random) -> Case:
         bad = {bad_name if each == name else each: value for each, value in arguments.items()}
         return bad, arguments, ("param_renamed", tool, bad_name, name)
 
-    return _call_case(
-        chance, wrong, ("TypeError", "{function}(): got an unexpected keyword argument '{name}'"), is_sent=False
-    )
+    return _call_case(chance, wrong, ("InvalidArguments", "{function}: '{name}' is not one of its parameters."))
 
 
 def _wrong_format(chance: random.Random) -> Case:
@@ -405,9 +400,7 @@ def _needed(chance: random.Random) -> Case:
         good = {**bad, name: chance.choice(_TOOLS[tool][0][name])}
         return bad, good, ("param_added", tool, "", name)
 
-    return _call_case(
-        chance, wrong, ("TypeError", "{function}(): missing a required argument: '{name}'"), is_sent=False
-    )
+    return _call_case(chance, wrong, ("InvalidArguments", "{function}: '{name}' is missing; it must be given."))
 
 
 def _excluded(chance: random.Random) -> Case:
@@ -461,280 +454,6 @@ def _unknown_id(chance: random.Random) -> Case:
     )
 
 
-# Failures with what was answered
-
-
-def _answer_case(
-    chance: random.Random,
-    use: Callable[[str, str, str, str], tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]],
-    tools: Sequence[str] = tuple(_TOOLS),
-) -> Case:
-    """The call goes well, and what is done with its answer does not. The last line of what is done fails."""
-    tool = chance.choice(tools)
-    _, holder, _ = _TOOLS[tool]
-    arguments = _arguments(chance, tool)
-    before, after = _around(chance)
-    rows, one, name = chance.choice(_HABITS), chance.choice(_ONES), chance.choice(_SUMS)
-    called = f"{rows} = {_written(tool, arguments)}"
-    taken = f'{rows}["{holder}"]' if holder else rows
-    bad, error, good, truth = use(tool, rows if chance.random() < 0.3 and not holder else taken, one, name)
-    imports = [line for line in good[-1] if line.startswith("import ")]
-    anew = [line for line in good[-1] if line not in imports]
-    looks = [
-        [f"print({taken}[0])"],
-        [f"print(list({taken}[0].keys()))"],
-        [f"print(type({rows}))", f"print(str({rows})[:300])"],
-        [f"for {one} in {taken}:", f"    print({one})"],
-        ["import json", f"print(json.dumps({taken}[:2], indent=2))"],
-        [f"print({taken}[0].get('id'))"],
-    ]
-    return Case(
-        tool=tool,
-        fails=_tried(tool, [*before, called, *bad, *after], arguments),
-        error=error,
-        at=2 + len(before) + len(bad),
-        works=[
-            _tried(tool, [*before, called, *good[0], *after], arguments),
-            _tried(tool, [*imports, *before, called, f"print(len({rows}))", *anew, *after], arguments),
-        ],
-        truth=truth,
-        looks=[_tried(tool, [called, *each], arguments) for each in looks],
-        dropped=_tried(tool, [*before, called, *after, f"len({rows})"], arguments),
-    )
-
-
-def _field(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        real = chance.choice(list(_TOOLS[tool][2]))
-        wrong = chance.choice(("amount", "identifier", "label", "created"))
-        return (
-            [f'{name} = [{one}["{wrong}"] for {one} in {rows}]'],
-            ("KeyError", f"'{wrong}'"),
-            [
-                [f'{name} = [{one}["{real}"] for {one} in {rows}]'],
-                [f"{name} = []", f"for {one} in {rows}:", f'    {name}.append({one}["{real}"])'],
-            ],
-            {("field_renamed", tool, wrong, real)},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _optional(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        field = chance.choice(list(_TOOLS[tool][2]))
-        return (
-            [f"{name} = {{}}", f"for {one} in {rows}:", f'    {name}[{one}["{field}"]] = 1'],
-            ("KeyError", f"'{field}'"),
-            [
-                [f"{name} = {{}}", f"for {one} in {rows}:", f'    {name}[{one}.get("{field}")] = 1'],
-                [f'{name} = {{{one}.get("{field}", "-"): 1 for {one} in {rows}}}'],
-            ],
-            {("field_optional", tool, field, "")},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _wrapped(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        field, holder = chance.choice(list(_TOOLS[tool][2])), _TOOLS[tool][1]
-        whole = rows.partition("[")[0]
-        return (
-            [f'{name} = {whole}[0]["{field}"]'],
-            ("KeyError", "0"),
-            [
-                [f'{name} = {whole}["{holder}"][0]["{field}"]'],
-                [f'first = {whole}["{holder}"][0]', f'{name} = first["{field}"]'],
-            ],
-            {("unwrapped", tool, "", holder)},
-        )
-
-    return _answer_case(chance, use, ("crm.find_contacts", "stock.search_parts"))
-
-
-def _list(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        field = chance.choice(list(_TOOLS[tool][2]))
-        return (
-            [f'{name} = {rows}["{field}"]'],
-            ("TypeError", "list indices must be integers or slices, not str"),
-            [[f'{name} = {rows}[0]["{field}"]'], [f'{name} = [{one}["{field}"] for {one} in {rows}]']],
-            {("indexed", "", "", ""), ("looped", "", "", "")},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _attribute(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        field = chance.choice(list(_TOOLS[tool][2]))
-        return (
-            [f"{name} = {rows}[0]", f"print({name}.{field})"],
-            ("AttributeError", f"'dict' object has no attribute '{field}'"),
-            [
-                [f"{name} = {rows}[0]", f'print({name}["{field}"])'],
-                [f"{name} = {rows}[0]", f'shown = {name}["{field}"]', "print(shown)"],
-            ],
-            {("subscripted", "", "", "")},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _text_and_number(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        word = chance.choice(("rows: ", "found ", "orders: "))
-        return (
-            [f'{name} = "{word}" + len({rows})'],
-            ("TypeError", 'can only concatenate str (not "int") to str'),
-            [[f'{name} = "{word}" + str(len({rows}))'], [f"{name} = f'{word}{{len({rows})}}'"]],
-            {("used", "", "", "str"), ("fstring", "", "", "")},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _none(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        field = chance.choice(list(_TOOLS[tool][2]))
-        return (
-            [f'{name} = [{one}["{field}"].lower() for {one} in {rows}]'],
-            ("AttributeError", "'NoneType' object has no attribute 'lower'"),
-            [
-                [f'{name} = [({one}["{field}"] or "").lower() for {one} in {rows}]'],
-                [f'{name} = [{one}["{field}"].lower() for {one} in {rows} if {one}["{field}"] is not None]'],
-            ],
-            {("guarded", "", "", "")},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _misspelled(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        return (
-            [f"{name} = len({rows})", f"print({name}s_)"],
-            ("NameError", f"name '{name}s_' is not defined"),
-            [[f"{name} = len({rows})", f"print({name})"], [f"{name} = len({rows})", f"print({name}, 'in all')"]],
-            {("renamed", "", f"{name}s_", name)},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _import_forgotten(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        return (
-            [f"{name} = json.dumps({rows}[:2])"],
-            ("NameError", "name 'json' is not defined"),
-            [["import json", f"{name} = json.dumps({rows}[:2])"], ["import json", f"{name} = json.dumps({rows}[:9])"]],
-            {("imported", "", "", "json")},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _empty(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        field, word = chance.choice(list(_TOOLS[tool][2])), chance.choice(("north", "late", "urgent"))
-        wanted = f'[{one} for {one} in {rows} if {one}["{field}"] == "{word}"]'
-        return (
-            [f"{name} = {wanted}", f"first = {name}[0]"],
-            ("IndexError", "list index out of range"),
-            [
-                [f"{name} = {wanted}", f"first = {name}[0] if {name} else None"],
-                [f"{name} = {wanted}", f"if {name}:", f"    first = {name}[0]"],
-            ],
-            {("guarded", "", "", "")},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _order(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        field = chance.choice(list(_TOOLS[tool][2]))
-        return (
-            [f"{name} = sorted({rows})"],
-            ("TypeError", "'<' not supported between instances of 'dict' and 'dict'"),
-            [
-                [f'{name} = sorted({rows}, key=lambda {one}: {one}["{field}"])'],
-                [f'{name} = sorted({rows}, key=lambda {one}: {one}["{field}"], reverse=True)[:3]'],
-            ],
-            {("option", "", "sorted", "key"), ("option", "", "sorted", "reverse")},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _comma(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        field = chance.choice(list(_TOOLS[tool][2]))
-        return (
-            [f'{name} = sum(float({one}["{field}"]) for {one} in {rows})'],
-            ("ValueError", "could not convert string to float: '1,250.00'"),
-            [
-                [f'{name} = sum(float({one}["{field}"].replace(",", "")) for {one} in {rows})'],
-                [
-                    f"{name} = 0.0",
-                    f"for {one} in {rows}:",
-                    f'    {name} += float({one}["{field}"].replace(",", ""))',
-                ],
-            ],
-            {("method", "", "", "replace")},
-        )
-
-    return _answer_case(chance, use)
-
-
-def _parsed(chance: random.Random) -> Case:
-    def use(
-        tool: str, rows: str, one: str, name: str
-    ) -> tuple[list[str], tuple[str, str], list[list[str]], set[Truth]]:
-        field = chance.choice(list(_TOOLS[tool][2]))
-        return (
-            [f'{name} = [{one}["{field}"]["level"] for {one} in {rows}]'],
-            ("TypeError", "string indices must be integers, not 'str'"),
-            [
-                ["import json", f'{name} = [json.loads({one}["{field}"])["level"] for {one} in {rows}]'],
-                [
-                    "import json",
-                    f"{name} = []",
-                    f"for {one} in {rows}:",
-                    f'    {name}.append(json.loads({one}["{field}"])["level"])',
-                ],
-            ],
-            {("used", "", "", "json.loads")},
-        )
-
-    return _answer_case(chance, use)
-
-
 def _single_call(chance: random.Random) -> Case:
     """A call without code."""
     tool = _any_tool(chance)
@@ -763,18 +482,5 @@ FORMS: dict[str, Callable[[random.Random], Case]] = {
     "needed": _needed,
     "excluded": _excluded,
     "unknown id": _unknown_id,
-    "field": _field,
-    "optional": _optional,
-    "wrapped": _wrapped,
-    "list": _list,
-    "attribute": _attribute,
-    "text and number": _text_and_number,
-    "none": _none,
-    "misspelled": _misspelled,
-    "import": _import_forgotten,
-    "empty": _empty,
-    "order": _order,
-    "comma": _comma,
-    "parsed": _parsed,
     "single call": _single_call,
 }

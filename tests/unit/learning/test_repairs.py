@@ -1,17 +1,29 @@
 """What is taken for the repair of a failure: the same job again, and not whatever went well next."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from tests.unit.learning.failure_runs import IMPORT, World, cause_of, make_call, make_run
 from tests.unit.learning.repair_sessions import sessions
 
+from sealyard.values.facts import CallEvidence, RunEvidence
+
 Taught = set[tuple[str, str, str, str]]
 
-ROWS = 'rows = list_bookings(since="2024-10-01")\n'
-REPORT = IMPORT + ROWS + 'names = [row["title"] for row in rows["items"]]\nprint(len(names))'
-MISSING = ("KeyError", "'title'")
-RENAMED = ("field_renamed", "bank.list_bookings", "title", "label")
-KEYWORD = ("TypeError", "list_bookings(): got an unexpected keyword argument 'account_name'")
+REPORT = (
+    IMPORT
+    + 'rows = list_bookings(account_name="savings", limit=50)\nnames = [row["label"] for row in rows]\nprint(names)'
+)
+WRONG = ("InvalidArguments", "mcp__bank__list_bookings: 'account_name' is not one of its parameters.")
+RENAMED = ("param_renamed", "bank.list_bookings", "account_name", "account")
+REFUSED = make_call(error=": ".join(WRONG), arguments={"account_name": "savings", "limit": 50})
+ACCEPTED = make_call(arguments={"account": "savings", "limit": 50}, answer=[{"label": "Rent"}])
+
+
+def failed(code: str = REPORT) -> RunEvidence:
+    """A run that named a parameter wrongly."""
+    return make_run(code, WRONG, line=2, calls=(REFUSED,))
 
 
 def taught(world: World) -> Taught:
@@ -41,79 +53,80 @@ def test_repairs_that_are_taught_are_true_and_few_are_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    "then",
+    ("then", "given"),
     [
-        IMPORT + 'spent = list_bookings(since="2023-01-05", limit=3)\nprint(sum(row["cents"] for row in spent))',
-        IMPORT + 'rows = list_bookings(limit=20)\nprint(max(rows, key=lambda row: row["cents"])["note"])',
-        IMPORT + "print(list_bookings.__doc__)",
-        IMPORT + 'pay(limit=4)\nprint(list_bookings(limit=9)[0]["note"])',
+        (
+            'spent = list_bookings(since="2023-01-05", limit=3)\nprint(sum(row["cents"] for row in spent))',
+            {"since": "2023-01-05", "limit": 3},
+        ),
+        (
+            'rows = list_bookings(account="rent", limit=20)\nprint(max(rows, key=lambda row: row["cents"])["note"])',
+            {"account": "rent", "limit": 20},
+        ),
+        ("pay(limit=4)\nprint(list_bookings(limit=9)[0])", {"limit": 9}),
+        ('x = list_bookings(account="savings", limit=50)\nif x:\n    x.sort()', {"account": "savings", "limit": 50}),
     ],
+    ids=["other arguments", "other values", "other tool", "other code"],
 )
-def test_other_job_with_the_same_tool_renames_no_parameter(then: str) -> None:
+def test_other_job_with_the_same_tool_renames_no_parameter(then: str, given: dict[str, Any]) -> None:
     """That a later run happens to pass another parameter says nothing of the one that was wrong."""
-    failed = IMPORT + 'mine = list_bookings(account_name="savings")\nprint([row["label"] for row in mine])'
     world = World()
-    world.learn(make_run(failed, KEYWORD, line=2), make_run(then, at=60.0))
+    world.learn(failed(), make_run(IMPORT + then, at=60.0, calls=(make_call(arguments=given),)))
 
     assert taught(world) == set()
 
 
 @pytest.mark.parametrize(
-    "look",
+    ("look", "calls"),
     [
-        IMPORT + ROWS + 'print(rows["items"][0])',
-        IMPORT + ROWS + 'for row in rows["items"]:\n    print(row)',
-        IMPORT + ROWS + 'print(list(rows["items"][0].keys()))',
-        IMPORT + ROWS + "print(len(rows))",
-        IMPORT + ROWS + "import json\nprint(json.dumps(rows, indent=2))",
+        ("print(list_bookings.__doc__)", ()),
+        ("print(list_bookings()[0])", (make_call(answer=[{"account": "rent"}]),)),
+        ('print(search_tools(query="bookings"))', ()),
+        ('print(pay(account="savings"))', (make_call("mcp__bank__pay", arguments={"account": "savings"}),)),
     ],
 )
-def test_look_at_the_answer_is_no_repair_and_the_one_that_follows_is(look: str) -> None:
+def test_look_is_no_repair_and_the_run_that_follows_it_is(look: str, calls: tuple[CallEvidence, ...]) -> None:
     """Whoever fails looks first what there is, and repairs it then."""
     world = World()
-    world.learn(make_run(REPORT, MISSING, line=3), make_run(look, at=60.0))
+    world.learn(failed(), make_run(IMPORT + look, at=60.0, calls=calls))
     after_look = taught(world)
-    world.learn(make_run(REPORT.replace("title", "label"), at=120.0))
+    world.learn(make_run(REPORT.replace("account_name", "account"), at=120.0, calls=(ACCEPTED,)))
 
     assert (after_look, taught(world)) == (set(), {RENAMED})
-
-
-def test_job_without_the_part_that_failed_is_no_repair() -> None:
-    """Leaving it out and doing something else with the rows teaches nothing."""
-    world = World()
-    world.learn(
-        make_run(REPORT, MISSING, line=3),
-        make_run(IMPORT + ROWS + 'names = rows["items"][:3]\nprint(len(names), "of", len(rows["items"]))', at=60.0),
-    )
-
-    assert taught(world) == set()
 
 
 @pytest.mark.parametrize(
     "repaired",
     [
-        REPORT.replace("title", "label"),
-        REPORT.replace("title", "label").replace("rows", "found"),
-        IMPORT + ROWS + 'names = []\nfor row in rows["items"]:\n    names.append(row["label"])\nprint(len(names))',
-        REPORT.replace("title", "label") + "\nprint(names[:3])\nprint('done')",
-        IMPORT + "def load():\n    return list_bookings(since='2024-10-01')['items']\n"
-        'names = [row["label"] for row in load()]\nprint(len(names))',
+        REPORT.replace("account_name", "account"),
+        REPORT.replace("account_name", "account").replace("rows", "found"),
+        REPORT.replace("account_name", "account") + "\nprint(names[:3])\nprint('done')",
+        IMPORT + "def load():\n    return list_bookings(account='savings', limit=50)\nrows = load()\n"
+        "names = [row['label'] for row in rows]\nprint(names)",
     ],
 )
 def test_repair_is_found_however_it_is_written(repaired: str) -> None:
-    """Other names for variables, a loop, a function or more output make it no other job."""
+    """Other names for variables, a function or more output make it no other job."""
     world = World()
-    world.learn(make_run(REPORT, MISSING, line=3), make_run(repaired, at=60.0))
+    world.learn(failed(), make_run(repaired, at=60.0, calls=(ACCEPTED,)))
 
-    assert RENAMED in taught(world)
+    assert taught(world) == {RENAMED}
 
 
 def test_parameter_that_got_what_the_wrong_one_had_is_the_one_that_was_meant() -> None:
     """Where two came, the value tells which of them took its place."""
+    message = "mcp__bank__list_bookings: 'account_name' is not one of its parameters."
+    given, then = {"account_name": "savings"}, {"holder": "savings", "limit": 50}
     world = World()
     world.learn(
-        make_run(IMPORT + 'rows = list_bookings(account_name="savings")', KEYWORD, line=2),
-        make_run(IMPORT + 'rows = list_bookings(holder="savings", limit=50)', at=60.0),
+        make_run(
+            IMPORT + 'rows = list_bookings(account_name="savings")',
+            ("InvalidArguments", message),
+            calls=(make_call(error=f"InvalidArguments: {message}", arguments=given),),
+        ),
+        make_run(
+            IMPORT + 'rows = list_bookings(holder="savings", limit=50)', at=60.0, calls=(make_call(arguments=then),)
+        ),
     )
 
     assert taught(world) == {("param_renamed", "bank.list_bookings", "account_name", "holder")}
@@ -155,7 +168,7 @@ def test_value_written_otherwise_is_the_same_value() -> None:
     world.learn(
         make_run(failed, ("ToolFailed", "It must be in ISO format."), calls=(call,)),
         make_run(
-            IMPORT + 'day = "2024-10-01"\nfor row in list_bookings(since=day):\n    print(row)',
+            IMPORT + 'day = "2024-10-01"\nprint(list_bookings(since=day))',
             at=60.0,
             calls=(make_call(arguments={"since": "2024-10-01"}),),
         ),
@@ -165,22 +178,30 @@ def test_value_written_otherwise_is_the_same_value() -> None:
 
 
 def test_number_that_cannot_be_written_is_no_hindrance() -> None:
-    """Code may hold one with more digits than Python writes."""
-    failed = IMPORT + f'rows = list_bookings(limit=0x{"f" * 9_000})\nrows[0]["amout"]'
+    """A call may hold one with more digits than Python writes."""
+    given = {"limit": 1 << 99_999, "account_name": "savings"}
+    then = {"limit": 1 << 99_999, "account": "savings"}
     world = World()
-    world.learn(make_run(failed, ("KeyError", "'amout'"), line=3), make_run(failed.replace("amout", "amount"), at=60.0))
+    world.learn(
+        make_run(REPORT, WRONG, line=2, calls=(make_call(error=": ".join(WRONG), arguments=given),)),
+        make_run(REPORT.replace("account_name", "account"), at=60.0, calls=(make_call(arguments=then),)),
+    )
 
-    assert taught(world) == {("field_renamed", "bank.list_bookings", "amout", "amount")}
+    assert taught(world) == {RENAMED}
 
 
 def test_what_waits_for_its_repair_holds_no_value_and_is_bounded() -> None:
     """Of values only hashes are kept, and not more than two hundred."""
-    values = "\n".join(f'print("secret plan {number}", {number + 1_000})' for number in range(900))
-    failed = make_run(IMPORT + values + '\nlist_bookings(since="my secret word")', ("ToolFailed", "no"))
+    calls = [
+        make_call(arguments={"since": f"secret plan {number}", "limit": number + 1_000}, number=number)
+        for number in range(900)
+    ]
+    rejected = make_call(error="ToolFailed: no", arguments={"since": "my secret word"})
+    run = make_run(IMPORT + "list_bookings(since=x)", ("ToolFailed", "no"), calls=(*calls, rejected))
     world = World()
-    world.learn(failed)
-    cause = cause_of(failed)
+    world.learn(run)
+    cause = cause_of(run)
 
     assert b"secret" not in msgspec.msgpack.encode(world.failures)
     assert cause is not None
-    assert max(map(len, msgspec.structs.astuple(cause.attempt))) <= 200
+    assert [len(cause.attempt.values), len(cause.attempt.names)] == [200, 2]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction, Resources, fit_seconds
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.values.facts import Assessed, Executed, RunEvidence

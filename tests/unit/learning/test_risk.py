@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.stubs import parameters, stub_file
 from sealyard.errors import InvalidArguments
-from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.precedents import wrong_calls
+from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction
-from sealyard.learning.risk import Assessment, RiskModel
+from sealyard.learning.risk import Assessment, RiskModel, about_parameters
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel
 from sealyard.sandbox.review import Review, review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence
@@ -480,6 +480,25 @@ def test_a_tool_that_takes_anything_fits_every_name() -> None:
 
     assert wrong_calls(USE + "list_expenses(user='a', who=1)", {"x": spec}) == ()
     assert wrong_calls(f"call_tool('{TOOL}', {{'user': 'a', 'who': 1}})", {"x": spec}) == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("list_expenses(user='a', limmit=2)", "Did you mean limit=, not limmit=?"),
+        ("list_expenses(usr='a')", "Did you mean user=, not usr=?"),
+        (f"call_tool('{TOOL}', {{'usr': 'a'}})", "Did you mean user=, not usr=?"),
+        ("list_expenses(limit=3)", "It also needs user."),
+        ("list_expenses(user='a', colour=2)", ""),
+        ("list_expenses('ann', 3, 4)", ""),
+        (f"list_expenses(user='a', limit{'_' * 40}=2)", ""),
+    ],
+)
+def test_a_call_that_cannot_fit_is_told_what_it_probably_means(code: str, text: str) -> None:
+    """From the names of the call and of the tool."""
+    (wrong,) = wrong_calls(USE + code, SPECS)
+
+    assert about_parameters(wrong) == text
 
 
 _NAMES = st.sampled_from(["user", "limit", "since", "class", "to-date"])

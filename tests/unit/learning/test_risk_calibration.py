@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.risk import HIGH, MEDIUM, RiskModel
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, RunEvidence

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.learning.job_cases import BLIND, HELD_OUT, TUNED, Job
 
-from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.skills import (
     HINTS,
     JOBS,

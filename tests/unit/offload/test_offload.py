@@ -27,8 +27,9 @@ from sealyard.offload.pool import _Helper
 from sealyard.offload.process import Process
 from sealyard.privacy import TOKEN, Guard, Handling, Privacy, Sent
 from sealyard.privacy.detect import Scanner
-from sealyard.privacy.known import NOTHING_SEEN, Seen
+from sealyard.privacy.known import Event
 from sealyard.privacy.rules import Mode
+from sealyard.privacy.vault.scope import reveal_tokens
 from sealyard.values.tools import ToolSpec
 
 SLOW = b"[" + b",".join([b"[]"] * 3_000_000) + b"]"
@@ -323,7 +324,7 @@ async def test_a_helper_finds_what_was_handed_over_whatever_stands_beside_it(off
     padding = "lorem ipsum " * 200
     sent = Sent()
     sent.add([(card, "credit_card")])
-    guard.learn(Seen(handed=[[(card, "credit_card")]]))
+    guard.learn([Event("handed", pieces=((card, "credit_card"),))])
     answer = Response(value=f"{padding}q{card}q")
     told = [
         (await admit_answer(guard, SPEC, answer, sent, offload=offload, who="anna")).encoded,
@@ -380,7 +381,7 @@ async def test_a_helper_conceals_as_the_guard_itself_does(offload: Offload, mode
         assert (admitted.encoded, admitted.concealed) == (expected.encoded, expected.concealed)
         assert await there.door.conceal(value) == here.conceal(value)
         assert await there.door.admit_text(text) == here.admit_text(text)
-    assert there.seen_since(NOTHING_SEEN, 10_000) == here.seen_since(NOTHING_SEEN, 10_000)
+    assert there.seen_since(0) == here.seen_since(0)
     assert there.take_counts() == here.take_counts()
 
 
@@ -398,6 +399,43 @@ def test_any_text_is_concealed_by_a_helper_as_here(text: str) -> None:
             await offload.close()
 
     asyncio.run(compare())
+
+
+class Mails:
+    """In the place of a scope: every token stands for one address."""
+
+    def reveal(self, value: Any, **options: Any) -> Any:
+        """The value with the address in the place of each token."""
+        return reveal_tokens(value, lambda kind, value_id: "ottoline@quillhaven.org", **options)
+
+
+def test_what_tools_were_handed_is_kept_as_far_as_echoes_need_it() -> None:
+    """Regression: each string of a session was kept whole, and sent to a helper in one message of any size."""
+    guard = Guard(Privacy(Scanner()), Mails(), offload=None)  # type: ignore[arg-type]
+    token = "__PII_email_0123456789ab__"
+    spec = msgspec.structs.replace(SPEC, input_schema={})
+    for number in range(20):
+        guard.reveal(spec, {"body": f"{number}" + "x " * 50_000 + token}, Sent(), how="inside")
+
+    events, position = guard.seen_since(0)
+
+    assert sum(event.characters for event in events) < 5_000
+    assert guard.seen_since(position) == ([], position)
+
+
+def test_what_a_session_has_seen_is_sent_in_messages_of_bounded_size() -> None:
+    """By their characters as well as by their number, and nothing is left out."""
+    guard = guard_of("strict", None)
+    texts = [f"{number} " + "lorem ipsum " * 8_000 for number in range(20)] + [f"{number}" for number in range(6_000)]
+    guard.learn(Event("public", text=text) for text in texts)
+    position, sent = 0, []
+    while (found := guard.seen_since(position))[0]:
+        events, position = found
+        assert len(events) <= 5_000
+        assert len(events) == 1 or sum(event.characters for event in events) <= 1 << 18
+        sent += [event.text for event in events]
+
+    assert sent == texts
 
 
 @with_helpers

@@ -6,7 +6,7 @@ import pytest
 
 from sealyard.privacy.detect.scanner import Scanner
 from sealyard.privacy.echo import Echoes, Leaves, OwnWords, Sent, find_echoes
-from sealyard.privacy.mirror import Mirror
+from sealyard.privacy.helper_guard import Mirror
 from sealyard.privacy.reading.letters import Letters
 from sealyard.privacy.rules import Privacy
 from sealyard.values.tools import ToolSpec

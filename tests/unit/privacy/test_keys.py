@@ -7,7 +7,7 @@ import string
 import pytest
 
 from sealyard.privacy.detect.credentials import KEY_FORMATS, MARKED_FORMATS
-from sealyard.privacy.detect.values import find_values
+from sealyard.privacy.detect.forms import find_values
 from sealyard.privacy.span import Span
 
 CHANCE = random.Random(7)

@@ -6,7 +6,7 @@ import pytest
 
 from sealyard.offload.documents import LARGE, is_large
 from sealyard.privacy.detect import Scanner
-from sealyard.privacy.rules import PlainValues, describes_private, is_quick
+from sealyard.privacy.plain import PlainValues, describes_private, is_quick
 
 ROWS = [
     {

@@ -39,7 +39,7 @@ def _load(name):
 
 
 guest = _load("encode")
-outline = _load("outline")
+preview = _load("preview")
 ample = 1 << 20
 patient = settings(deadline=None)
 
@@ -135,7 +135,7 @@ Text = _made("Text", str, __str__=_never, __len__=_never, isascii=_never, encode
 Whole = _made("Whole", int, __index__=_never, __int__=_never, __repr__=_never, bit_length=_never)
 Real = _made("Real", float, __float__=_never, __sub__=_never, __repr__=_never)
 Items = _made("Items", list)
-Pairs = _made("Pairs", dict)
+Pairs = _made("Pairs", dict, items=_never, keys=_never, __iter__=_never, __len__=_never, __getitem__=_never)
 Row = _made("Row", _asdict=lambda self: {"id": 1})
 Anything = _made("Anything")
 
@@ -740,14 +740,14 @@ DESCRIBED = {
 @pytest.mark.parametrize(("value", "shape"), DESCRIBED.values(), ids=DESCRIBED.keys())
 def test_shape_is_described_in_words(value, shape):
     """A shape tells kind, number and keys."""
-    assert outline.describe(value) == shape
+    assert preview.describe(value) == shape
 
 
 @patient
 @given(json_values)
 def test_description_is_short(value):
     """However wild the keys, a description stays within 200 characters."""
-    assert 0 < len(outline.describe(value)) <= 200
+    assert 0 < len(preview.describe(value)) <= 200
 
 
 rows = [{"id": number, "name": "n" * 20} for number in range(20_000)]
@@ -786,7 +786,7 @@ PREVIEWED = {
 @pytest.mark.parametrize(("value", "max_bytes", "shown"), PREVIEWED.values(), ids=PREVIEWED.keys())
 def test_preview_shows_the_outline_and_what_was_left_out(value, max_bytes, shown):
     """First items, cut texts and counts of the rest."""
-    assert outline.preview(value, max_bytes=max_bytes) == shown
+    assert preview.shorten(value, max_bytes=max_bytes) == shown
 
 
 def test_preview_of_endless_depth_stops():
@@ -795,7 +795,7 @@ def test_preview_of_endless_depth_stops():
     for _ in range(100_000):
         value = [value]
 
-    shown = outline.preview(value, max_bytes=2000)
+    shown = preview.shorten(value, max_bytes=2000)
 
     expected = [{"…": "1 more item"}]
     for _ in range(32):
@@ -806,7 +806,7 @@ def test_preview_of_endless_depth_stops():
 def test_preview_refuses_a_limit_that_holds_nothing():
     """Below 64 bytes not even a marker would fit everywhere."""
     with pytest.raises(ValueError, match=r"^max_bytes is 63\. Give at least 64\.$"):
-        outline.preview([], max_bytes=63)
+        preview.shorten([], max_bytes=63)
 
 
 previewable = st.recursive(
@@ -822,12 +822,12 @@ previewable = st.recursive(
 @given(previewable, st.integers(64, 600))
 def test_preview_fits_and_keeps_the_kind(value, max_bytes):
     """A preview is valid JSON within the limit, never larger than the value, and always the same."""
-    shown = outline.preview(value, max_bytes=max_bytes)
+    shown = preview.shorten(value, max_bytes=max_bytes)
 
     assert _size(shown) <= min(max_bytes, _size(value))
     assert (shown == value) == (_size(value) <= max_bytes)
     assert type(shown) is type(value) or (type(value) is int and shown == "… (a number too long to show)")
-    assert outline.preview(value, max_bytes=max_bytes) == shown
+    assert preview.shorten(value, max_bytes=max_bytes) == shown
 
 
 def test_module_runs_alone_and_loads_next_to_nothing():

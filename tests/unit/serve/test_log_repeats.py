@@ -1,4 +1,4 @@
-"""A log that nobody outside can fill."""
+"""A log that nobody outside can fill, and that never ends what wants to log."""
 
 import io
 import logging
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sealyard.serve.logs import RepeatFilter
+from sealyard.errors import VaultError
+from sealyard.serve.logs import ConcealingFilter, RepeatFilter
 
 
 class Clock:
@@ -59,3 +60,15 @@ def test_other_places_are_not_held_back(logged: tuple[logging.Logger, io.StringI
     logger.warning("something else")
 
     assert written.getvalue().splitlines()[20:] == ["something else"]
+
+
+def test_a_line_that_cannot_be_concealed_is_withheld_and_ends_nothing() -> None:
+    """A detector that fails must not raise in whatever logs, nor let the line through."""
+
+    def failing(text: str) -> str:
+        raise VaultError("The vault is full.")
+
+    record = logging.LogRecord("x", logging.WARNING, "x.py", 1, "private %s", ("Ula Holt",), None)
+
+    assert ConcealingFilter(failing).filter(record) is True
+    assert record.getMessage() == "(This line could not be searched for private values and is withheld.)"

@@ -525,10 +525,10 @@ def record_with(**changes: Any) -> dict[str, bytes]:
     ("files", "expected"),
     [
         ({}, "The folder has no 'SKILL.md', so it is not a skill. Give a folder that has one."),
-        ({"SKILL.md": b"\xff"}, "'SKILL.md' is not UTF-8: byte 0 is none. Save it as UTF-8."),
+        ({"SKILL.md": b"\xff"}, "'SKILL.md' is not UTF-8: byte 0 is invalid. Save it as UTF-8."),
         (
             {"SKILL.md": SKILL_MD, "scripts/a.py": b"x = '\xe9'"},
-            "'scripts/a.py' is not UTF-8: byte 5 is none. Save it as UTF-8.",
+            "'scripts/a.py' is not UTF-8: byte 5 is invalid. Save it as UTF-8.",
         ),
         (
             {"SKILL.md": b"# Just text"},

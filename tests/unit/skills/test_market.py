@@ -114,7 +114,7 @@ def test_a_broken_folder_costs_only_itself(market: Market) -> None:
     problems = {entry.name: entry.problem for entry in market.entries()}
 
     assert problems == {
-        "bad": "'SKILL.md' is not UTF-8: byte 0 is none. Save it as UTF-8.",
+        "bad": "'SKILL.md' is not UTF-8: byte 0 is invalid. Save it as UTF-8.",
         "link": f"The skill folder {str(market.path / 'link')!r} holds 'SKILL.md', which is a link. Replace it by a"
         " plain file or remove it.",
         "one": "",
@@ -125,7 +125,7 @@ def test_a_broken_folder_costs_only_itself(market: Market) -> None:
     with pytest.raises(InvalidSkill) as caught:
         market.get("bad")
     assert str(caught.value) == (
-        "The skill 'bad' in 'bad' cannot be used. 'SKILL.md' is not UTF-8: byte 0 is none. Save it as UTF-8."
+        "The skill 'bad' in 'bad' cannot be used. 'SKILL.md' is not UTF-8: byte 0 is invalid. Save it as UTF-8."
     )
     assert market.get("one") == a_folder("one").files
 

@@ -182,7 +182,7 @@ CONTRADICTIONS: dict[str, tuple[Any, str]] = {
     ),
     "unknown": (
         {"z": "string"},
-        "Line 1: `inputs` declares 'z', which is no parameter of the function."
+        "Line 1: `inputs` declares 'z', which is not a parameter of the function."
         " Its parameters are: a, b, c. Make them agree.",
     ),
     "optional": (
@@ -314,8 +314,8 @@ def test_script_that_reads_what_nothing_defines_is_refused() -> None:
     """
 
     assert refusal("x = 1\nprint(x + user)\nuser, [limit for _ in ()]") == (
-        "Line 2: the script reads what nothing defines: 'user' (line 2), 'limit' (line 3)."
-        " Declare it in `inputs`, or define it."
+        "Line 2: the script reads names that nothing defines: 'user' (line 2), 'limit' (line 3)."
+        " Declare them in `inputs`, or define them."
     )
     assert read(fine).warnings == ()
     assert read("from math import *\npi * radius").warnings == ()  # who knows what that defines
@@ -335,7 +335,7 @@ BAD_INPUTS: dict[str, tuple[Any, str]] = {
     ),
     "no type": (
         {"user": "uuid"},
-        "The input 'user' has the type uuid, which JSON has not."
+        "The input 'user' has the type uuid, which JSON does not have."
         " Use string, integer, number, boolean, array, object, list[str], dict[str, int], str | None or any.",
     ),
     "a number for a type": (

@@ -10,13 +10,12 @@ import pytest
 from sealyard.skills.record import (
     EXEMPLARY,
     WEAK,
-    KindRecord,
-    by_kind,
     change_of,
     combined,
     counted,
     effectiveness,
     foreseen,
+    is_right,
     judge,
 )
 from sealyard.store import open_store
@@ -227,56 +226,21 @@ def test_kind_of_a_change_is_its_steps_and_what_stands_in_the_way() -> None:
     assert change_of(Plan(before=spec(), after=spec())) == "none"
 
 
-def test_what_failed_before_needs_a_look() -> None:
-    """Once most of at least three migrations for such a change could not be proven; others say nothing about it."""
-    failed = [migrated("failed") for _ in range(3)]
-
-    found = {
-        "two": foreseen("mechanical", SKILL, RENAMED, failed[:2]),
-        "three": foreseen("mechanical", SKILL, RENAMED, failed),
-        "other change": foreseen("mechanical", SKILL, "rename_field", failed),
-        "mostly done": foreseen("mechanical", SKILL, RENAMED, [*failed, *[migrated("migrated", "bob")] * 3]),
-        "refused": foreseen("mechanical", SKILL, RENAMED, [migrated("refused") for _ in range(9)]),
-        "impossible": foreseen("impossible", SKILL, RENAMED, []),
-    }
-
-    assert found == {
-        "two": "mechanical",
-        "three": "needs a look",
-        "other change": "mechanical",
-        "mostly done": "mechanical",
-        "refused": "mechanical",
-        "impossible": "impossible",
-    }
-
-
-def test_one_namespace_cannot_decide_what_is_predicted_for_all() -> None:
-    """Its newest five count."""
-    past = [migrated("failed", "eve") for _ in range(100)]
-    past += [migrated("migrated", name) for name in ("ada", "bob", "cleo") for _ in range(2)]
-
-    assert foreseen("mechanical", SKILL, RENAMED, past) == "mechanical"
-
-
 def test_skill_that_nothing_can_prove_needs_a_look() -> None:
     """Its code could be rewritten; without an example that can be replayed it would not be kept."""
     bare = Skill(namespace="ada", name="total", code="1", examples=(SkillExample(passed=True),))
 
-    assert foreseen("mechanical", bare, RENAMED, []) == "needs a look"
+    assert [foreseen(each, bare) for each in ("mechanical", "impossible")] == ["needs a look", "impossible"]
+    assert foreseen("mechanical", SKILL) == "mechanical"
 
 
-def test_predictions_are_scored_by_kind() -> None:
+def test_exactly_the_mechanical_migrations_should_succeed() -> None:
     """Right is a mechanical one that was done, and any other that was not."""
     past = [
         migrated("migrated"),
         migrated("failed"),
         migrated("refused", predicted="impossible"),
-        migrated("migrated", predicted="needs a look", change="rename_field"),
-        migrated("migrated", change=""),
+        migrated("migrated", predicted="needs a look"),
     ]
 
-    assert by_kind(past) == (
-        KindRecord(change=RENAMED, migrations=3, migrated=1, right=2),
-        KindRecord(change="", migrations=1, migrated=1, right=1),
-        KindRecord(change="rename_field", migrations=1, migrated=1, right=0),
-    )
+    assert [is_right(each) for each in past] == [True, False, True, False]

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from sealyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, StoreError, UnknownSkill
-from sealyard.skills.shelf import Shelf, closure, digest_of, namespace_of, namespaces_for, split_pin
+from sealyard.skills.shelf import Shelf, digest_of, namespace_of, namespaces_for, split_pin
 from sealyard.store import open_store
 from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord, UseShare
 from sealyard.values.skills import SHARED, Skill, SkillExample, SkillNeed, SkillUse, ToolNeed, Trace, TraceCall
@@ -603,65 +603,6 @@ def test_two_versions_at_once_are_refused() -> None:
     assert split_pin("x@1", "1") == ("x", "1")
     with pytest.raises(UnknownSkill):
         split_pin("x@1", "2")
-
-
-# Dependencies
-
-
-def needing(name: str, *needs: str) -> Skill:
-    """A skill that imports others."""
-    return skill(name, version="1.0.0", skills=tuple(SkillNeed(name=each, version="1.0.0") for each in needs))
-
-
-def getter(*skills: Skill) -> Callable[[SkillNeed], Awaitable[Skill]]:
-    """Gets one of these."""
-    by_name = {each.name: each for each in skills}
-
-    async def get(need: SkillNeed) -> Skill:
-        if need.name not in by_name:
-            raise UnknownSkill(f"The skill {need.name!r} was deleted. Restore it, or save it again.")
-        return by_name[need.name]
-
-    return get
-
-
-async def test_dependencies_come_before_those_that_need_them() -> None:
-    """Each once, though two need it."""
-    all_skills = [needing("a", "b", "c"), needing("b", "d"), needing("c", "d"), needing("d")]
-
-    assert [each.name for each in await closure(all_skills[0], getter(*all_skills))] == ["d", "b", "c", "a"]
-
-
-async def test_circle_is_refused_by_its_names() -> None:
-    """The part that leads into it is left out; a skill that imports itself is a circle too."""
-    get = getter(needing("a", "b"), needing("b", "c"), needing("c", "b"), needing("e", "e"))
-
-    assert [
-        await said(InvalidSkill, closure(needing("a", "b"), get)),
-        await said(InvalidSkill, closure(needing("e", "e"), get)),
-    ] == [
-        "These skills need each other in a circle: b → c → b. Take one of the imports out.",
-        "These skills need each other in a circle: e → e. Take one of the imports out.",
-    ]
-
-
-async def test_missing_dependency_is_told_with_who_needs_it() -> None:
-    """However far down it is."""
-    assert await said(InvalidSkill, closure(needing("a", "b"), getter(needing("b", "gone")))) == (
-        "The skill 'b' needs 'gone', which is not available. The skill 'gone' was deleted. Restore it, or save it"
-        " again."
-    )
-
-
-async def test_endless_dependencies_are_refused() -> None:
-    """A chain that grows as it is followed ends at the limit."""
-
-    async def get(need: SkillNeed) -> Skill:
-        return needing(need.name, f"a{int(need.name[1:]) + 1}")
-
-    assert await said(InvalidSkill, closure(needing("a0", "a1"), get)) == (
-        "The skill 'a0' needs more than 100 others. Make it need fewer."
-    )
 
 
 # What came of them

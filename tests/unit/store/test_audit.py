@@ -27,7 +27,7 @@ from sealyard.store.audit.body import BODY_BYTES, encode_body
 from sealyard.store.audit.key import key_path
 from sealyard.store.audit.log import AUDIT_KINDS, AuditRow
 from sealyard.store.audit.verification import AuditVerification, export_audit, verify_file, verify_store
-from sealyard.store.rows import is_longer
+from sealyard.store.stored_json import is_longer
 from sealyard.values.access import AuditEntry
 from sealyard.values.runs import ExecutionRecord
 

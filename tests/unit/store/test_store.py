@@ -20,8 +20,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sealyard.errors import StoreError
-from sealyard.store import Store, database, open_store, rows, tools, writer
+from sealyard.store import Store, database, journal, open_store, tools, writer
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
+from sealyard.store.stored_json import CALL_VALUE_BYTES
 from sealyard.values.access import AuditEntry
 from sealyard.values.facts import Executed
 from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
@@ -196,7 +197,7 @@ async def test_two_calls_of_one_number_are_both_kept(path: Path) -> None:
 
 async def test_large_values_of_calls_are_left_out_and_marked(path: Path) -> None:
     """Agent code that sends and fetches megabytes in a loop does not fill the disk; how long an answer was is kept."""
-    limit = rows.CALL_VALUE_BYTES
+    limit = CALL_VALUE_BYTES
     fits, large = "x" * (limit - 2), "x" * (limit - 1)
     calls = [
         call(1, arguments=fits, answer=fits, answer_bytes=limit),
@@ -260,9 +261,9 @@ def test_every_execution_comes_back(
         outcome=outcome(result=result, output=output),
     )
 
-    rows.write_executions(connection, [record], "gateway")
+    journal.write_executions(connection, [record], "gateway")
 
-    assert rows.read_execution(connection, execution_id) == msgspec.structs.replace(
+    assert journal.read_execution(connection, execution_id) == msgspec.structs.replace(
         record,
         execution_id=as_kept(execution_id),
         principal=as_kept(name),
@@ -283,9 +284,9 @@ def test_every_call_comes_back(
     )
     connection.execute("DELETE FROM calls")
 
-    rows.write_calls(connection, [record])
+    journal.write_calls(connection, [record])
 
-    assert rows.read_calls(connection, text) == [
+    assert journal.read_calls(connection, text) == [
         msgspec.structs.replace(
             record,
             execution_id=as_kept(text),
@@ -323,9 +324,9 @@ def test_nesting_at_the_limit_never_hides_a_call(connection: sqlite3.Connection)
     """What can be written can be read: an answer as deep as the stack allows is there or left out, but no error."""
     depths = [10, *range(850, 1001), 100_000]
     for number, depth in enumerate(depths):
-        rows.write_calls(connection, [call(number, execution_id="deep", answer=nested(depth))])
+        journal.write_calls(connection, [call(number, execution_id="deep", answer=nested(depth))])
 
-    calls = deeper(20, partial(rows.read_calls, connection, "deep"))
+    calls = deeper(20, partial(journal.read_calls, connection, "deep"))
 
     kept = [depth_of(each.answer) for each in calls]
     assert [each for each, depth in zip(kept, depths, strict=True) if each not in (depth, None)] == []
@@ -1031,7 +1032,7 @@ def test_full_disk_is_said(path: Path) -> None:
         connection.execute("PRAGMA max_page_count = 1")
         large = execution(code="x" * 100_000)
         with pytest.raises(sqlite3.OperationalError) as caught:
-            rows.write_executions(connection, [large], "gateway")
+            journal.write_executions(connection, [large], "gateway")
 
     assert str(database.explain(path, "written", caught.value)) == (
         f"The store {str(path)!r} cannot be written: database or disk is full."
@@ -1082,16 +1083,22 @@ async def test_reader_cannot_write(path: Path) -> None:
 
 
 PAGES = [
-    pytest.param(partial(rows.read_executions, limit=5, before=None, principal=None), "executions_by_time", id="first"),
-    pytest.param(partial(rows.read_executions, limit=5, before="e1", principal=None), "executions_by_time", id="next"),
     pytest.param(
-        partial(rows.read_executions, limit=5, before="e1", principal="ada"), "executions_by_principal", id="principal"
+        partial(journal.read_executions, limit=5, before=None, principal=None), "executions_by_time", id="first"
     ),
-    pytest.param(partial(rows.read_calls, execution_id="e1"), "calls_by_execution", id="calls"),
+    pytest.param(
+        partial(journal.read_executions, limit=5, before="e1", principal=None), "executions_by_time", id="next"
+    ),
+    pytest.param(
+        partial(journal.read_executions, limit=5, before="e1", principal="ada"),
+        "executions_by_principal",
+        id="principal",
+    ),
+    pytest.param(partial(journal.read_calls, execution_id="e1"), "calls_by_execution", id="calls"),
 ]
 OTHERS = [
-    pytest.param(partial(rows.read_execution, execution_id="e1"), "sqlite_autoindex_executions_1", id="execution"),
-    pytest.param(partial(rows.read_vectors, model="m", digests=["d1"]), "sqlite_autoindex_vectors_1", id="vectors"),
+    pytest.param(partial(journal.read_execution, execution_id="e1"), "sqlite_autoindex_executions_1", id="execution"),
+    pytest.param(partial(journal.read_vectors, model="m", digests=["d1"]), "sqlite_autoindex_vectors_1", id="vectors"),
     pytest.param(
         partial(tools.write_tools, upstream="bank", tools=[], now=1.0), "tool_definitions_by_time", id="save tools"
     ),

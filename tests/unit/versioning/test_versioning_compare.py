@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.unit.versioning.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
 from sealyard.values.tools import ToolAnnotations, ToolSpec
-from sealyard.versioning.compare.changes import SURE, BreakingChange, Change, ChangeKind, Deprecation, Severity
+from sealyard.versioning.compare.changes import BreakingChange, Change, ChangeKind, Deprecation, Severity
 from sealyard.versioning.compare.comparison import compare
-from sealyard.versioning.compare.renames import find_renamed
+from sealyard.versioning.compare.successors import find_renamed
 
 NUMBERS = itertools.count()
 
@@ -191,7 +191,7 @@ def test_the_bump_is_the_highest_and_breaking_changes_come_with_advice() -> None
             field="start",
             old_type="start",
             new_type="since",
-            reason="It seems to be called 'since' now.",
+            reason="Renamed to 'since'.",
             migration_code="since=start",
         ),
         BreakingChange(
@@ -245,7 +245,7 @@ def test_new_announcements_of_an_end_are_deprecations() -> None:
 def _renamed(old: dict[str, Any], new: dict[str, Any], **more: Any) -> list[tuple[str, str, bool]]:
     changes = compare(_tool(an_object(old, **more)), _tool(an_object(new, **more))).changes
     return [
-        (change.field, change.replacement.name, change.replacement.confidence >= SURE)
+        (change.field, change.replacement.name, change.replacement.is_proven)
         for change in changes
         if change.replacement is not None
     ]
@@ -321,7 +321,7 @@ def test_a_rename_that_demands_more_is_not_sure() -> None:
     answers = compare(_tool(output_schema=always), _tool(output_schema=seldom))
 
     assert [
-        (change.kind, change.replacement.confidence >= SURE)
+        (change.kind, change.replacement.is_proven)
         for change in (*calls.changes, *answers.changes)
         if change.replacement is not None
     ] == [("parameter_renamed", False), ("output_renamed", False)]

@@ -282,8 +282,8 @@ def test_functions_take_python_names_and_call_tool_takes_the_keys_of_the_schema(
             "start",
             "return helper(list_expenses)",
             3,
-            "The function `list_expenses` is passed to a function that is not followed as a value, so its calls cannot "
-            "be followed.",
+            "The function `list_expenses` is used as a value (passed to a function that cannot be analysed), so its "
+            "calls cannot be followed.",
         ),
         (
             "start",

@@ -218,7 +218,7 @@ def test_a_rename_of_what_is_not_there_is_refused(renames: dict[str, str]) -> No
 
     ((key, to),) = renames.items()
     assert str(caught.value) == (
-        f"'mcp__expenses__list_expenses' cannot rename {key!r} to {to!r}: one of them is no parameter. "
+        f"'mcp__expenses__list_expenses' cannot rename {key!r} to {to!r}: one of them is not a parameter. "
         "The new definition has since."
     )
 

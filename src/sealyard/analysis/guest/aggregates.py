@@ -11,13 +11,14 @@ from operator import itemgetter, mul
 from typing import Any, Literal, TypeAlias, cast
 
 from .errors import AnalysisError, kind_of, quoted
-from .plan import MAX_INTEGER, Aggregate, Function
+from .limits import MAX_INTEGER
+from .plan import Aggregate, Function
 from .values import NUMBERS, as_float, keys_of, order_keys
 
 OF_NUMBERS = frozenset(("sum", "mean", "median", "std", "variance", "percentile"))
 """The functions that take numbers only."""
 
-Reducer: TypeAlias = Callable[[list[Any]], Any]
+Reducer: TypeAlias = Callable[[Sequence[Any]], Any]
 Column: TypeAlias = Sequence[float | None]
 
 
@@ -51,10 +52,10 @@ def whole_sum(total: int, at: str) -> int:
     raise AnalysisError(f"{at}: the sum is beyond {MAX_INTEGER}. Cast the field to float first.")
 
 
-def _finite(reduce: Callable[[list[Any]], float], *, least: int = 0) -> Reducer:
+def _finite(reduce: Callable[[Sequence[Any]], float], *, least: int = 0) -> Reducer:
     """The function, returning null for fewer than `least` values or a result that is not a finite float."""
 
-    def reduced(values: list[Any]) -> float | None:
+    def reduced(values: Sequence[Any]) -> float | None:
         if len(values) < least:
             return None
         try:
@@ -112,7 +113,7 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def _extreme(choose: Callable[..., Any]) -> Reducer:
-    def reduced(values: list[Any]) -> Any:
+    def reduced(values: Sequence[Any]) -> Any:
         keys = order_keys(values)
         if not values or keys is values:
             return choose(values, default=None)

@@ -4,8 +4,8 @@ The invariant: DuckDB reads one file, which is named before it is locked, and no
 extension, sees no variable of Python, and no text of a request or a file is ever SQL.
 
 DuckDB tests fields against constants, groups by fields with aggregates of fields, and sorts for a limit. Answers equal
-those of the Python engine. What else a plan needs, such as arithmetic, a pattern in Python's syntax, a field of mixed
-kinds or a path into nested objects, `begin` leaves to Python.
+those of the Python engine, to which `begin` leaves anything else: arithmetic, a pattern in Python's syntax, a field of
+mixed kinds, a path into nested objects.
 """
 
 # ruff: noqa: S608 - see the invariant
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from .duck_files import CsvFile, JsonFile, ParquetFile, RowFile, numbered
 from .duck_sql import Query, Unsupported
 from .errors import AnalysisError
-from .plan import MAX_ROWS, AllOf, Expression, FileFormat, Group, Row, Slice, Sort, Where, fields_of
+from .limits import MAX_ROWS
+from .plan import AllOf, Expression, FileFormat, Group, Row, Slice, Sort, Where, fields_of
 from .tables import Step
 
 if TYPE_CHECKING:

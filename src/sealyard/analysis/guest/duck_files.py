@@ -34,7 +34,7 @@ END"""
 _LARGEST = f"max(CASE WHEN k{{0}} IN ({_WHOLE}, {_OTHER}) THEN abs(try_cast(x{{0}} AS DOUBLE)) END)"
 _CHUNK = 1 << 20  # bytes searched at once
 _DELIMITERS = ",;\t|"
-_LONGEST_HEADER = 1 << 20  # bytes; a longer first line is no header
+_LONGEST_HEADER = 1 << 20  # bytes; a longer first line is not a header
 _LONGEST_WHOLE = 18  # digits that fit into 64 bits with a sign
 _KINDS: dict[str, Kind] = {"VARCHAR": "text", "BOOLEAN": "bool", "FLOAT": "float", "DOUBLE": "float"}
 _KINDS |= dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"), "int")
@@ -51,7 +51,8 @@ _PROFILE = r"""
 """
 # Cells of Parquet as the values of JSON that the other formats would hold: ISO text for times, base64 for bytes.
 _MOMENT = "replace(CAST({0} AS VARCHAR), ' ', 'T')"
-_CELLS = {"BLOB": "base64({0})", "TIMESTAMP WITH TIME ZONE": f"{_MOMENT} || ':00'"}
+_UTC_MOMENT = "replace(CAST(make_timestamp(epoch_us({0})) AS VARCHAR), ' ', 'T') || '+00:00'"
+_CELLS = {"BLOB": "base64({0})", "TIMESTAMP WITH TIME ZONE": _UTC_MOMENT}
 _FETCHED = 10_000  # rows fetched at once: enough that each call costs little, few enough to hold beside the result
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _LISTED = 30  # words of a list in a message
-_SHOWN_CHARACTERS = 60  # of a quoted value: a message stays within a few lines
+_QUOTED_CHARACTERS = 60  # of a quoted value: a message stays within a few lines
 _KINDS = {
     type(None): "null",
     bool: "a boolean",
@@ -28,15 +28,18 @@ def kind_of(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """`value` as a message quotes it: short, on one line."""
+    """`value` as a message quotes it: on one line, a long one by its size.
+
+    No part of a value is shown: the guard of private values would not know a half of one.
+    """
     text = repr(value) if isinstance(value, str) else _json_text(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+    return text if len(text) <= _QUOTED_CHARACTERS else _size(value, text)
 
 
 def shortened(value: Any, most: int) -> Any:
-    """`value` as an answer shows it: text of at most `most` characters, lists and objects as short text."""
-    if isinstance(value, str) and len(value) > most:
-        return f"{value[: most - 1]}…"
+    """`value` as an answer shows it: a text of more than `most` characters by its size, lists and objects as text."""
+    if isinstance(value, str):
+        return value if len(value) <= most else _size(value, value)
     return quoted(value) if isinstance(value, list | dict) else value
 
 
@@ -55,6 +58,13 @@ def nearest(word: str, words: Iterable[str]) -> str:
     if not found and len(wanted) > 1:
         found = [each for each in by_fold if each.startswith(wanted)]
     return f" Nearest: {quoted(by_fold[found[0]])}." if found else ""
+
+
+def _size(value: object, text: str) -> str:
+    amounts: dict[type, str] = {list: "items", dict: "fields"}
+    count = len(value if isinstance(value, str | list | dict) else text)
+    kind = "a text" if isinstance(value, str) else kind_of(value)
+    return f"{kind} of {count} {amounts.get(type(value), 'characters')}"
 
 
 def _json_text(value: Any) -> str:

@@ -14,9 +14,8 @@ from itertools import compress, repeat
 from typing import Any, NamedTuple
 
 from .errors import AnalysisError, kind_of, quoted
+from .limits import MAX_TEXT
 from .plan import (
-    MAX_INTEGER,
-    MAX_TEXT,
     AllOf,
     AnyOf,
     Arithmetic,
@@ -34,9 +33,8 @@ from .plan import (
     Row,
 )
 from .tables import Column, Table
-from .values import CASTS, NUMBERS, WrongKind, keys_of, same, text_of, to_date, to_datetime
+from .values import CASTS, NUMBERS, WrongKind, bounded, keys_of, same, text_of, to_date, to_datetime
 
-_FAST_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _FAST_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -48,8 +46,6 @@ _FAST_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 _TEXT = frozenset((str,))
 _ORDERED = frozenset((str, bool))
 _MOST_DIGITS = 308  # the decimal exponent of the largest float
-_EXACT_DIGITS = 22  # up to here a power of ten is exact as a float
-_CLEAR = 1e9  # up to here a product is less than a millionth off
 _ALL_DIGITS = Context(prec=2 * _MOST_DIGITS + 2)
 
 
@@ -143,28 +139,8 @@ def _called(function: Function, arguments: list[Column]) -> Column:
 
 
 def _arithmetic(sign: Any, left: Column, right: Column) -> Column:
-    fast, careful = _FAST_ARITHMETIC.get(sign), ARITHMETIC[sign]
-
-    def column(rows: Sequence[Row]) -> list[Any]:
-        lefts, rights = left(rows), right(rows)
-        if fast is not None and _are_all(NUMBERS, lefts, rights):
-            try:
-                results = list(map(fast, lefts, rights))
-            except OverflowError:  # a whole number larger than any float: the careful functions decide
-                results = []
-            if _are_in_bounds(results):
-                return results
-        return list(map(careful, lefts, rights))
-
-    return column
-
-
-def _are_in_bounds(results: list[Any]) -> bool:
-    """True if all are finite floats, or all whole numbers within `MAX_INTEGER`."""
-    kinds = set(map(type, results))
-    if kinds == {float}:
-        return all(map(math.isfinite, results))
-    return kinds == {int} and -MAX_INTEGER <= min(results) <= max(results) <= MAX_INTEGER
+    compute = ARITHMETIC[sign]
+    return lambda rows: list(map(compute, left(rows), right(rows)))
 
 
 def _comparison(sign: Any, left: Column, right: Column) -> Column:
@@ -258,22 +234,13 @@ def negative(value: Any) -> Any:
     """Unary minus."""
     if value is None:
         return None
-    return -_number("'-'", value)
+    return bounded(-_number("'-'", value))
 
 
 def matcher(pattern: str) -> Callable[[Any], bool]:
     """The predicate of a regular expression."""
     search = re.compile(pattern).search
     return lambda value: type(value) is str and search(value) is not None
-
-
-def bounded(value: Any) -> Any:
-    """The result of arithmetic: null if it is not finite."""
-    if type(value) is float:
-        return value if math.isfinite(value) else None
-    if -MAX_INTEGER <= value <= MAX_INTEGER:
-        return value
-    raise WrongKind(f"a whole number is beyond {MAX_INTEGER}; compute with float() of its operands")
 
 
 def _numeric(sign: str, compute: Callable[[Any, Any], Any], wanted: str = "numbers") -> Callable[[Any, Any], Any]:
@@ -324,26 +291,16 @@ def _round(value: Any, digits: Any = None) -> Any:
     if abs(digits or 0) > _MOST_DIGITS:
         raise WrongKind(f"round() takes -{_MOST_DIGITS} to {_MOST_DIGITS} digits, not {quoted(digits)}")
     if digits is None:
-        return bounded(int(_half_away(value)))
+        return bounded(int(_half_away(value, 0)))
     if type(value) is int:
-        return value if digits >= 0 else bounded(_half_away_whole(value, 10**-digits))
-    scale = 10.0**digits
-    scaled = value * scale
-    if 0 <= digits <= _EXACT_DIGITS and abs(scaled) < _CLEAR and abs(abs(scaled) % 1 - 0.5) > 1e-6:
-        return _half_away(scaled) / scale
-    # Near a half, the written digits decide: 1.005 times 100 is a float below 100.5.
-    rounded = float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _ALL_DIGITS))
+        return value if digits >= 0 else bounded(int(_half_away(bounded(value), digits)))
+    rounded = float(_half_away(value, digits))
     return rounded + 0.0 if math.isfinite(rounded) else None  # a zero has no sign
 
 
-def _half_away(value: float) -> float:
-    whole = math.trunc(value)
-    return float(whole + (0 if abs(value - whole) < 0.5 else math.copysign(1, value)))
-
-
-def _half_away_whole(value: int, unit: int) -> int:
-    rounded = (abs(value) + unit // 2) // unit * unit
-    return rounded if value >= 0 else -rounded
+def _half_away(value: float, digits: int) -> Decimal:
+    """The value rounded by its written digits, half away from zero: 1.005 to two digits is 1.01."""
+    return Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _ALL_DIGITS)
 
 
 def _root(value: Any) -> float | None:
@@ -454,7 +411,7 @@ COMPARISONS: dict[ComparisonOperator, Callable[[Any, Any], bool]] = {
     ">=": _ordered(operator.ge),
 }
 FUNCTIONS: dict[str, Function] = {
-    "abs": Function(1, 1, lambda value: abs(_number("abs()", value))),
+    "abs": Function(1, 1, lambda value: bounded(abs(_number("abs()", value)))),
     "ceil": Function(1, 1, _whole("ceil()", math.ceil)),
     "coalesce": Function(1, None, None),
     "concat": Function(1, None, _concat, takes_nulls=True),

@@ -17,11 +17,9 @@ from typing import Any, cast
 
 from .errors import AnalysisError, comma_list, nearest, quoted
 from .evaluation import FUNCTIONS
+from .limits import MAX_CHARACTERS, MAX_DEPTH, MAX_INTEGER, MAX_NODES, MAX_OPTIONS, MAX_PATTERN
 from .parameters import as_list, as_object, as_scalar, as_text, as_word, path_to
 from .plan import (
-    MAX_DEPTH,
-    MAX_INTEGER,
-    MAX_NODES,
     AllOf,
     AnyOf,
     Arithmetic,
@@ -39,11 +37,6 @@ from .plan import (
     Scalar,
 )
 from .values import NUMBERS
-
-MAX_CHARACTERS = 4_000
-"""Longest text of an expression."""
-MAX_PATTERN = 1_000
-"""Longest regular expression."""
 
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:
@@ -79,8 +72,6 @@ _COMPARISONS: dict[type[ast.cmpop], ComparisonOperator] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
-MAX_OPTIONS = 100_000
-"""Most values after `in`."""
 
 _ALIASES = {
     "==": "== = eq equals",
@@ -184,7 +175,7 @@ class _Reader:
                 raise self._mistake(f"it is nested deeper than {MAX_DEPTH}")
             self._pieces.append(self._piece(str(kind), piece))
         self._places.append(end + len(self._text[end:]) - len(self._text[end:].lstrip(" \t\r\n")))
-        raise self._mistake(f"{quoted(self._text[self._places[-1] :][:20])} cannot be read")
+        raise self._mistake(f"{self._text[self._places[-1]]!r} cannot be read")
 
     def _piece(self, kind: str, piece: str) -> str:
         """A token in Python's spelling."""
@@ -252,8 +243,8 @@ class _Reader:
                 return Choice(below(test), below(then), below(otherwise))
             case ast.Compare(left, signs, rights):
                 pairs = zip([left, *rights], signs, rights, strict=False)
-                parts = tuple(self._comparison(one, sign, other, below) for one, sign, other in pairs)
-                return parts[0] if len(parts) == 1 else AllOf(parts)
+                tests = tuple(self._comparison(one, sign, other, below) for one, sign, other in pairs)
+                return tests[0] if len(tests) == 1 else AllOf(tests)
             case ast.Call(ast.Name("if_else"), arguments, []):
                 return self._call(node, "if", tuple(map(below, arguments)))
             case ast.Call(ast.Name(name), arguments, []) if isinstance(field := self._meanings.get(name), Field):

@@ -9,13 +9,11 @@ from .aggregates import reducer
 from .errors import AnalysisError, comma_list, quoted
 from .evaluation import evaluate
 from .expressions import parse_expression
+from .limits import MAX_COLUMNS
 from .parameters import as_list, as_names, as_object, as_text, as_word, exactly_one, path_to, repeated
 from .plan import Aggregate, Expression, Field, Function, Group, Output, Row
 from .tables import Change, Table, rows_of
 from .values import keys_of, sorted_by, text_of
-
-MAX_COLUMNS = 1_000
-"""Most columns of a pivot."""
 
 _ALIASES: dict[Function, str] = {
     "count": "size",

@@ -17,12 +17,11 @@ from typing import Any, Literal, TypeAlias, cast
 
 from .aggregates import deviation, mean, quantile
 from .errors import AnalysisError, comma_list, nearest, quoted, shortened
-from .parameters import Parameters
+from .limits import MAX_CELLS, MAX_PAIRS
+from .parameters import Parameters, as_flag
 from .tables import Table, numbers_of
 from .values import NUMBERS, as_float, keys_of, text_of
 
-MAX_CELLS = 100_000
-"""Most cells of a table of counts."""
 _SHOWN_CELLS = 100  # a larger table says nothing at a glance
 _ALTERNATIVES = ("two_sided", "less", "greater")
 _NAME_CHARACTERS = 80  # of a category in an answer
@@ -33,8 +32,6 @@ UMethod: TypeAlias = Literal["auto", "exact", "asymptotic"]
 Figures: TypeAlias = dict[str, Any]
 """Statistic, p-value and further figures of a test, and its notes."""
 
-MAX_PAIRS = 10_000
-"""Most pairs of values of two samples whose orders are counted: SciPy's time grows with their square, from 0.1 s."""
 _EXACT_SAMPLE = 8  # largest size of the smaller sample for which `auto` counts orders, as in SciPy
 _EXACT_DISTANCE_OF_TWO = 10_000  # largest sample for which SciPy counts the paths of two samples' distance
 _EXACT_DISTANCE_OF_ONE = 140  # largest sample for which SciPy's distribution of one sample's distance is exact
@@ -68,8 +65,8 @@ class _Sample:
 def t_test(request: Parameters, table: Table) -> dict[str, Any]:
     """Student's or Welch's t-test: one sample against a number, two samples, or pairs."""
     alternative = _alternative(request)
-    paired = request.flag("paired", default=False)
-    equal = request.flag("equal_variances", default=False)
+    paired = request.read("paired", as_flag, False)
+    equal = request.read("equal_variances", as_flag, False)
     if request.has("mean"):
         _refuse(request, "mean", "fields", "group_by", "groups", "paired", "equal_variances")
         sample, expected = _one_sample(request, table), request.number("mean")
@@ -188,7 +185,7 @@ def _independence(request: Parameters, table: Table) -> dict[str, Any]:
             f"{MAX_CELLS} cells. Group the values first."
         )
     grid = [[counts[one, two] for two in down] for one in across]
-    figures = chi_square_independence(grid, correction=request.flag("correction", default=True))
+    figures = chi_square_independence(grid, correction=request.read("correction", as_flag, True))
     answer = _answer("independence", figures, [], {"count": len(both), "missing": len(table.rows) - len(both)})
     if len(across) * len(down) <= _SHOWN_CELLS:
         answer["table"] = {"rows": _names(across), "columns": _names(down), "counts": grid}

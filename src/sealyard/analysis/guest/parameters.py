@@ -1,17 +1,17 @@
 """Reads parts of a request strictly: anything unexpected is an error that names its path and the nearest word."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from .errors import AnalysisError, comma_list, nearest, quoted
+from .limits import MAX_ITEMS
 from .plan import Field
 from .values import NUMBERS, as_float
 
 Word = TypeVar("Word")
 
-MAX_ITEMS = 1_000
-"""Most fields, conditions, steps or keys that one list of a request may have."""
 # Names the rows in the source; the caller has followed it already.
 _EVERYWHERE = "data_field"
 
@@ -84,11 +84,12 @@ def as_names(value: Any, at: str) -> list[tuple[str, str]]:
     return names
 
 
-def as_count(value: Any, at: str, *, least: int = 0) -> int:
-    """A whole number from `least`."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+def as_count(value: Any, at: str, *, least: int = 0, most: int | None = None) -> int:
+    """A whole number from `least` to `most`."""
+    if type(value) is int and value >= least and (most is None or value <= most):
         return value
-    raise AnalysisError(f"{at} is {quoted(value)}. Give a whole number from {least}.")
+    to = "" if most is None else f" to {most}"
+    raise AnalysisError(f"{at} is {quoted(value)}. Give a whole number from {least}{to}.")
 
 
 def as_flag(value: Any, at: str) -> bool:
@@ -138,26 +139,19 @@ class Parameters:
             return AnalysisError(f"{self._at or 'parameters'} lacks {name!r}. Give {wanted}.")
         return AnalysisError(f"{self.at(name)} is {quoted(self.value(name))}. Give {wanted}.")
 
+    def read(self, name: str, as_value: Callable[[Any, str], Word], default: Word) -> Word:
+        """A parameter as one of the functions above reads it, or the default."""
+        return as_value(self.value(name), self.at(name)) if self.has(name) else default
+
     def word(self, name: str, words: Sequence[str], default: str | None = None) -> str:
         """One word of a closed list."""
-        if not self.has(name) and default is not None:
-            return default
-        if not self.has(name):
+        if default is None and not self.has(name):
             raise self.fail(name, f"one of {', '.join(words)}")
-        return as_word(self.value(name), self.at(name), {word: word for word in words})
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        """True or false."""
-        return as_flag(self.value(name), self.at(name)) if self.has(name) else default
+        return self.read(name, partial(as_word, words={word: word for word in words}), default or "")
 
     def whole(self, name: str, default: int, *, least: int, most: int) -> int:
         """A whole number within bounds."""
-        given = self.value(name)
-        if given is None:
-            return default
-        if type(given) is not int or not least <= given <= most:
-            raise self.fail(name, f"a whole number from {least} to {most}")
-        return given
+        return self.read(name, partial(as_count, least=least, most=most), default)
 
     def number(self, name: str, default: float | None = None, *, above: float | None = None) -> float:
         """A finite number, above a bound if there is one."""

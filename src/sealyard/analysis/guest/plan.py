@@ -1,14 +1,14 @@
-"""The checked request, as both engines carry it out: a source of rows and a list of steps.
+"""The parts of a checked request that both engines read: sources, expressions, and the steps that DuckDB may do.
 
-`filter`, `aggregate` and `transform` all become steps. Conditions are expressions too, so one tree says everything.
+`filter`, `aggregate` and `transform` all become steps (`steps`). Conditions are expressions too, so there is one tree.
 
 Values. A row is an object with text keys; a value is null, a boolean, a number, text, a list or an object, as in JSON.
 - A missing field reads as null. A field that no row has is an error, unless there are no rows.
-- `a.b` is the field of that very name if any row has one; otherwise field `b` of the object in field `a`. What is not
-  an object has no fields: null.
+- `a.b` is the field of that very name if any row has one; otherwise field `b` of the object in field `a`. Any other
+  value has no fields: null. (After conditions that DuckDB tests, the rows that are left decide.)
 - There is no NaN and no infinity: reading makes them null, and so does arithmetic whose result is not finite.
-- A boolean is no number. 1 and 1.0 are one number; a column of whole numbers only stays one, and where a column mixes
-  both, which of the two forms a whole value is shown in is not promised.
+- A boolean is not a number. 1 and 1.0 are one number; a column of whole numbers only stays one, and a column that mixes
+  both may show a whole value in either form.
 - Whole-number results beyond ±`MAX_INTEGER` (127 bits) are an error, text results over `MAX_TEXT` characters too.
 - Dates are ISO text; they compare as text.
 
@@ -45,17 +45,6 @@ float, compact JSON for lists and objects.
 
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
-
-MAX_INTEGER = 2**127 - 1
-"""Largest magnitude of a whole-number result."""
-MAX_TEXT = 1_000_000
-"""Most characters of a text that an expression makes."""
-MAX_NODES = 300
-"""Most parts of one expression or one tree of conditions."""
-MAX_DEPTH = 50
-"""Deepest nesting of an expression or of conditions."""
-MAX_ROWS = 5_000_000
-"""Most rows that a join, an explode or an unpivot may make."""
 
 Scalar: TypeAlias = bool | int | float | str | None
 Row: TypeAlias = dict[str, Any]

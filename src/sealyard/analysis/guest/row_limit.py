@@ -48,14 +48,18 @@ def bounded_answer(
 
 
 def _kept(rows: Iterator[Row], name: str, notes: list[str]) -> dict[str, Any]:
-    """The count of all rows, and the file they were written to if that was possible."""
+    """The count of all rows, and the file that holds them if it can be written."""
     count = 0
     try:
         path = _new_file(name)
-        with path.open("wb") as file:
-            for row in rows:
-                count += 1
-                file.write(_line(row))
+        try:
+            with path.open("wb") as file:
+                for row in rows:
+                    count += 1
+                    file.write(_line(row))
+        except OSError:  # the disk is full: a part of the rows would pass for all
+            path.unlink()
+            raise
     except OSError as error:
         count += sum(1 for _ in rows)
         notes.append(f"The other rows are not kept: {_FOLDER} cannot be written ({error.strerror}).")

@@ -7,12 +7,13 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .duck import read_parquet
 from .errors import AnalysisError, comma_list, kind_of, nearest, quoted
+from .limits import MAX_BYTES
 from .parameters import as_object, as_text, as_word, path_to, repeated
 from .plan import FileFormat, Inline, Row, Source, ToolAnswer, WorkspaceFile
 from .tables import rows_of
@@ -30,11 +31,8 @@ _WORDS: dict[str, FileFormat] = {
 _EXAMPLE = "{'workspace': 'data/rows.csv'} or {'tool': 'server.tool', 'arguments': {...}}"
 CallTool = Callable[[str, dict[str, Any]], Any]
 
-MAX_BYTES = 128 * 1024 * 1024
-"""Largest file that is read as a whole."""
 
 _SEARCHED_DEPTH = 4  # levels in which lists of objects are looked for, to name them in a message
-_SEARCHED_LISTS = 20  # named at most
 _DELIMITERS = ",;\t|"
 # Only numbers with three digits in the exponent may be too large for a float.
 _LARGE_EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")
@@ -67,15 +65,27 @@ def _tool(given: dict[str, Any], at: str, field: str | None) -> ToolAnswer:
         raise AnalysisError(
             f"{path_to(at, 'arguments')} is {quoted(arguments)}. Give the tool's arguments as an object."
         )
-    path = entry.get("path")
-    kind = entry.get("format")
+    texts = {word: kind for word, kind in _WORDS.items() if kind != "parquet"}
+    word = entry.get("format")
+    kind = None if word is None else as_word(word, path_to(at, "format"), texts, shown_as=FORMATS[:3])
     return ToolAnswer(
         at=at,
         tool=as_text(entry["tool"], path_to(at, "tool")),
         arguments=arguments or {},
-        format=None if kind is None else as_word(kind, path_to(at, "format"), _WORDS, shown_as=FORMATS[:3]),
-        field=field if path is None else as_text(path, path_to(at, "path")),
+        format=kind,
+        field=_place(entry, at, field, kind or "json"),
     )
+
+
+def _place(entry: dict[str, Any], at: str, field: str | None, kind: FileFormat) -> str | None:
+    """The place of the rows in a JSON document: the `path` of a source, or the `data_field` of all."""
+    if entry.get("path") is not None:
+        field = as_text(entry["path"], path_to(at, "path"))
+    if field is not None and kind != "json":
+        raise AnalysisError(
+            f"{at}: {quoted(field)} is a place in a JSON document, and the format is {kind!r}. Leave the path out."
+        )
+    return field
 
 
 def _file(given: Any, at: str, field: str | None) -> WorkspaceFile:
@@ -89,13 +99,8 @@ def _file(given: Any, at: str, field: str | None) -> WorkspaceFile:
             f"{path_to(at, 'workspace')} is {quoted(path)}, whose ending names no format. "
             f"Give 'format': one of {comma_list(FORMATS)}."
         )
-    inner = entry.get("path")
-    return WorkspaceFile(
-        at=at,
-        path=path,
-        format=as_word(word, path_to(at, "format"), _WORDS, shown_as=FORMATS),
-        field=field if inner is None else as_text(inner, path_to(at, "path")),
-    )
+    kind = as_word(word, path_to(at, "format"), _WORDS, shown_as=FORMATS)
+    return WorkspaceFile(at=at, path=path, format=kind, field=_place(entry, at, field, kind))
 
 
 def read_rows(source: Source, call_tool: CallTool) -> list[Row]:
@@ -109,10 +114,8 @@ def read_rows(source: Source, call_tool: CallTool) -> list[Row]:
             if kind is not None and isinstance(answer, str):
                 return _rows_of_text(answer, kind, at, field)
             return rows_within(answer, at, field)
-        case WorkspaceFile(format="parquet", field=None):
+        case WorkspaceFile(format="parquet"):
             return read_parquet(str(find_file(source)))
-        case WorkspaceFile(at=at, format="parquet", field=str(field)):
-            raise _pathless(at, "parquet", field)
         case WorkspaceFile(at=at, format=kind, field=field):
             return _rows_of_text(_text(find_file(source), source), kind, at, field)
 
@@ -133,7 +136,7 @@ def find_file(source: WorkspaceFile) -> Path:
             f"{source.at}.workspace is {quoted(source.path)}, outside the workspace. Give a path within it."
         )
     if not stat.S_ISREG(mode):
-        raise AnalysisError(f"{source.at}.workspace is {quoted(source.path)}, which is no file. Name a file.")
+        raise AnalysisError(f"{source.at}.workspace is {quoted(source.path)}, which is not a file. Name a file.")
     return path
 
 
@@ -210,37 +213,17 @@ def _is_rows(value: Any) -> bool:
     return type(value) is list and bool(value) and type(value[0]) is dict
 
 
-def _lists_in(value: Any) -> list[str]:
+def _lists_in(value: Any, path: str = "", depth: int = _SEARCHED_DEPTH) -> list[str]:
     """The paths of lists of objects within objects, for a message."""
-
-    def search(inner: Any, path: tuple[str, ...]) -> Iterator[str]:
-        if _is_rows(inner):
-            yield ".".join(path)
-        elif type(inner) is dict and len(path) < _SEARCHED_DEPTH:
-            for name, below in inner.items():
-                yield from search(below, (*path, name))
-
-    return [path for path, _ in zip(search(value, ()), range(_SEARCHED_LISTS), strict=False)]
+    if type(value) is not dict or not depth:
+        return [path] if _is_rows(value) else []
+    return [each for name, inner in value.items() for each in _lists_in(inner, path_to(path, name), depth - 1)]
 
 
 def _rows_of_text(text: str, kind: FileFormat, at: str, field: str | None) -> list[Row]:
-    if field is not None and kind != "json":
-        raise _pathless(at, kind, field)
-    match kind:
-        case "csv":
-            return rows_of_csv(text, at)
-        case "jsonl":
-            return rows_of_lines(text, at)
-        case "json":
-            return rows_within(value_of_json(text, at), at, field)
-        case "parquet":
-            raise AnalysisError(f"{at}.format is 'parquet', which is no text. Read Parquet from a file.")
-
-
-def _pathless(at: str, kind: FileFormat, field: str) -> AnalysisError:
-    return AnalysisError(
-        f"{at}: {quoted(field)} is a place in a JSON document, and the format is {kind!r}. Leave the path out."
-    )
+    if kind == "csv":
+        return rows_of_csv(text, at)
+    return rows_of_lines(text, at) if kind == "jsonl" else rows_within(value_of_json(text, at), at, field)
 
 
 def _text(path: Path, source: WorkspaceFile) -> str:
@@ -274,7 +257,7 @@ def value_of_json(text: str, at: str) -> Any:
     try:
         return _decoder(text).decode(text)
     except (ValueError, RecursionError) as error:
-        raise AnalysisError(f"{at} is no JSON: {_reason(error)}. Give the format if it is another.") from None
+        raise AnalysisError(f"{at} is not JSON: {_reason(error)}. Give the format if it is another.") from None
 
 
 def rows_of_lines(text: str, at: str) -> list[Row]:
@@ -287,7 +270,7 @@ def rows_of_lines(text: str, at: str) -> list[Row]:
         try:
             row = decode(line)
         except (ValueError, RecursionError) as error:
-            raise AnalysisError(f"{at}: line {number} is no JSON: {_reason(error)}. Correct {quoted(line)}.") from None
+            raise AnalysisError(f"{at}: line {number} is not JSON: {_reason(error)}. Correct {quoted(line)}.") from None
         if type(row) is not dict:
             raise AnalysisError(f"{at}: line {number} is {kind_of(row)}, {quoted(row)}. Each line must be an object.")
         rows.append(row)
@@ -306,7 +289,7 @@ def rows_of_csv(text: str, at: str) -> list[Row]:
         header = next(filter(None, reader), [])
         records = _records(reader, header, at)
     except csv.Error as error:
-        raise AnalysisError(f"{at}: line {reader.line_num} is no CSV: {error}. Correct it.") from None
+        raise AnalysisError(f"{at}: line {reader.line_num} is not CSV: {error}. Correct it.") from None
     if not header:
         return []
     if "" in header:

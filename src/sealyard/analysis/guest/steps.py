@@ -16,8 +16,8 @@ from .errors import AnalysisError, comma_list, kind_of, nearest, quoted
 from .evaluation import evaluate, mapped, tested
 from .expressions import parse_conditions, parse_expression
 from .groups import group, outputs, parse_group, pivot
+from .limits import MAX_ITEMS, MAX_ROWS
 from .parameters import (
-    MAX_ITEMS,
     as_count,
     as_flag,
     as_list,
@@ -30,7 +30,6 @@ from .parameters import (
     repeated,
 )
 from .plan import (
-    MAX_ROWS,
     AllOf,
     AnyOf,
     CastType,
@@ -138,13 +137,12 @@ def _carried_out(step: Step, table: Table, call_tool: CallTool) -> Table:
 
 def _filter_steps(given: dict[str, Any]) -> list[Step]:
     parameters = as_object(given, "", _FILTER)
-    return [
-        *_given_steps(parameters, *_FIRST),
-        *_condition_steps(parameters),
-        *_given_steps(parameters, "distinct", "sort"),
-        *_slice_steps(parameters),
-        *_select_steps(parameters, "fields", "output_fields"),
-    ]
+    first = [*_given_steps(parameters, *_FIRST), *_condition_steps(parameters)]
+    distinct, sorted_ = _given_steps(parameters, "distinct"), _given_steps(parameters, "sort")
+    selected, sliced = _select_steps(parameters, "fields", "output_fields"), _slice_steps(parameters)
+    if parameters.get("distinct") in (True, []):  # of the rows as the answer shows them
+        return [*first, *sorted_, *selected, *distinct, *sliced]
+    return [*first, *distinct, *sorted_, *sliced, *selected]
 
 
 def _aggregate_steps(given: dict[str, Any]) -> list[Step]:

@@ -18,6 +18,7 @@ from .errors import AnalysisError, comma_list, kind_of, quoted, shortened
 from .evaluation import evaluate, truth
 from .expressions import parse_conditions
 from .hypotheses import chi_square, kolmogorov_smirnov, mann_whitney, t_test
+from .limits import MAX_FIELDS, MAX_MATRIX
 from .parameters import Parameters
 from .plan import Field, Limits, Row
 from .row_limit import bounded_answer
@@ -25,10 +26,6 @@ from .tables import Table, field_names, number_fields, numbers_of
 from .time_series import resample, rolling
 from .values import NUMBERS, WrongKind, as_float, keys_of, moment_of
 
-MAX_FIELDS = 50
-"""Most fields that one answer describes."""
-MAX_MATRIX = 25
-"""Most fields of a correlation or covariance matrix."""
 _NUMBERING = "Rows are numbered among those that meet conditions."
 _LIMITS = Limits()
 _TOP = 5  # most frequent values of a field
@@ -123,7 +120,7 @@ def _moments(values: Sequence[str]) -> list[datetime] | None:
     """The moments of texts if all of them are ISO dates or times."""
     try:
         return [moment_of(value) for value in values]
-    except (WrongKind, OverflowError):
+    except WrongKind:
         return None
 
 

@@ -124,8 +124,8 @@ def numbers_of(table: Table, field: Field, *, ignore_others: bool = False) -> li
 
     Args:
         table: The rows.
-        field: Which of their fields.
-        ignore_others: Whether text, booleans, lists and objects count as null instead of being an error.
+        field: One of their fields.
+        ignore_others: True to count text, booleans, lists and objects as null instead of raising an error.
     """
     numbers: list[float | None] = []
     for row, value in enumerate(table.read(field)):

@@ -16,25 +16,13 @@ from .aggregates import OF_NUMBERS, Reducer, check_numbers, reducer, whole_sum
 from .errors import AnalysisError
 from .evaluation import evaluate
 from .groups import parse_group
+from .limits import MAX_BUCKETS, MAX_REDUCED
 from .parameters import Parameters
 from .plan import Aggregate, Group, Row
 from .tables import Table
-from .values import (
-    UNITS,
-    as_float,
-    bucket_start,
-    bucket_text,
-    keys_of,
-    next_bucket,
-    read_duration,
-    read_moments,
-)
+from .values import UNITS, as_float, bucket_start, bucket_text, keys_of, next_bucket, read_duration, read_moments
 
-MAX_BUCKETS = 100_000
-"""Most rows of a series with its gaps filled, unless the input has more."""
 _WIDEST = 1_000_000_000  # of a window in rows: more than any table has
-MAX_REDUCED = 20_000_000
-"""Most values in all windows of a function that reduces each window anew: a few seconds of work."""
 _REDUCED = ("median", "percentile", "min", "max", "distinct")
 _Span: TypeAlias = tuple[int, int]  # of places among the values that are not null
 

@@ -12,13 +12,12 @@ from typing import Any, TypeAlias
 from .errors import AnalysisError, comma_list, nearest, quoted, shortened
 from .evaluation import compiled, truth
 from .expressions import check_pattern, parse_expression
-from .parameters import Parameters, as_scalar, path_to
+from .limits import MAX_ENUM, MAX_RULES
+from .parameters import Parameters, as_flag, as_scalar, path_to
 from .plan import Field, Row, fields_of
 from .tables import Table, field_names, reach
 from .values import NUMBERS, WrongKind, keys_of, moment_of, to_date, to_datetime
 
-MAX_RULES = 200
-"""Most rules of one validation."""
 # Bounds on what one violation adds to an answer.
 _ROW_NUMBERS = 20
 _MOST_SAMPLES = 50  # failing rows that an answer shows for a rule
@@ -26,8 +25,6 @@ _SAMPLE_CHARACTERS = 200  # of each of them
 _FIELD_KEYS = tuple("field type required nullable min max min_length max_length pattern enum unique message".split())
 _RULE_KEYS = (*_FIELD_KEYS, "fields", "check")
 _MISSING = object()
-MAX_OPTIONS = 10_000
-"""Most values of an enum."""
 
 ValueTest: TypeAlias = tuple[str, Any, Callable[[Any], bool]]
 """The name of a rule, the expected value, and the test of a value."""
@@ -76,7 +73,7 @@ class _Report:
             if len(rows) < _ROW_NUMBERS:
                 rows.append(row)
             if len(samples) < self._samples:
-                samples.append({"row": row, **_cut(sample)})
+                samples.append({"row": row, **sample})
         if count:
             named = {"rule": rule, "field": of, "expected": expected, "message": message}
             figures = {"count": count, "rows": rows, "samples": samples}
@@ -139,7 +136,7 @@ def _check(report: _Report, request: Parameters) -> None:
     def broken() -> Iterable[tuple[int, dict[str, Any]]]:
         for row, outcome in enumerate(outcomes):
             if outcome is not True:
-                values = {name: read([rows[row]])[0] for name, read in readers.items()}
+                values = {name: _bounded(read([rows[row]])[0]) for name, read in readers.items()}
                 yield row, {"values": values} | ({"problem": str(outcome)} if outcome is not False else {})
 
     report.add("check", None, text, _message(request), broken())
@@ -163,7 +160,7 @@ def _outcome(holds: Callable[[Sequence[Row]], list[Any]], row: Row) -> Any:
 def _check_together(report: _Report, request: Parameters) -> None:
     """Several fields of which no combination may appear twice."""
     fields = request.fields(single=None, most=20)
-    if not fields or not request.flag("unique", default=False):
+    if not fields or not request.read("unique", as_flag, False):
         raise AnalysisError(
             f'{request.at("fields")} is for rules over combinations. Give {{"fields": […], "unique": true}}.'
         )
@@ -177,9 +174,9 @@ def _check_field(report: _Report, request: Parameters) -> None:
     """All rules for one field."""
     name = request.field("field")
     tests = value_tests(request)
-    required = request.flag("required", default=False)
-    nullable = request.flag("nullable", default=True)
-    unique = request.flag("unique", default=False)
+    required = request.read("required", as_flag, False)
+    nullable = request.read("nullable", as_flag, True)
+    unique = request.read("unique", as_flag, False)
     message = _message(request)
     if not tests and not required and not unique and nullable:
         raise AnalysisError(f"{request.at('field')} has no rule. Add one of: {', '.join(_FIELD_KEYS[1:-1])}.")
@@ -194,7 +191,7 @@ def _check_field(report: _Report, request: Parameters) -> None:
         report.add("nullable", name.name, False, message, nulls)
     present = [(row, value) for row, value in enumerate(column) if value is not None and value is not _MISSING]
     for rule, expected, holds in tests:
-        broken = ((row, {"value": value}) for row, value in present if not holds(value))
+        broken = ((row, {"value": _bounded(value)}) for row, value in present if not holds(value))
         report.add(rule, name.name, expected, message, broken)
     if unique:
         whole = [None if value is _MISSING else value for value in column]
@@ -209,7 +206,7 @@ def _repeated(column: list[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
             continue
         before = first.setdefault(key, row)
         if before != row:
-            yield row, {"value": column[row], "first_row": before}
+            yield row, {"value": _bounded(column[row]), "first_row": before}
 
 
 def _column(report: _Report, name: Field) -> list[Any]:
@@ -228,24 +225,16 @@ def _column(report: _Report, name: Field) -> list[Any]:
 
 def _message(request: Parameters) -> str | None:
     message = request.value("message")
-    if message is not None and not isinstance(message, str):
-        raise request.fail("message", "a text")
-    return None if message is None else message[:_SAMPLE_CHARACTERS]
+    if message is not None and not (isinstance(message, str) and len(message) <= _SAMPLE_CHARACTERS):
+        raise request.fail("message", f"a text of at most {_SAMPLE_CHARACTERS} characters")
+    return message
 
 
-def _cut(sample: dict[str, Any]) -> dict[str, Any]:
-    """A sample with its long values cut; the values of several fields are one level deeper."""
-    return {
-        name: {field: _short(each) for field, each in value.items()} if name == "values" else _short(value)
-        for name, value in sample.items()
-    }
-
-
-def _short(value: Any) -> Any:
+def _bounded(value: Any) -> Any:
+    """A value of a sample, a long one by its size."""
     # JSON has no NaN and no infinity.
-    return (
-        quoted(value) if isinstance(value, float) and not math.isfinite(value) else shortened(value, _SAMPLE_CHARACTERS)
-    )
+    is_odd = isinstance(value, float) and not math.isfinite(value)
+    return quoted(value) if is_odd else shortened(value, _SAMPLE_CHARACTERS)
 
 
 def value_tests(request: Parameters) -> list[ValueTest]:
@@ -296,7 +285,7 @@ def _bound(request: Parameters, rule: str, sign: int) -> Callable[[Any], bool]:
     def holds(value: Any) -> bool:
         try:
             at = moment_of(value) if isinstance(value, str) else None
-        except (WrongKind, OverflowError):
+        except WrongKind:
             return False
         return at is not None and (at >= moment if sign > 0 else at <= moment)
 
@@ -311,8 +300,8 @@ def _member(request: Parameters) -> Callable[[Any], bool]:
     options = request.value("enum")
     if not isinstance(options, list) or not options:
         raise request.fail("enum", "a list of the values that are allowed")
-    if len(options) > MAX_OPTIONS:
-        raise AnalysisError(f"{request.at('enum')} has {len(options)} values. Expected at most {MAX_OPTIONS}.")
+    if len(options) > MAX_ENUM:
+        raise AnalysisError(f"{request.at('enum')} has {len(options)} values. Expected at most {MAX_ENUM}.")
     # A boolean among them makes every boolean a key that no number equals.
     keys = frozenset(keys_of([*options, True])[:-1])
     return lambda value: keys_of([value, True])[0] in keys

@@ -12,7 +12,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
 from .errors import AnalysisError, kind_of, nearest, quoted
-from .plan import MAX_TEXT, CastType
+from .limits import MAX_INTEGER, MAX_TEXT
+from .plan import CastType
 
 NUMBERS = frozenset((int, float))
 """The types of a number; a boolean's is neither."""
@@ -98,6 +99,15 @@ def json_text(value: Any, *, sort_keys: bool = True) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
 
 
+def bounded(value: Any) -> Any:
+    """The result of a computation: null if it is not finite. Raises `WrongKind` beyond the largest whole number."""
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    if -MAX_INTEGER <= value <= MAX_INTEGER:
+        return value
+    raise WrongKind(f"a whole number is beyond {MAX_INTEGER}; compute with float() of its operands")
+
+
 def to_date(value: Any) -> date:
     """The day of ISO text, with or without a time."""
     if type(value) is str and _DATE.fullmatch(value):
@@ -139,7 +149,7 @@ def _to_int(value: Any) -> int | None:
     if value is None or type(value) is int:
         return value
     if type(value) in (bool, float) or (type(value) is str and _WHOLE.fullmatch(value)):
-        return int(value)
+        return int(bounded(int(value)))
     raise _wrong_kind(value, "a whole number")
 
 
@@ -202,9 +212,9 @@ def read_moments(column: Sequence[Any], name: str, at: str) -> list[datetime | N
     for row, value in enumerate(column):
         try:
             moments.append(None if value is None else moment_of(value))
-        except (WrongKind, OverflowError):
+        except WrongKind:
             raise AnalysisError(
-                f"{at}: row {row} has {quoted(value)} in field {name!r}, which is no moment. Expected ISO text like "
+                f"{at}: row {row} has {quoted(value)} in field {name!r}, which is not a time. Expected ISO text like "
                 "'2025-03-31T14:00:00Z' or '2025-03-31', or seconds since 1970."
             ) from None
     return moments
@@ -212,14 +222,17 @@ def read_moments(column: Sequence[Any], name: str, at: str) -> list[datetime | N
 
 def moment_of(value: Any) -> datetime:
     """A naive time in UTC; a time without a zone is taken as UTC."""
-    if type(value) in NUMBERS:
-        seconds = value
-        for _ in range(3):
-            if abs(seconds) >= _EPOCH_LIMIT:
-                seconds = seconds / 1000
-        return _EPOCH + timedelta(seconds=seconds)
-    moment = to_datetime(value)
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    try:
+        if type(value) in NUMBERS:
+            seconds = value
+            for _ in range(3):
+                if abs(seconds) >= _EPOCH_LIMIT:
+                    seconds = seconds / 1000
+            return _EPOCH + timedelta(seconds=seconds)
+        moment = to_datetime(value)
+        return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:  # in UTC it is before the year 1 or after 9999
+        raise _wrong_kind(value, "a time of the years 1 to 9999") from None
 
 
 def bucket_start(moment: datetime, unit: str) -> datetime:
@@ -253,7 +266,7 @@ def read_duration(text: str, at: str) -> timedelta:
     unit = unit if unit in _LENGTHS else unit.removesuffix("s")
     if unit not in _LENGTHS:
         raise AnalysisError(
-            f"{at} is {quoted(text)}: {found[2]!r} is no unit of a fixed length.{nearest(unit, _LENGTHS)} "
+            f"{at} is {quoted(text)}: {found[2]!r} is not a unit of fixed length.{nearest(unit, _LENGTHS)} "
             f"Units: {', '.join(_LENGTHS)}."
         )
     try:

@@ -4,7 +4,7 @@
 the protocol themselves.
 """
 
-from sealyard.broker.upstreams.mcp.life import Transport, transports
+from sealyard.broker.upstreams.mcp.connection import Transport, transports
 from sealyard.broker.upstreams.mcp.transport import Kept, edge_id, whole_message
 from sealyard.broker.upstreams.mcp.upstream import Upstream
 

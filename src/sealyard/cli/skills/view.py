@@ -159,10 +159,6 @@ def _show_details(skills: Sequence[SkillFigures], summary: SkillSummary) -> None
             say(f"  {count(each.calls, 'call')} by {by}, {each.mean_seconds:.3f} s each")
         for text in each.details:
             say(f"  {text}")
-    for kind in summary.changes:
-        if kind.change:
-            done = f"{count(kind.migrations, 'migration')}, {kind.migrated} done, {kind.right} as predicted"
-            say(f"{kind.change.replace('_', ' ')}: {done}")
     if summary.migrations:
         say(
             f"{count(summary.migrations, 'migration')}, {summary.migrated} done; the difficulty predicted was right"

@@ -1,430 +1,205 @@
-"""Private values that were encoded before they were printed.
+"""Private values behind a common encoding.
 
-Covered: base64 (both alphabets, with or without padding and line breaks, after junk), base32, hex, lists of character
-codes, percent-, backslash-, HTML- and quoted-printable escapes, invisible and full-width characters, letters set apart,
-reversed and rot13 text, gzip or zlib inside base64, base32 or hex; two of them on top of each other as a rule. Digits
-that are only reversed count as card, account and register numbers, not as telephone numbers or dates.
+Percent-, backslash-, HTML- and quoted-printable escapes, base64 of either alphabet, also wrapped over lines, and hex;
+gzip or zlib inside these, and UTF-16; two of them on top of each other. The thorough search, for what leaves code that
+may hold real values, also reads a text backwards, lists of character codes, letters set apart, and invisible or
+full-width characters.
 
-Not covered, because nothing can: encryption, slices, hashes, arithmetic on characters, an alphabet of the code's own.
-In mode `output` code holds real values and can smuggle one out if it wants to. Mode `strict` prevents that: code holds
-no real value there.
+Nothing can find values behind encryption, slices, hashes, arithmetic on characters or an alphabet of the code's own. In
+mode `output` code holds real values and can smuggle one out if it wants to. Mode `strict` prevents that: code holds no
+real value there.
 """
 
-import base64
 import binascii
 import re
 import zlib
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from sealyard.privacy.detect.checks import WALLET_FORM, is_card, is_wallet
-from sealyard.privacy.detect.credentials import KEY
-from sealyard.privacy.detect.numbers import find_iban, find_registered
-from sealyard.privacy.detect.registers import REGISTERED_WORD
-from sealyard.privacy.detect.screens import WORD, Runs, encoded_runs, find_candidates
-from sealyard.privacy.reading.view import ESCAPES, decoded_bytes, plain, rewritten, united, without_tokens
-from sealyard.privacy.span import TOKEN, Span
+import msgspec
+
+from sealyard.privacy.detect.runs import WORD, Runs
+from sealyard.privacy.reading.escapes import View, decoded_bytes, plain, unescaped
+from sealyard.privacy.span import Span, united, without_tokens
 
 _DEPTH = 2  # layers that are decoded: base64 in a URL in JSON, at bounded cost
 _UNPACKED_BYTES = 1 << 20
 """Compressed data may unpack to this much in one call, and eight times the text. More is concealed unread."""
-_BLOCK_CHARACTERS = 4096  # of lines searched together
 _SHORTEST = 4
 """A shorter decoded text is chance, or too little to mean anything."""
+_SHORT_TEXT = 12  # characters: fewer bytes are valid UTF-8 by chance too often
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}|[A-Za-z0-9+/_-]{6,7}={1,2}")
-_BASE64_PART = re.compile(r"[A-Za-z0-9]{8,}={0,2}|[A-Za-z0-9]{6,7}={1,2}")
-_BASE64_LINES = re.compile(
-    r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{4,}[ \t]*(?:\r?\n[ \t>]*[A-Za-z0-9+/_-]{2,}={0,2}(?![A-Za-z0-9+/_-])[ \t]*)+"
+_QUICK_LEAST = 14  # characters without padding: ten bytes, the shortest values that are found by value
+_THOROUGH_LEAST = 6  # four bytes
+_RUN = "[A-Za-z0-9+/_-]"
+_BLOCK = re.compile(rf"{_RUN}++(?:={{0,2}}[ \t]*\r?\n[ \t>]*{_RUN}{{2,}}+(?!={{0,2}}+[\w+/=:.@(%-]))*+={{0,2}}")
+"""A word, and the words that are alone on the lines below it: base64 is wrapped so."""
+_PIECE = re.compile(rf"{_RUN}+={{0,2}}")
+_WRAPPED = {64, 76}
+"""Characters of a line of base64 in keys and mails. Lines of any other length may be values of their own."""
+_PART = re.compile(r"[A-Za-z0-9]{8,}={0,2}")
+_PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]{3,}|[A-Z0-9]{3,})(?![A-Za-z0-9])")
+"""A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
+_LONGEST_PATH = 256  # characters
+_UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+_PLAIN_WORD = r"(?:[a-z]{2,15}|[0-9]{1,5}(?![-_/+=]+[0-9]))"
+_PLAIN = re.compile(rf"[-_/+=]*{_PLAIN_WORD}(?:[-_/+=]+{_PLAIN_WORD})*+[-_/+=]*|{_UUID}")
+"""A path of words in small letters and short numbers, or a UUID: no encoding makes such, and nothing private is one."""
+_BEFORE = re.compile(rf"(?:{_PLAIN_WORD}[-_/+]+)+")
+"""Words of a path or a name, behind which something encoded may follow."""
+_HEX = re.compile(r"[0-9A-Fa-f]{8,}")
+_LONGEST_NUMBER = 512  # digits: some character of a longer text has a letter in hex
+_HEX_PAIRS = re.compile(r"(?<![0-9A-Za-z])(?:0x)?[0-9A-Fa-f]{2}(?:[\s:,]{1,2}(?:0x)?[0-9A-Fa-f]{2}){3,}(?![0-9A-Za-z])")
+_MANY_PAIRS = b"aa aa aa aa aa aa aa aa"
+"""Eight of them, as `_PAIR_MARKS` show it: what is searched for in a text that may be long."""
+_PAIR_MARKS = bytes(
+    97 if chr(code) in "0123456789abcdefABCDEF" else 32 if chr(code) in " :" else 120 for code in range(256)
 )
-_WORD = r"(?:[A-Z]?[a-z]+|[A-Z]+|[0-9]+)"
-_WORDS = re.compile(rf"[-_/+]*{_WORD}(?:[-_/+>\s]+{_WORD})*[-_/+]*")
-_WORDS_CHARACTERS = 256  # a longer part is decoded without a look at its words
 _URL_ALPHABET = str.maketrans("-_", "+/", " \t\r\n>=")
-_BASE32 = re.compile(r"(?:[A-Z2-7]{8,}|[a-z2-7]{8,})={0,6}")
-_LEAST_BASE64 = 6  # four bytes, the shortest text that counts (`_SHORTEST`)
-_LEAST_BASE32 = 16
-"""A shorter run in small letters is a word."""
-_SAMPLE_CHARACTERS = 1024
-"""The first part of a long run that is looked at: base32 is decoded slowly."""
-_HEX = re.compile(r"[0-9A-Fa-f]{6,}")
-_CODE = r"(?:0[xX][0-9A-Fa-f]{1,5}|0[oO][0-7]{1,6}|0[bB][01]{6,8}|[01]{7,8}|[0-9A-Fa-f]{2}|[0-9]{2,6})(?![0-9A-Za-z])"
-_CODES = re.compile(rf"(?<![0-9A-Za-z]){_CODE}(?:[\s,;:|/\\.+\-'\"]{{1,4}}{_CODE}){{3,}}")
-_NUMBER = re.compile(r"[0-9A-Za-z]+")
-_BASES = {"0x": (16,), "0o": (8,), "0b": (2,)}
-_APART = re.compile(r"(?<![^\W_])[^\n](?P<by>[^\w\n]{1,4}|_|\n)[^\n](?:(?P=by)[^\n](?![^\W_])){3,}")
+_ESCAPE = re.compile(
+    r"%[0-9A-Fa-f]{2}|\\[xuU0-7][0-9A-Fa-f]|&(?:#\w{1,7}|[A-Za-z]{2,10});"
+    r"|=(?:40|3[Dd]|2[Ee]|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2})"
+)
+"""An equals sign before two digits is an assignment far more often than an escape: that of a sign of its own counts."""
+_AROUND = bytes(32 if chr(code) in " \t\n\"'<>" else 97 for code in range(256))
+"""A blank for each sign that stands around a word with an escape in it."""
+_STRONG = "%\\&"
+"""Signs of escapes that are little else."""
+_CODES = re.compile(r"(?<![0-9])[0-9]{2,7}(?:[\s,;\"']{1,4}[0-9]{2,7}){3,}(?![0-9])")
+_SPREAD = re.compile(r"(?<![^\W_])[^\n](?P<by>[^\w\n]{1,4}|_|\n)[^\n](?:(?P=by)[^\n](?![^\W_])){3,}")
 _DIGITS = re.compile(r"[\d\s.-]*")
 _LETTER = re.compile(r"[^\W\d_]")
-_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _FLAT = str.maketrans(dict.fromkeys("|,;:=\"'{}[]<>\t", " "))
 _CHECKED = frozenset({"credit_card", "iban", "ssn", "national_id", "tax_id"})
 """Types that are found in reversed digits: any date read backwards could be a telephone number."""
-
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
-_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
-
-
-def find_encoded(text: str, find: Callable[[str], list[Span]]) -> list[Span]:
-    """The runs of the text that decode to something in which `find` finds something, each with the finding's type.
-
-    A run counts whole, since a part reveals the rest. `find` is called on the text a few times over (reversed and
-    rot13 at the least) and on every run that decodes to text; what decodes to anything else, such as an image, is
-    passed over. The time is linear in the text for a linear `find`.
-    """
-    return united(_Search(find, _UNPACKED_BYTES + 8 * len(text)).encoded(without_tokens(text), _DEPTH))
-
-
-def find_encoded_words(
-    words: Collection[str],
-    find: Callable[[str], list[Span]],
-    find_each: Callable[[Sequence[str]], Sequence[Collection[Span]]],
-) -> dict[str, list[Span]]:
-    """The findings of `find_encoded` in each of many single words that hold something, as fast as most words allow.
-
-    Nearly every long word is a path, a hash, a name or an id. So only what `find_candidates` lets pass is decoded, the
-    texts that come of it are searched together, with `find_each`, and only a word that gave one with a finding is
-    looked into as `find_encoded` does.
-    What decodes to fewer than `_SHORT_TEXT` characters counts in ASCII only, and a word read backwards or rotated by 13
-    letters if it begins as a key, an account number or a wallet does, or names a secret.
-    """
-    words = [word for word in words if not _PLAIN_WORDS.fullmatch(word)]
-    suspicious = set(_turned([word for word in words if not _HASH.fullmatch(word)]))
-    read = _Words(_Search(find, _UNPACKED_BYTES + 8 * sum(map(len, words))).unpacked)
-    read.add([(word, word) for word in words], _DEPTH)
-    suspicious.update(owner for owner, spans in zip(read.owners, find_each(read.texts), strict=True) if spans)
-    found = {word: find_encoded(word, find) for word in words if word in suspicious - read.too_large}
-    found |= {word: [Span(0, len(word), "text")] for word in read.too_large}
-    return {word: spans for word, spans in found.items() if spans}
-
-
-_SHORT_TEXT = 12  # characters: fewer bytes are valid UTF-8 by chance too often
-_UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
-_PLAIN_WORD = r"(?:[a-z]{2,15}|[0-9]{1,5}(?![-_/+=&#;]+[0-9]))"
-_PLAIN_WORDS = re.compile(rf"[-_/+=&#;]*{_PLAIN_WORD}(?:[-_/+=&#;]+{_PLAIN_WORD})*+[-_/+=&#;]*|{_UUID}")
-"""A path or a query of words in small letters and short numbers, or a UUID: no encoding makes such, and nothing private
-is one."""
-_HASH = re.compile(r"[0-9a-f]{25,}")
-"""No key, account number or wallet is that long and of these letters alone."""
-_SIMPLE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
-_HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
-_ESCAPE = re.compile(
-    r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=(?:40|3[Dd]|2[Ee]|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2})"
-)
-"""An equals sign before two digits is an assignment far more often than an escape: that of a sign of its own counts."""
-_STRONG_ESCAPE = re.compile(r"[%\\&]")
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
-_LEAST_TURNED = 13
-"""Characters of the shortest number or key that is recognised by its form: a card's digits."""
-_TURNED_RUNS = Runs(WORD + "+/=.:$%~", least=_LEAST_TURNED)
-_TURNED_START = re.compile(
-    rf"[\n+/_=;%&#-](?:(?:{KEY})|(?=[A-Za-z0-9]{{{_LEAST_TURNED}}})(?:(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})"
-    rf"|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])|(?P<register>{REGISTERED_WORD})|(?P<wallet>{WALLET_FORM})))"
-)
-"""A key, or what may be another private number, where a part of a word begins."""
-_SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "session")
-_TURNED_SECRET = re.compile(rf"[\n=;](?:{'|'.join(_SECRETS)})|(?:{'|'.join(_SECRETS)})[a-z0-9_-]*[=;]")
-"""A name that secrets have in a word of two parts, in small letters."""
-_BROKEN = re.compile(rb"[\x00-\x7f][\x80-\xbf]|[\xc2-\xf4][^\x80-\xbf]|[\xc0\xc1\xf5-\xff]|\A[\x80-\xbf]")
-"""Bytes that never occur in UTF-8."""
-
-
-def _turned(words: Collection[str]) -> Iterator[str]:
-    """The words that may be something private read backwards or rotated."""
-    listed = list(words)
-    backwards = "\n".join(["", *(word[::-1] for word in listed)]).replace("n\\", " \n")  # an escaped end of a line
-    starts = list(accumulate((len(word) + 1 for word in listed), initial=0))
-    rotated = "\n".join(["", *listed]).translate(_ROTATED)
-    for turned in (backwards, rotated, backwards.translate(_ROTATED)):
-        for start, end in _TURNED_RUNS.find(turned):
-            for match in _TURNED_START.finditer(turned, start - 1, end + 1):
-                if match.lastgroup is None or _is_number(match.lastgroup, match[match.lastgroup]):
-                    yield listed[bisect_right(starts, match.start()) - 1]
-        if "=" in turned or ";" in turned:
-            lower = turned.lower()
-            if any(secret in lower for secret in _SECRETS):
-                for match in _TURNED_SECRET.finditer(lower):
-                    yield listed[bisect_right(starts, match.start()) - 1]
-
-
-def _is_number(kind: str, value: str) -> bool:
-    if kind == "account":
-        return find_iban(value, 0) is not None
-    if kind == "card":
-        return is_card(value)
-    return find_registered(value) is not None if kind == "register" else is_wallet(value)
-
-
-class _Words:
-    """The texts that words and their parts decode to, each with the word, and also backwards and rotated."""
-
-    def __init__(self, unpacked: Callable[[bytes], bytes]) -> None:
-        self.owners: list[str] = []
-        self.texts: list[str] = []
-        self.too_large: set[str] = set()
-        """Words that unpack to more than may be read."""
-        self._unpacked = unpacked
-
-    def add(self, texts: Iterable[tuple[str, str]], depth: int) -> None:
-        """Decode texts, each of them a word or decoded from one."""
-        parts: list[tuple[str, str]] = []
-        deeper: list[tuple[str, str]] = []
-        for word, text in texts:
-            if _SIMPLE.fullmatch(text):
-                parts.append((word, text.rstrip("=")))
-                continue
-            for start, end in _PARTS.find(text):
-                if end - start >= _LEAST_PART or text.startswith("=", end):
-                    parts.append((word, text[start:end]))
-            if _ESCAPE.search(text) or not text.isascii():
-                is_strong = _STRONG_ESCAPE.search(text) is not None
-                for reading in _unescaped_ways(text):
-                    self._note(word, reading)
-                    if depth > 1 and is_strong and _LETTER_OR_DIGIT.search(reading):
-                        self._turn(word, reading)
-                        deeper.append((word, reading))
-        for number, data in _decoded([part for _, part in parts]):
-            word = parts[number][0]
-            try:
-                read = data if isinstance(data, str) else _readable(self._unpacked(data))
-            except _TooLarge:
-                self.too_large.add(word)
-                continue
-            if read is None or len(read.strip()) < _SHORTEST:
-                continue
-            if read.isascii() or len(read) >= _SHORT_TEXT:
-                self._note(word, read)
-            if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
-                self._turn(word, read)
-                deeper.append((word, read))
-        if deeper:
-            self.add(deeper, depth - 1)
-
-    def _note(self, word: str, text: str) -> None:
-        if _LETTER_OR_DIGIT.search(text) is None:
-            return  # and nothing private
-        self.owners.append(word)
-        self.texts.append(text)
-
-    def _turn(self, word: str, read: str) -> None:
-        flat = read.translate(_FLAT)
-        backwards = flat[::-1]
-        for turned in (backwards, flat.translate(_ROTATED), backwards.translate(_ROTATED)):
-            self._note(word, turned)
-        for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
-            for match in pattern.finditer(read):
-                for text in decode(match.group()):
-                    self._note(word, text)
-
-
-def _unescaped_ways(text: str) -> list[str]:
-    """Readings of a text without its escapes: those of all kinds at once, since each kind marks its own.
-
-    An equals sign is an escape in few texts, so it is read as one apart. Two layers are taken off, whatever they are.
-    """
-    ways = [text]
-    for _ in range(_DEPTH):
-        for way in ways[:]:
-            strong = way
-            for sign in "%\\&":
-                if sign in way and (view := rewritten(strong, *ESCAPES[sign])):
-                    strong = view.text
-            ways.append(strong)
-            if "=" in way and (view := rewritten(way, *ESCAPES["="])):
-                ways.append(view.text)
-        ways = list(dict.fromkeys(ways))
-    if not text.isascii() and (view := plain(text)):
-        ways.append(view.text)
-    return [way for way in dict.fromkeys(ways) if way != text]
-
-
-_LEAST_PART = 8  # characters of a part in base64; a shorter one counts if `=` follows it
-_PARTS = Runs(WORD + "+/", least=_LEAST_BASE64)
-
-
-def _decoded(parts: Sequence[str]) -> Iterator[tuple[int, bytes | str]]:
-    """The decoded parts of letters, digits and `+/_-`, as far as they may be text, with the number of each."""
-    found = find_candidates(parts, _may_be_text)
-    for number, run in found.hex:
-        backwards = _hex(run[::-1]) if _HEX_WORD.fullmatch(parts[number]) else ()
-        yield from ((number, data) for data in (*_hex(run), *backwards) if _may_be_text(data))
-    for number in found.codes:
-        for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
-            for match in pattern.finditer(parts[number]):
-                yield from ((number, text) for text in decode(match.group()))
-    for number in found.base64:
-        yield from ((number, data) for data in _decoded_base64(parts[number]) if _may_be_text(data))
-    for number, run in found.base32:
-        for way in (*_BASE32.findall(run), *_BASE32.findall(run.translate(_ROTATED))):
-            for data in (*_base32(way), *_base32(way[::-1])):
-                if _may_be_text(data):
-                    yield number, data
-
-
-def _decoded_base64(part: str) -> Iterator[bytes]:
-    """A part decoded from base64, and those of its pieces between separators that stand beside a word."""
-    if len(part) < _WORDS_CHARACTERS and part.islower() and _WORDS.fullmatch(part):
-        return
-    spelt = _spelt(part)
-    yield from spelt
-    if len(part) < _WORDS_CHARACTERS and not part.isalnum() and (spelt or _PLAIN_PART.search(part)):
-        for piece in _BASE64_PART.findall(part):
-            yield from _spelt(piece)
-
-
-_PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]{3,}|[A-Z0-9]{3,})(?![A-Za-z0-9])")
-"""A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
-
-
-def _spelt(run: str) -> list[bytes]:
-    """A run decoded from base64 at each place where a group may begin, also backwards and rotated."""
-    ways = (run, run[::-1], run.translate(_ROTATED))
-    return [data for way in ways for data in _groups(way.translate(_URL_ALPHABET))]
-
-
-def _may_be_text(data: bytes) -> bool:
-    """True if `_readable` may make something of it; cheap, and never wrong when it says no."""
-    odd = len(data.translate(None, _PRINTABLE))
-    if len(data) < _SHORT_TEXT:
-        return not odd and len(data) >= _SHORTEST
-    return (
-        3 * odd < len(data)
-        or data[:2] in _PACKED
-        or _BROKEN.search(data[:-3]) is None
-        or 5 * data.count(0) >= 2 * len(data)
-    )
-
-
-class _Reading(NamedTuple):
-    """A text as it reads decoded, and the way back to the offsets of the encoded one."""
-
-    text: str
-    source: Callable[[int, int], tuple[int, int]]
-
-
-_Decode = Callable[[str], Iterator[bytes | str]]
-
-
-class _Run(NamedTuple):
-    start: int
-    end: int
-    content: str
-    decode: _Decode
-
-
-def _reverse(text: str) -> _Reading:
-    return _Reading(text[::-1], lambda start, end: (len(text) - end, len(text) - start))
-
-
-def _rotate(text: str) -> _Reading:
-    return _Reading(text.translate(_ROTATED), lambda start, end: (start, end))
-
-
-_Turns = tuple[Callable[[str], _Reading], ...]
-_TURNS: _Turns = (_reverse, _rotate)
-
-
-class _Search:
-    """One call: the search, the bytes that may still be unpacked, and the findings of each run."""
-
-    def __init__(self, find: Callable[[str], list[Span]], unpacked_bytes: int) -> None:
-        self._find = find
-        self._unpacked_bytes = unpacked_bytes
-        self._types: dict[tuple[_Decode, str, int], str | None] = {}
-
-    def encoded(self, text: str, depth: int, turns: _Turns = _TURNS) -> Iterator[Span]:
-        """The encoded findings in a text that was not turned yet in the ways given."""
-        if depth == 0 or len(text) < 4:
-            return
-        for reading in _escaped(text):
-            yield from self._read(text, reading, depth, turns)
-        # A turned table has no header and a turned field no name: what stands there must not be taken for one.
-        flat = text.translate(_FLAT) if turns else ""
-        for number, turn in enumerate(turns):
-            # Turning twice in either order is the same: each pair is tried once.
-            for span in self._read(flat, turn(flat), depth, turns[number + 1 :]):
-                if _LETTER.search(flat, span.start, span.end) or span.type in _CHECKED:
-                    yield span
-        # The runs of a turned text are those of the text: `_type` turns each.
-        for run in _runs(text) if turns == _TURNS else ():
-            of_type = self._type(run.decode, run.content, depth)
-            if of_type is not None:
-                yield Span(run.start, run.end, of_type)
-
-    def _found(self, text: str, depth: int, turns: _Turns = _TURNS) -> list[Span]:
-        return [*self._find(text), *self.encoded(text, depth, turns)]
-
-    def _read(self, text: str, reading: _Reading, depth: int, turns: _Turns) -> Iterator[Span]:
-        for span in self._found(reading.text, depth - 1, turns):
-            start, end = reading.source(span.start, span.end)
-            # Text that decodes to itself is not encoded: it is found in the text itself.
-            if text[start:end] != reading.text[span.start : span.end]:
-                yield Span(start, end, span.type)
-
-    def _type(self, decode: _Decode, content: str, depth: int) -> str | None:
-        """The type of what a run decodes to."""
-        key = (decode, content, depth)
-        if key not in self._types:
-            self._types[key] = self._decoded_type(decode, content, depth)
-            if self._types[key] is None and depth > 1:
-                turned = (self._type(decode, turn(content).text, depth - 1) for turn in _TURNS)
-                self._types[key] = next((of_type for of_type in turned if of_type is not None), None)
-        return self._types[key]
-
-    def _decoded_type(self, decode: _Decode, content: str, depth: int) -> str | None:
-        for decoded in decode(content):
-            try:
-                read = decoded if isinstance(decoded, str) else _readable(self.unpacked(decoded))
-            except _TooLarge:
-                return "text"
-            if read is not None and len(read.strip()) >= _SHORTEST and (spans := self._found(read, depth - 1)):
-                return max(spans, key=lambda span: span.end - span.start).type
-        return None
-
-    def unpacked(self, data: bytes) -> bytes:
-        """The data, unpacked if it is in the format of gzip or zlib, twice at most."""
-        for _ in range(_DEPTH):
-            if data[:2] not in _PACKED:
-                break
-            if self._unpacked_bytes < 0:
-                raise _TooLarge
-            try:
-                data = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data, self._unpacked_bytes + 1)
-            except zlib.error:
-                break
-            self._unpacked_bytes -= len(data)
-            if self._unpacked_bytes < 0:
-                raise _TooLarge
-        return data
-
-
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _PACKED = frozenset([b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"])
 
-
-class _TooLarge(Exception):
-    """Data that unpacks to more than may be read."""
-
-
-def _escaped(text: str) -> Iterator[_Reading]:
-    """The text without its escapes, as far as it has any: block by block, so that one escape does not cost it all."""
-    start = 0
-    blocks = []
-    for line in _LINES.finditer(text):
-        if line.end() - start >= _BLOCK_CHARACTERS or line.end() == len(text):
-            blocks.append((start, text[start : line.end()]))
-            start = line.end()
-    for start, block in blocks:
-        views = [rewritten(block, *escape) for sign, escape in ESCAPES.items() if sign in block]
-        views.append(plain(block))
-        for view in views:
-            if view is not None:
-                yield _Reading(view.text, _shifted(view.source, start))
+FindEach = Callable[[Sequence[str]], Sequence[Sequence[Span]]]
+"""Searches many texts at once."""
+_Source = Callable[[int, int], tuple[int, int]]
 
 
-def _shifted(source: Callable[[int, int], tuple[int, int]], by: int) -> Callable[[int, int], tuple[int, int]]:
+class EncodedValues:
+    """Finds private values behind a common encoding, in time linear in the text.
+
+    The thorough search reads a text in every way that code might write it in. The other one, for what servers send,
+    looks at escapes and at long words only, and costs next to nothing where there are none.
+    """
+
+    knows_words = False
+    """A text shorter than `judge.LEAST_SEARCHED` without an escape in it is not encoded."""
+
+    def __init__(self, find_each: FindEach, *, is_thorough: bool = False) -> None:
+        self._find_each = find_each
+        self._is_thorough = is_thorough
+        least = _THOROUGH_LEAST if is_thorough else _QUICK_LEAST
+        self._words = Runs(WORD + "+/", least=least)
+        self._least = least
+
+    def find(self, text: str) -> list[Span]:
+        """The stretches that decode to something private. A word counts whole, since a part reveals the rest."""
+        text = without_tokens(text)
+        unpacking = _Unpacking(_UNPACKED_BYTES + 8 * len(text))
+        readings = self._readings(text, _DEPTH, unpacking)
+        texts = list(dict.fromkeys(each.text for each in _all(readings)))
+        found = dict(zip(texts, self._find_each(texts), strict=True)) if texts else {}
+        return united(span for reading in readings for span in reading.spans(text, found))
+
+    def _readings(self, text: str, depth: int, unpacking: "_Unpacking") -> list["_Reading"]:
+        """The text and its parts decoded, and these decoded again."""
+        readings = list(self._decoded(text, unpacking)) if depth else []
+        for reading in readings:
+            reading.inner = self._readings(reading.text, depth - 1, unpacking)
+        return readings
+
+    def _decoded(self, text: str, unpacking: "_Unpacking") -> Iterator["_Reading"]:
+        yield from _without_escapes(text, [(0, len(text))] if self._is_thorough else _escaped_words(text))
+        known: dict[str, list[str | None]] = {}
+        for start, end, run in (*self._runs(text), *_hex_pairs(text, is_any=self._is_thorough)):
+            if run not in known:
+                known[run] = list(_decode(run, unpacking, is_short_read=self._is_thorough))
+            yield from (_Reading(start, end, each or "", is_unread=each is None) for each in known[run])
+        if self._is_thorough:
+            yield from _turned(text)
+
+    def _runs(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """The parts of the text that are made of the characters of base64 or hex only."""
+        done = 0
+        for start, end in self._words.find(text):
+            if start < done or _PLAIN.fullmatch(text, start, end):
+                continue
+            block = _BLOCK.match(text, start)
+            assert block is not None
+            done = block.end()
+            if "\n" not in block[0]:
+                yield from _parts(start, block[0])
+                continue
+            pieces = list(_PIECE.finditer(text, start, done))
+            lengths = {len(piece[0]) for piece in pieces[:-1]}
+            is_wrapped = len(lengths) == 1 and max(lengths) >= len(pieces[-1][0])
+            if is_wrapped:
+                yield start, done, block[0]
+            if not (is_wrapped and lengths <= _WRAPPED):
+                for piece in pieces:
+                    if len(piece[0]) >= self._least and not _PLAIN.fullmatch(piece[0]):
+                        yield from _parts(piece.start(), piece[0])
+
+
+class _Reading(msgspec.Struct, gc=False):
+    """A stretch of a text as it reads decoded."""
+
+    start: int
+    end: int
+    text: str
+    source: _Source | None = None
+    """Leads from offsets of the reading to those of the text. Without it, a finding covers the whole stretch."""
+    is_unread: bool = False
+    """True if it unpacks to more than may be read."""
+    is_backwards: bool = False
+    inner: list["_Reading"] = []
+
+    def spans(self, text: str, found: dict[str, Sequence[Span]]) -> Iterator[Span]:
+        """The findings, in offsets of the text that was decoded."""
+        if self.is_unread:
+            yield Span(self.start, self.end, "text")
+            return
+        spans = [*found[self.text], *(span for each in self.inner for span in each.spans(self.text, found))]
+        if self.source is None:
+            if spans:
+                yield Span(self.start, self.end, max(spans, key=lambda each: each.end - each.start).type)
+            return
+        for span in spans:
+            start, end = self.source(span.start, span.end)
+            if text[start:end] == self.text[span.start : span.end]:
+                continue  # not encoded: it is found in the text itself
+            if not self.is_backwards or span.type in _CHECKED or _LETTER.search(text, start, end):
+                yield Span(start, end, span.type)
+
+
+def _all(readings: Iterable[_Reading]) -> Iterator[_Reading]:
+    for reading in readings:
+        if not reading.is_unread:
+            yield reading
+            yield from _all(reading.inner)
+
+
+# Escapes
+
+
+def _without_escapes(text: str, stretches: Iterable[tuple[int, int]]) -> Iterator[_Reading]:
+    """Stretches without their escapes: those of `_STRONG` signs at once, since text in one kind may hold another."""
+    known: dict[str, list[View]] = {}
+    for start, end in stretches:
+        part = text[start:end]
+        if part not in known:
+            views = (unescaped(part, signs=_STRONG), unescaped(part, signs="="), plain(part))
+            known[part] = [view for view in views if view is not None and len(view.text) >= _SHORTEST]
+        for view in known[part]:
+            yield _Reading(start, end, view.text, _shifted(view.source, start))
+
+
+def _shifted(source: _Source, by: int) -> _Source:
     def shifted(start: int, end: int) -> tuple[int, int]:
         start, end = source(start, end)
         return start + by, end + by
@@ -432,90 +207,87 @@ def _shifted(source: Callable[[int, int], tuple[int, int]], by: int) -> Callable
     return shifted
 
 
-def _runs(text: str) -> Iterator[_Run]:
-    """The parts of the text that are made of an encoding's characters only."""
-    for pattern, decode in _RUNS:
-        for match in pattern.finditer(text):
-            content = match.group()
-            yield _Run(*match.span(), content, decode)
-            if pattern is _BASE64 and len(content) < _WORDS_CHARACTERS and not content.isalnum():
-                # A path or a name with underscores: what is encoded may begin at one of its parts.
-                for part in _BASE64_PART.finditer(content):
-                    yield _Run(match.start() + part.start(), match.end(), part.group(), decode)
+def _escaped_words(text: str) -> Iterator[tuple[int, int]]:
+    """The stretches between blanks and quotation marks that have an escape in them."""
+    escape = _ESCAPE.search(text)
+    marks = text.encode("ascii", "replace").translate(_AROUND) if escape else b""
+    done = 0
+    while escape:
+        start = max(done, marks.rfind(b" ", done, escape.start()) + 1)
+        done = marks.find(b" ", escape.end())
+        done = len(text) if done < 0 else done
+        yield start, done
+        escape = _ESCAPE.search(text, done)
 
 
-def _base64(run: str) -> Iterator[bytes]:
-    # Of a hundred runs ninety are words, and a text of two words or more does not encode to such.
-    if len(run) < _WORDS_CHARACTERS and _WORDS.fullmatch(run):
+# Base64 and hex
+
+
+def _parts(start: int, word: str) -> Iterator[tuple[int, int, str]]:
+    """A word, and what may be encoded in it if it is a path or a name."""
+    end = start + len(word)
+    yield start, end, word
+    if len(word) < _LONGEST_PATH and not word.rstrip("=").isalnum() and _PLAIN_PART.search(word):
+        if before := _BEFORE.match(word):
+            yield start + before.end(), end, word[before.end() :]
+        yield from ((start + part.start(), start + part.end(), part[0]) for part in _PART.finditer(word))
+
+
+def _hex_pairs(text: str, *, is_any: bool) -> Iterator[tuple[int, int, str]]:
+    """Rows of bytes in hex that are set apart: four or more, or `_MANY_PAIRS` in a text that may be long."""
+    if is_any or _MANY_PAIRS in text.encode("ascii", "replace").translate(_PAIR_MARKS):
+        for match in _HEX_PAIRS.finditer(text):
+            yield *match.span(), re.sub(r"0x|[\s:,]", "", match[0])
+
+
+def _decode(run: str, unpacking: "_Unpacking", *, is_short_read: bool) -> Iterator[str | None]:
+    """The texts that a run is in base64 and in hex; None for one that unpacks to too much."""
+    is_number = run.isdigit()
+    if is_number and len(run) > _LONGEST_NUMBER:
         return
-    yield from _groups(run.translate(_URL_ALPHABET))
-    if "\n" in run:
-        # A word at the end of the line before does not belong to it.
-        yield from _base64("".join(run.split("\n")[1:]))
-
-
-def _groups(characters: str) -> Iterator[bytes]:
-    """The bytes in base64. Junk in front shifts where groups of four begin."""
-    for offset in range(4):
-        part = characters[offset:]
-        if len(part) >= _LEAST_BASE64:
-            yield binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "==")
-
-
-def _base32(run: str) -> Iterator[bytes]:
-    characters = run.strip("=").upper()
-    if len(characters) < _LEAST_BASE32 and run.islower() and run.isalpha():
-        return
-    for offset in range(8 if len(characters) >= _LEAST_BASE32 else 1):
-        part = characters[offset:]
-        part = part[: len(part) - (len(part) % 8 in (1, 3, 6))]
-        sample = part[:_SAMPLE_CHARACTERS]
-        if len(part) == len(sample) or _readable(_unpadded32(sample)) is not None:
-            yield _unpadded32(part)
-
-
-def _unpadded32(characters: str) -> bytes:
-    return base64.b32decode(characters + "=" * (-len(characters) % 8))
-
-
-def _hex(run: str) -> Iterator[bytes]:
-    for offset in range(2) if _HEX.fullmatch(run) else ():
-        part = run[offset:]
-        yield bytes.fromhex(part[: len(part) - len(part) % 2])
-
-
-def _codes(run: str) -> Iterator[str]:
-    """The list of numbers as characters, in every base that all of them are written in."""
-    numbers = _NUMBER.findall(run)
-    prefix = numbers[0][:2].lower()
-    for base in _BASES.get(prefix, (10, 16, 8, 2)):
+    compact = run if run.isalnum() else run.translate(_URL_ALPHABET)
+    ways = []
+    if not (is_number or compact.islower()):  # no text is written in base64 without a capital
+        ways.append(binascii.a2b_base64(compact[: len(compact) - (len(compact) % 4 == 1)] + "=="))
+    if _HEX.fullmatch(compact):
+        ways.append(bytes.fromhex(compact[: len(compact) - len(compact) % 2]))
+    for data in ways:
         try:
-            codes = [int(number, base) for number in numbers]
-        except ValueError:
+            read = _readable(unpacking.unpacked(data))
+        except _TooLarge:
+            yield None
             continue
-        if min(codes) < 9 or max(codes) >= 0x110000:
+        if read is None or len(read.strip()) < _SHORTEST:
             continue
-        read = decoded_bytes(bytes(codes)) if max(codes) < 256 else "".join(map(chr, codes))
-        if not _NO_TEXT.search(read):
+        if is_short_read or read.isascii() or len(read) >= _SHORT_TEXT:
             yield read
 
 
-def _apart(run: str) -> Iterator[str]:
-    match = _APART.fullmatch(run)
-    letters = run[:: 1 + len(match["by"])] if match else ""
-    # Digits set apart are a row of a table far more often than a number in disguise.
-    if not _DIGITS.fullmatch(letters):
-        yield letters
+class _TooLarge(Exception):
+    """Data that unpacks to more than may be read."""
 
 
-_RUNS: tuple[tuple[re.Pattern[str], _Decode], ...] = (
-    (_BASE64_LINES, _base64),
-    (_BASE64, _base64),
-    (_BASE32, _base32),
-    (_HEX, _hex),
-    (_CODES, _codes),
-    (_APART, _apart),
-)
+class _Unpacking:
+    """Unpacks gzip and zlib, up to so many bytes in all."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def unpacked(self, data: bytes) -> bytes:
+        """The data, unpacked if it is packed, twice at most. Raises `_TooLarge`."""
+        for _ in range(_DEPTH):
+            if data[:2] not in _PACKED:
+                break
+            if self._left < 0:
+                raise _TooLarge
+            try:
+                data = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data, self._left + 1)
+            except zlib.error:
+                break
+            self._left -= len(data)
+            if self._left < 0:
+                raise _TooLarge
+        return data
 
 
 def _readable(data: bytes) -> str | None:
@@ -539,38 +311,21 @@ def _mostly(read: str) -> str | None:
     return clean if 4 * count <= len(read) else None
 
 
-class EncodedValues:
-    """Finds private values behind a common encoding.
-
-    The thorough one looks at a text in every way there is, as code that wants to get something out might write it. The
-    other one looks at single long words only, as a server might send them, and costs next to nothing where none are.
-    """
-
-    knows_words = False
-    """A text shorter than `judge.LEAST_SEARCHED` without an escape in it is not encoded."""
-
-    def __init__(
-        self,
-        find: Callable[[str], list[Span]],
-        find_each: Callable[[Sequence[str]], list[list[Span]]] | None = None,
-    ) -> None:
-        """With `find_each`, which searches many texts at once, it is the quick one; else the thorough one."""
-        self._find = find
-        self._find_each = find_each
-
-    def find(self, text: str) -> Iterator[Span]:
-        """The encoded words and runs of words in which something private is."""
-        if self._find_each is None:
-            yield from find_encoded(text, self._find)
-            return
-        runs = [run for run in encoded_runs(text) if not _is_word(run[0])]
-        words = {run[0]: None for run in runs}
-        plain = [word for word in words if "__" not in word or TOKEN.search(word) is None]
-        found = find_encoded_words(plain, self._find, self._find_each) if plain else {}
-        for word, start in runs if found else ():
-            for span in found.get(word, ()):
-                yield Span(start + span.start, start + span.end, span.type)
+# What only code writes
 
 
-def _is_word(run: str) -> bool:
-    return run.isdigit() or (run.isalpha() and run.islower())
+def _turned(text: str) -> Iterator[_Reading]:
+    """The text backwards, character codes as characters, and letters that are set apart put together."""
+    # A turned table has no header and a turned field no name: what stands there must not be taken for one.
+    flat = text.translate(_FLAT)[::-1]
+    yield _Reading(0, len(text), flat, lambda start, end: (len(text) - end, len(text) - start), is_backwards=True)
+    for run in _CODES.finditer(text):
+        codes = [int(code) for code in re.findall("[0-9]+", run[0])]
+        if min(codes) >= 9 and max(codes) < 0x110000:
+            read = decoded_bytes(bytes(codes)) if max(codes) < 256 else "".join(map(chr, codes))
+            yield _Reading(*run.span(), read)
+    for run in _SPREAD.finditer(text):
+        letters = run[0][:: 1 + len(run["by"])]
+        # Digits set apart are a row of a table far more often than a number in disguise.
+        if not _DIGITS.fullmatch(letters):
+            yield _Reading(*run.span(), letters)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sealyard.privacy.detect.values import find_in_prose, find_values
+from sealyard.privacy.detect.forms import find_in_prose, find_values
 from sealyard.privacy.reading import lexicon
 from sealyard.privacy.reading.fields import Cells, Field, Leaf, Value, texts_of
 from sealyard.privacy.reading.lexicon import is_blank, read_name, split_name
@@ -294,7 +294,7 @@ _INHERITING = frozenset(
 """Names that say nothing: the field is what its parent is."""
 _REPEATING = {("email", "address?"), ("address", "name?"), ("address", "part?"), ("phone", "phone?")}
 """Parent and field that mean the parent: `street.name`."""
-_APART = frozenset("type kind use system label status primary default verified id expiry expires country".split())
+_SEPARATE = frozenset("type kind use system label status primary default verified id expiry expires country".split())
 """Fields beside an address or a name that do not belong to it."""
 _POSSIBLE = frozenset("email phone ssn credit_card date_of_birth ip iban bank_account username person".split())
 """Types whose fields must hold at least one value that could be of the type."""
@@ -405,7 +405,7 @@ def _inherited(field: Field) -> str:
             return kind
         if (kind, meaning.kind) in _REPEATING:
             return kind
-    if meaning.is_sure or meaning.is_thing or name in _APART:
+    if meaning.is_sure or meaning.is_thing or name in _SEPARATE:
         return ""
     if kind in ("address?", "address"):
         is_unknown = not meaning.kind and len(split_name(field.name)) <= 2

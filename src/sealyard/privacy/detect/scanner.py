@@ -25,7 +25,7 @@ from sealyard.privacy.reading.fields import (
 )
 from sealyard.privacy.reading.lexicon import read_name
 from sealyard.privacy.reading.literals import PlacedFloat, PlacedInt, PlacedText
-from sealyard.privacy.reading.text import read_text
+from sealyard.privacy.reading.text import place_leaf, read_text
 from sealyard.privacy.span import TYPES, Detector, Span
 
 Replace: TypeAlias = Callable[[str, Value], str]
@@ -34,7 +34,7 @@ Replace: TypeAlias = Callable[[str, Value], str]
 _DEFAULT = frozenset(name for name, info in TYPES.items() if info.default)
 _STRUCTURED = re.compile(r"""[{\[\n\t=|<:](?:(?<=[\n\t=|])|(?<=[{\[])\s*["'{\[]|(?<=<)/|(?<=:)\s)""")
 """Signs in a value that may be data or a table itself."""
-_TAKEN_APART = re.compile(r"[{\[(\n\t=:<]")
+_TAKEN_SEPARATOR = re.compile(r"[{\[(\n\t=:<]")
 """Signs in a text of which `read_text` makes more than prose."""
 _MORE_THAN_NAMES = re.compile(r"[{\[(\n\t|<]")
 _NAMING = re.compile(r"[:=]")
@@ -42,7 +42,7 @@ _LAST_NAME = re.compile(r"[^\W\d_][\w.\-]*\Z")
 _NAME_CHARACTERS = 64  # before a sign in which a name is looked for
 _MOST_NESTED = 6  # texts within texts that are taken apart: bounds the recursion
 _IS_NAME = object()
-_APART = "\x00"
+_SEPARATOR = "\x00"
 """Stands between the values of a column that are looked at together: no structure has it."""
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -170,14 +170,10 @@ class _Pass:
         found: list[Finding] = []
         names: dict[str, list[Finding]] = {}
         for leaf, verdict in self._verdicts(fields, depth, names, reading.prose):
-            stretch = reading.stretch(leaf, containers) if isinstance(verdict, str) else None
-            if stretch is not None and isinstance(verdict, str):
-                found.append(Finding(*stretch, verdict, leaf[0]))
-            else:
-                found += _placed(reading.place(leaf, containers), verdict)
+            found += _placed(place_leaf(leaf), verdict)
         for named in reading.named:
             for leaf, verdict in self._judge.by_name(gather(named), []):
-                found += _placed(reading.place(leaf, ()), verdict)
+                found += _placed(place_leaf(leaf), verdict)
         if names:
             for name in reading.place_names(names, containers, fields):
                 found += _placed(name, names[name])
@@ -187,7 +183,7 @@ class _Pass:
         found: list[list[Finding]] = [[] for _ in texts]
         plain: list[Leaf] = []
         for number, text in enumerate(texts):
-            if _TAKEN_APART.search(text) is None or _names_nothing(text):
+            if _TAKEN_SEPARATOR.search(text) is None or _names_nothing(text):
                 plain.append((text, number, None))
             else:
                 found[number] = self.find(text)
@@ -208,8 +204,8 @@ class _Pass:
         together: list[Leaf] = [(each, -1, _IS_NAME) for each in searched]
         together += ((each, each.start, None) for each in prose)
         if depth < _MOST_NESTED:
-            joined = [_APART.join(texts_of(column)) for column in undecided]
-            if _STRUCTURED.search(_APART.join(joined)):  # one look instead of one for each column
+            joined = [_SEPARATOR.join(texts_of(column)) for column in undecided]
+            if _STRUCTURED.search(_SEPARATOR.join(joined)):  # one look instead of one for each column
                 for number, text in enumerate(joined):
                     if _STRUCTURED.search(text):
                         column = undecided[number]
@@ -296,7 +292,8 @@ def _placed_part(value: PlacedText, part: Finding) -> Finding:
 
 def _replaced(value: Value, verdict: Verdict, replace: Replace) -> str:
     if not isinstance(value, str):
-        return replace(verdict if isinstance(verdict, str) else verdict[0].type, value)
+        number = int(value) if isinstance(value, bool) else value  # no token stands for true or false
+        return replace(verdict if isinstance(verdict, str) else verdict[0].type, number)
     if isinstance(verdict, str):
         if not (value[0].isspace() or value[-1].isspace()) and type(value) is str:
             return replace(verdict, value)

@@ -11,6 +11,7 @@ from itertools import repeat
 from typing import Any, TypeAlias, overload
 
 from sealyard.privacy.reading.lexicon import NOTHING, Meaning, is_header, read_name, split_name
+from sealyard.privacy.reading.literals import PlacedFlag
 from sealyard.privacy.span import TOKEN, TYPES
 
 Value: TypeAlias = str | int | float
@@ -327,7 +328,9 @@ class _Collector:
             return
         elif isinstance(value, (dict, list, tuple)):
             self._stack.append((value, field, index, key, None))
-        elif isinstance(value, (int, float)) and (not isinstance(value, bool) or field.treatment == "whole"):
+        elif isinstance(value, (int, float)) and (
+            field.treatment == "whole" or not isinstance(value, (bool, PlacedFlag))
+        ):
             field.leaves.append((value, index, key))
 
     def _child(self, field: Field, name: str) -> Field:

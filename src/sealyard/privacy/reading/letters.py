@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
-from sealyard.privacy.reading.view import View, folded, unescaped
+from sealyard.privacy.reading.escapes import View, folded, unescaped
 
 SIGNS = re.compile(r"[\W_]+")
 _DEPTH = 2

@@ -331,9 +331,6 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _UNCASED = re.compile(r"[぀-ヿ㐀-鿿가-힯]{2,12}(?:[ 　・·][぀-ヿ㐀-鿿가-힯]{1,12})?")
 _LONGEST_PERSON = 70
 """Characters: eight words with separators."""
-_LETTERS = re.compile(r"[a-z]+")
-_SHOWN = WORDS["addressing"] | {part for name in GIVEN_NAMES for part in _LETTERS.findall(name)}
-"""Words of which one is in every value that `has_given_name`, in ASCII."""
 
 
 def is_blank(value: str) -> bool:
@@ -399,15 +396,6 @@ def is_street(value: str) -> bool:
         and (_DIGIT.search(value) is not None or _STREET_AHEAD.match(value.lstrip()) is not None)
         and _STREET.fullmatch(value.strip()) is not None
     )
-
-
-def may_show(text: str) -> bool:
-    """Returns False if a text holds no given name, no title and no street: no value in it shows its kind."""
-    if not text.isascii():
-        return True
-    if not _SHOWN.isdisjoint(_LETTERS.findall(text.lower())):
-        return True
-    return " " in text and (_DIGIT.search(text) is not None or _STREET_AHEAD.search(text) is not None)
 
 
 def is_login(value: str) -> bool:

@@ -1,15 +1,12 @@
 """JSON, and the data that Python and JavaScript print, with the place of every value in the text.
 
 `read_literal` reads data from inside any text, each character once, and never fails: it reads broken or truncated data
-as far as it goes, so that a value in it still stands under its name. `read_json` reads a text that is JSON from end to
-end, or a document a line, at the speed of the standard library; its offsets are computed on first use, for the whole
-text at once.
+as far as it goes, so that a value in it still stands under its name.
 """
 
-import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Pieces: TypeAlias = tuple[list[int], list[int]]
@@ -40,6 +37,10 @@ class PlacedInt(int):
 
     start: int
     end: int
+
+
+class PlacedFlag(PlacedInt):
+    """True or false with its offsets."""
 
 
 class PlacedFloat(float):
@@ -149,7 +150,8 @@ _COLON = re.compile(r"\s*(?::|=>|=(?!=))")
 _CALL = re.compile(r"\([\d\s,.+-]*\)")
 _DEEPEST = 10_000  # brackets within brackets: bounds the memory for hostile text
 _REST = re.compile(r"\s*[\"']?")
-_WORDS = frozenset("true false null none nan undefined True False None NaN".split())
+_WORDS = frozenset("null none nan undefined None NaN".split())
+_FLAGS = frozenset("true false True False".split())
 
 
 class _Frame:
@@ -240,6 +242,11 @@ def _bare(text: str, begin: int, end: int, frame: _Frame) -> int | None:
     if written in _WORDS:
         frame.add(None)
         return end
+    if written in _FLAGS:
+        flag = PlacedFlag(written in ("true", "True"))
+        flag.start, flag.end = begin, end
+        frame.add(flag)
+        return end
     call = _CALL.match(text, end)
     if call is not None:  # datetime.date(1990, 5, 3): one value
         frame.add(place(text[begin : call.end()], begin, call.end()))
@@ -269,93 +276,3 @@ def _close(frames: list[_Frame], text: str, position: int) -> tuple[Any, int]:
         node = frames.pop().node()
         frames[-1].add(node)
     return frames[0].node(), position
-
-
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,:\[\]{}"]+', re.DOTALL)
-
-
-class _RepeatedKey(ValueError):
-    """A dictionary would lose one of the values."""
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _RepeatedKey
-    return found
-
-
-_decode_json = json.JSONDecoder(object_pairs_hook=_pairs).decode
-
-
-def read_json(text: str) -> list[Any] | None:
-    """The documents of a text that is nothing but JSON, none of them a bare value; otherwise nothing."""
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return [_decode_json(text)]
-    except (ValueError, RecursionError):
-        pass  # many documents, one a line, or no JSON
-    lines = text.splitlines()
-    documents = []
-    try:
-        for line in lines:
-            if line and not line.isspace():
-                document = _decode_json(line)
-                if not isinstance(document, (dict, list)):
-                    return None
-                documents.append(document)
-    except (ValueError, RecursionError):
-        return None
-    return documents
-
-
-class JsonIndex:
-    """The place of each value and each key of some documents in their text."""
-
-    def __init__(self, text: str, documents: list[Any]) -> None:
-        self._text = text
-        self._tokens = [match.span() for match in _TOKEN.finditer(text)]
-        self._places: dict[tuple[int, Any], int] = {}
-        self._count(documents)
-
-    def value(self, container: Any, key: Any) -> PlacedText | PlacedInt | PlacedFloat:
-        """The value under a key of a dictionary, or at an index of a list."""
-        return self._token(self._places[id(container), key] + isinstance(container, dict))
-
-    def stretch(self, container: Any, key: Any, length: int) -> tuple[int, int] | None:
-        """The place of a text of that length, if it is written without escapes."""
-        start, end = self._tokens[self._places[id(container), key] + isinstance(container, dict)]
-        return (start + 1, end - 1) if end - start == length + 2 else None
-
-    def name(self, container: dict[str, Any], key: str) -> PlacedText:
-        """A key of a dictionary."""
-        found = self._token(self._places[id(container), key])
-        assert isinstance(found, PlacedText)
-        return found
-
-    def _token(self, number: int) -> PlacedText | PlacedInt | PlacedFloat:
-        start, end = self._tokens[number]
-        if self._text[start] == '"':
-            return _place_quoted(self._text[start + 1 : end - 1], start + 1, end - 1)
-        return _place_number(self._text[start:end], start)
-
-    def _count(self, documents: list[Any]) -> None:
-        """Numbers keys and values in the order of the text, which is the order of dictionaries too."""
-        number = 0
-        waiting: list[tuple[Any, Iterator[tuple[Any, Any]]]] = [(documents, enumerate(documents))]
-        while waiting:
-            holder, entries = waiting[-1]
-            keyed = isinstance(holder, dict)
-            for key, value in entries:
-                self._places[id(holder), key] = number
-                number += keyed
-                if isinstance(value, dict):
-                    waiting.append((value, iter(value.items())))
-                    break
-                if isinstance(value, list):
-                    waiting.append((value, enumerate(value)))
-                    break
-                number += 1
-            else:
-                waiting.pop()

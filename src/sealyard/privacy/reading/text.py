@@ -6,69 +6,39 @@ and in them is searched by value as it stands.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from itertools import repeat
 from typing import Any, TypeAlias
 
 from sealyard.privacy.reading.fields import Container, Field, Leaf, Value
-from sealyard.privacy.reading.lexicon import may_be_private, may_show, read_name
+from sealyard.privacy.reading.lexicon import may_be_private, read_name
 from sealyard.privacy.reading.literals import (
     OPENING,
-    JsonIndex,
     PlacedFloat,
     PlacedInt,
     PlacedText,
     place,
-    read_json,
     read_literal,
 )
 from sealyard.privacy.reading.tables import Lines, read_table
 
 _INK = re.compile(r"\S")
 _TABULAR_SIGNS = ("\t", ",", ";", "|", "│", "┃")
-_INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)
 _OPENINGS = re.compile(r"""(?:[{\[(]\s*+(?:"[^"\\\n]{0,200}+"\s*+:\s*+)?+){64,}+""")
 """More brackets in a row than data has, each with a key at most. Their content is read from the last one on."""
+_FIRST = re.compile(r"\s*[{\[](?=\s*(?:[\"\[{\]}]|-?[0-9]|true\b|false\b|null\b))")
+"""A text that may be JSON from end to end, whatever its first value."""
 _SEPARATING = re.compile(r"[\s,;]*")
 
 
 class Reading:
     """The parts of a text. Every character that is not punctuation is in one of these."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._documents = read_json(text)
-        self._index: JsonIndex | None = None
-        self.data: list[Any] = [] if self._documents is None else [self._documents]
-        """Read from brackets. Values and keys are placed, unless all of the text is JSON."""
+    def __init__(self) -> None:
+        self.data: list[Any] = []
+        """Read from brackets. Values and keys are placed."""
         self.tables: list[Field] = []
         self.named: list[Field] = []
         """Fields of lines and tags: their values are part of `prose` too."""
         self.prose: list[PlacedText] = []
-        self.has_inserts = not self.is_json and "insert" in text.lower()
-        """True if there may be rows of SQL."""
-
-    @property
-    def is_json(self) -> bool:
-        """True if the text is JSON from end to end."""
-        return self._documents is not None
-
-    def place(self, leaf: Leaf, containers: Sequence[Container]) -> Value:
-        """The value of a leaf with its offsets."""
-        value, index, key = leaf
-        if isinstance(value, (PlacedText, PlacedInt, PlacedFloat)):
-            return value
-        if key is None and isinstance(value, str):
-            return place(value, index, index + len(value))
-        return self._indexed().value(containers[index][0], key)
-
-    def stretch(self, leaf: Leaf, containers: Sequence[Container]) -> tuple[int, int] | None:
-        """The place of a plain text written without escapes; None if it needs more than that."""
-        value, index, key = leaf
-        if type(value) is not str or not value or value[0].isspace() or value[-1].isspace():
-            return None
-        if key is None:
-            return index, index + len(value)
-        return self._indexed().stretch(containers[index][0], key, len(value))
 
     def place_names(
         self, names: Collection[str], containers: Sequence[Container], fields: Sequence[Field]
@@ -76,25 +46,27 @@ class Reading:
         """Everywhere that one of the names stands, with its offsets."""
         for each, _, _ in containers:
             if isinstance(each, dict):
-                found = [key for key in each if key in names]
-                yield from (self._indexed().name(each, key) for key in found) if self.is_json else found
+                yield from (key for key in each if key in names)
         yield from (cell for field in fields for cell in field.header if cell in names)
 
-    def _indexed(self) -> JsonIndex:
-        if self._index is None:
-            assert self._documents is not None
-            self._index = JsonIndex(self._text, self._documents)
-        return self._index
+
+def place_leaf(leaf: Leaf) -> Value:
+    """The value of a leaf of a text with its offsets."""
+    value, start, _ = leaf
+    return (
+        value
+        if isinstance(value, (PlacedText, PlacedInt, PlacedFloat))
+        else place(str(value), start, start + len(str(value)))
+    )
 
 
 def read_text(text: str) -> Reading:
     """Takes a text apart. Reads each character a fixed number of times."""
-    reading = Reading(text)
-    if reading.is_json:
-        return reading
+    reading = Reading()
     position = 0
-    while bracket := OPENING.search(text, position):
-        start = bracket.start()
+    bracket = _FIRST.match(text) or OPENING.search(text)
+    while bracket:
+        start = bracket.end() - 1 if bracket.re is _FIRST else bracket.start()
         if openings := _OPENINGS.match(text, start):
             start = max(text.rfind(sign, start, openings.end()) for sign in "{[(")
         data, end = read_literal(text, start)
@@ -106,6 +78,7 @@ def read_text(text: str) -> Reading:
         if separating.end() == len(text):
             position = len(text)
             break
+        bracket = OPENING.search(text, position)
     _read_plain(text, position, len(text), reading)
     return reading
 
@@ -136,11 +109,11 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
     if not written.strip():
         return
     reading.prose.append(place(written, start, end))
-    if ":" in written or "=" in written or "\t" in written:
+    if ":" in written or "=" in written or "->" in written:
         reading.named.extend(_read_lines(text, start, end))
     if "=" in written:
         reading.named.extend(_read_pairs(text, start, end))
-    if reading.has_inserts and _INSERT.search(written) is not None:
+    if "insert" in written.lower():
         reading.named.extend(_read_inserts(text, start, end))
     if "</" in written or "/>" in written:
         tree = _read_tags(text, start, end)
@@ -150,7 +123,7 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
 
 _LINE = re.compile(
     r"""^([ \t>]{0,200}(?:(?:[-*•+]|\d{1,3}[.)])[ \t]+)?)[*_"'`]{0,3}([^\W\d_][\w .\-/()'&]{0,48}?)"""
-    r"""(?:;[A-Za-z][^:\n]{0,100})?["'`*_]{0,3}[ \t]*(?::(?!//)|=>?(?!=)|\t|->)"""
+    r"""(?:;[A-Za-z][^:\n]{0,100})?["'`*_]{0,3}[ \t]*(?::(?!//)|=>?(?!=)|->)"""
     r"""\*{0,3}(?:[ \t]+|(?=[^\s])|$)([^\n]*)$""",
     re.MULTILINE,
 )
@@ -165,21 +138,9 @@ _NAME_GOES_ON = re.compile(r"[\w.\-/]")
 _TAG = re.compile(
     r"""<(/?)([A-Za-z_][\w:.\-]{0,60})((?:\s+[\w:.\-]{1,60}\s*=\s*(?:"[^"]*"|'[^']*'))*)\s*(/?)>([^<]*)"""
 )
-_TAG_NAME = re.compile(r"<([A-Za-z_][\w:.\-]{0,60})")
 _ATTRIBUTE = re.compile(r"""([\w:.\-]{1,60})\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _SPACED = re.compile(r"""="[^"\n ]* |='[^'\n ]* """)
 """A value of more than one word. Only such a value shows its kind where its name does not."""
-_BEFORE_NAME = " \t\r\v\f>-*•+0123456789.)_\"'`"
-_AFTER_NAME = " \t\"'`*_"
-"""The signs that `_LINE` allows around a name."""
-_MANY_LINES = 200
-"""As many are first looked at together."""
-_MOST_HEADS = 5_000
-"""If as many names are different, each line is looked at anyway."""
-_ATTRIBUTE_BACKWARDS = re.compile(r"""["']\s*=\s*([\w:.\-]{1,60})""")
-"""An attribute's name in a text read backwards, whatever quotation marks stand before it."""
-_SPACED_ATTRIBUTE = re.compile(r"""=\s*(?:"[^" ]* |'[^' ]* )""")
-"""An attribute's value of more than one word."""
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[].*|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}|self\.[\w.]+|process\.[\w.]+|os\.[\w.]+.*", re.DOTALL
 )
@@ -206,10 +167,6 @@ _LONGEST = 2_000
 
 def _read_lines(text: str, start: int, end: int) -> Iterator[Field]:
     """The records that consecutive `key: value` lines make. Lines indented under a key are its fields."""
-    if text.count("\n", start, end) >= _MANY_LINES and not (
-        _LINE.search(text, start, end) and _may_be_private(text[start:end])
-    ):
-        return
     records = _Records()
     block: list[tuple[int, str, str, int]] = []
     last = start
@@ -240,33 +197,6 @@ def _read_lines(text: str, start: int, end: int) -> Iterator[Field]:
     if block:
         records.add_block(block)
     yield from records.fields()
-
-
-def _may_be_private(written: str) -> bool:
-    """Returns False if none of many lines names anything private, or holds what needs no name.
-
-    Lines that are equal are looked at once. Whatever stands before the first sign that may end a name counts as one,
-    which finds a few too many.
-    """
-    lines = list(set(written.split("\n")))
-    heads = _heads("\n".join(lines).replace(";", "\t").replace("->", "\t"))
-    named = [line for line, head in zip(lines, heads, strict=True) if head]
-    if not named:
-        return False
-    names = set(heads)
-    text = "\n".join(named)
-    if "," in text or ";" in text or "|" in text:  # `_inner_pairs`
-        names.update(_heads(text.replace(",", "\n").replace(";", "\n").replace("|", "\n")))
-    if len(names) > _MOST_HEADS or "BEGIN" in names:
-        return True
-    return any(may_be_private(name, "") for name in names) or may_show(text)
-
-
-def _heads(written: str) -> list[str]:
-    """The possible name at the beginning of each line, or nothing where there is none."""
-    lines = written.replace(":", "\t").replace("=", "\t").split("\n")
-    parts = map(str.partition, map(str.lstrip, lines, repeat(_BEFORE_NAME)), repeat("\t"))
-    return [head.rstrip(_AFTER_NAME) if sign and head[:1].isalnum() else "" for head, sign, _ in parts]
 
 
 _Pair: TypeAlias = tuple[str, str, int]
@@ -399,15 +329,13 @@ def _read_inserts(text: str, start: int, end: int) -> Iterator[Field]:
 def _read_tags(text: str, start: int, end: int) -> Field | None:
     """The tree of tags in a text, with attributes as fields: what stands in `<email>` is one.
 
-    A cell of an HTML table is a field of the name that its column's `<th>` gives it. Attributes are left out where
-    neither their names or values nor any tag can make one private.
+    A cell of an HTML table is a field of the name that its column's `<th>` gives it.
     """
     root = Field("")
     found = False
     open_fields = [(root, "")]
     headers: list[str] = []
     column = 0
-    indicative = _indicative_attributes(text, start, end)
     for match in _TAG.finditer(text, start, end):
         closing, name, attributes, empty, content = match.groups()
         tag = name.casefold()
@@ -431,30 +359,15 @@ def _read_tags(text: str, start: int, end: int) -> Field | None:
                 column += 1
             else:
                 column = 0
-        if attributes and (indicative is None or indicative):
-            for attribute in _ATTRIBUTE.finditer(attributes):
-                if indicative is None or attribute[1] in indicative:
-                    group = attribute.lastindex or 2
-                    begin = match.start(3) + attribute.start(group)
-                    field.child(attribute[1]).leaves.append((attribute[group], begin, None))
+        for attribute in _ATTRIBUTE.finditer(attributes) if attributes else ():
+            group = attribute.lastindex or 2
+            begin = match.start(3) + attribute.start(group)
+            field.child(attribute[1]).leaves.append((attribute[group], begin, None))
         if content and tag != "th":
             _add_content(field, match)
         if not empty and tag not in _VOID:
             open_fields.append((field, tag))
     return root if found else None
-
-
-def _indicative_attributes(text: str, start: int, end: int) -> set[str] | None:
-    """The attribute names that show a kind; None if others can be private too, by their tag or value."""
-    tags = set(_TAG_NAME.findall(text, start, end)) - _TRANSPARENT
-    if any(tag.casefold() == "th" or may_be_private(tag, "") for tag in tags):
-        return None
-    if _SPACED_ATTRIBUTE.search(text, start, end):
-        return None
-    names = {name[::-1] for name in set(_ATTRIBUTE_BACKWARDS.findall(text[start:end][::-1]))}
-    if any(read_name(name).is_number for name in names):
-        return None
-    return {name for name in names if may_be_private(name, "")}
 
 
 def _close_tag(open_fields: list[tuple[Field, str]], tag: str) -> None:

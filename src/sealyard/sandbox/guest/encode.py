@@ -302,8 +302,9 @@ def _tuple(c: _Conversion, value: Any) -> Any:
 
 
 def _dict(c: _Conversion, value: Any) -> Any:
-    c.room(5 * len(value))
-    return value if type(value) is dict and c.is_plain(value) else c.keyed(value.items())
+    # A subclass may give anything as its items; what it holds is the value.
+    c.room(5 * dict.__len__(value))
+    return value if type(value) is dict and c.is_plain(value) else c.keyed(dict.items(value))
 
 
 def _mapping(c: _Conversion, value: Any) -> Any:
@@ -439,6 +440,7 @@ _BUILTIN: dict[type, _Handler] = {
     list: _iterable,
     tuple: _tuple,
     dict: _dict,
+    collections.OrderedDict: lambda c, value: c.keyed(collections.OrderedDict.items(value)),  # in its own order
     type(_EMPTY.keys()): _iterable,
     type(_EMPTY.values()): _iterable,
     type(_EMPTY.items()): _iterable,

@@ -1,6 +1,6 @@
 """Failures of the agent's code as plain data: the error, its line, and only the agent's own frames.
 
-Exceptions are hostile values here: whatever is asked of one may raise or answer megabytes. Standard library only.
+Exceptions are hostile values here: each of their attributes may raise or hold megabytes. Standard library only.
 """
 
 import errno
@@ -10,10 +10,10 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-import mistakes
+import hints
 from encode import TooLarge, Unrepresentable
+from failed_expression import Place, place_of
 from imports import ImportRefused
-from place import Place, place_of
 from wire import ToolError
 
 AGENT_FILE = "<agent>"
@@ -200,7 +200,7 @@ def _hint(error: BaseException, message: str, place: Place) -> str | None:
     if isinstance(error, OSError) and error.errno in (errno.EPERM, errno.EACCES, errno.EROFS):
         return "The sandbox forbids it: no network, no processes, no writing outside the workspace."
     try:
-        return mistakes.way_out(error, message, place)
+        return hints.way_out(error, message, place)
     except BaseException:  # the exception and the values are hostile, and a hint is not worth losing the report
         return None
 

@@ -25,8 +25,8 @@ from typing import Any
 
 import failures
 import transform
-from inputs import Inputs, SkillInputError, script_signature
-from shims import Shims
+from older_tools import OlderTools
+from skill_inputs import Inputs, SkillInputError, script_signature
 from tools import CallableModule, Lazy
 from wire import ToolError
 from words import cut
@@ -209,8 +209,8 @@ def _surroundings(answer: dict[str, Any]) -> dict[str, Any]:
     """The namespace for a skill's code: the agent's own, or older tools in their place."""
     names = {"__builtins__": _builtins, "call_tool": _call, "ToolError": ToolError, **transform.names()}
     if answer["shims"]:
-        shims = Shims(answer, _builtins["__import__"], _call)
-        names.update(__builtins__=_builtins | {"__import__": shims.import_}, call_tool=shims.call_tool)
+        older = OlderTools(answer, _builtins["__import__"], _call)
+        names.update(__builtins__=_builtins | {"__import__": older.import_}, call_tool=older.call_tool)
     return names
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
+_NAME_CHARACTERS = 60  # of a class or a key in a message: longer ones are generated
+_TEXT_CHARACTERS = 40  # of a text in quotes: escapes may make it longer
 
 
 def _encoder() -> Callable[[object], str]:
@@ -27,23 +29,23 @@ def _encoder() -> Callable[[object], str]:
 
 dumps = _encoder()
 
-# Read past whatever a hostile metaclass defines under this name.
+# Read past a definition of this name by a hostile metaclass.
 _raw_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 
 
 def name_of(kind: type) -> str:
-    """The class's name, bounded, whatever its metaclass says."""
-    return cut(str.__str__(_raw_name(kind)), 60)
+    """The class's own name, bounded."""
+    return cut(str.__str__(_raw_name(kind)), _NAME_CHARACTERS)
 
 
 def shown(key: object) -> str:
     """A key as an error message shows it."""
-    return cut(repr(key), 60) if type(key) in SCALARS else f"one of type {name_of(type(key))}"
+    return cut(repr(key), _NAME_CHARACTERS) if type(key) in SCALARS else f"one of type {name_of(type(key))}"
 
 
 def quoted(text: str) -> str:
     """The beginning of a text, in quotes."""
-    return cut(dumps(cut(text, 40)), 60)
+    return cut(dumps(cut(text, _TEXT_CHARACTERS)), _NAME_CHARACTERS)
 
 
 def cut(text: str, characters: int) -> str:

@@ -92,10 +92,9 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
         """The verdict with further findings."""
         if not more:
             return self
+        # "refuse" sorts before "warn".
         kept = sorted((*self.findings, *more), key=lambda each: (each.severity, *_place(each)))[:MAX_FINDINGS]
-        return msgspec.structs.replace(
-            self, verdict=kept[0].severity, findings=tuple(sorted(kept, key=_place))
-        )  # "refuse" sorts before "warn"
+        return msgspec.structs.replace(self, verdict=kept[0].severity, findings=tuple(sorted(kept, key=_place)))
 
     def refusal(self) -> Failure | None:
         """The failure that refused code ends with; None when the code may run."""

@@ -24,6 +24,10 @@ _WORD = secrets.token_hex(4)
 """In the ids of events, so that an id of an earlier gateway is recognized."""
 
 
+ENDED = "ended"
+"""The id of the event that ends an execution, in the stream of that execution."""
+
+
 def event_id(number: int) -> str:
     """Return the id of a live event."""
     return f"{_WORD}-{number}"
@@ -48,8 +52,13 @@ def block(event: LiveEvent, spelled: str | None) -> str:
     return f"{name}event: {event.kind}\ndata: {msgspec.json.encode(body).decode()}\n\n"
 
 
-async def stream(events: AsyncIterator[LiveEvent], closing: asyncio.Event) -> AsyncIterator[str]:
-    """Yield blocks for events until they end or the server closes, with a comment after a quiet time."""
+async def stream(
+    events: AsyncIterator[LiveEvent], closing: asyncio.Event, *, is_one: bool = False
+) -> AsyncIterator[str]:
+    """Yield blocks for events until they end or the server closes, with a comment after a quiet time.
+
+    `is_one`: they are those of one execution.
+    """
     yield f"retry: {_RETRY_MS}\n\n"
     closed: asyncio.Future[Any] = asyncio.create_task(closing.wait())
     coming: asyncio.Future[Any] | None = None
@@ -62,7 +71,7 @@ async def stream(events: AsyncIterator[LiveEvent], closing: asyncio.Event) -> As
                 coming = None
                 if event is None:
                     return
-                yield block(event, event_id(event.number))
+                yield block(event, ENDED if is_one and event.kind == "ended" else event_id(event.number))
             elif not closed.done():
                 yield ": nothing new\n\n"
     finally:

@@ -3,7 +3,6 @@
 An execution is shown from the journal and, while it runs, from memory.
 """
 
-import asyncio
 import contextlib
 import hashlib
 import re
@@ -18,11 +17,11 @@ from sealyard.errors import UnknownExecution
 from sealyard.observe.live import LiveEvent
 from sealyard.sandbox.policy.levels import MAX_SECONDS
 from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, page_of, view_of
-from sealyard.serve.api.events import block, event_id, number_of, stream
+from sealyard.serve.api.events import ENDED, block, number_of, stream
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Form, RecordStatus, Result
+from sealyard.values.runs import ExecutionRecord, Failure, Form, RecordStatus, Result
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import Execution
 
@@ -33,8 +32,6 @@ _FORMS: dict[Form, Literal["code", "analysis", "call"]] = {
     "rehearsal": "code",
     "proxy": "call",
 }
-_REPLAYED_CHARACTERS = 64 << 10  # of the output in a replay: as much as a live reader gets at its end
-_REPLAYED_CALLS = 2_000  # more calls than a run of two minutes makes in practice
 _Seconds = Annotated[float, Meta(ge=1, le=MAX_SECONDS)]
 _Session = Annotated[str, Meta(max_length=50)]
 _KEY = re.compile(r"[!-~]{1,200}")
@@ -258,19 +255,14 @@ async def list_calls(call: Call[PageQuery, None]) -> CallPage:
 async def follow_execution(call: Call[None, None]) -> Events:
     """Stream the events of an execution until it is over.
 
-    `started`, `output`, `call`, `called`, `asked`, `answered`, `ended`, and `lagged` where some are missing. One that
-    is over is read from the journal; after its end the answer is 204, and an EventSource stops then.
+    `started`, `output`, `call`, `called`, `asked`, `answered`, `ended`, and `lagged` where some are missing. Of one
+    that is over only `ended` is sent; for a client that has read that the answer is 204, and an EventSource stops then.
     """
     record = await _get(call, call.path["id"])
     last = call.request.headers.get("last-event-id")
-    after = number_of(last)
     if call.yard.live.find(record.execution_id) is not None:
-        return Events(blocks=_live(call, record, after))
-    if after is not None and (kept := await _kept(call, record, after)):
-        blocks = [block(each, event_id(each.number)) for each in kept if each.number > after]
-    else:
-        blocks = await _from_journal(call, record, last)
-    return Events(blocks=_listed(blocks), is_over=not blocks)
+        return Events(blocks=_live(call, record, last))
+    return Events(blocks=_end(call, record, last), is_over=last == ENDED)
 
 
 @endpoint("POST", "executions/{id}/cancel", errors=("not_found", "conflict"))
@@ -366,40 +358,34 @@ def _reply(view: ExecutionView, *, is_over: bool) -> Reply[ExecutionView]:
     return Reply(value=view, status=200 if is_over else 202, headers=headers)
 
 
-async def _live(call: Call[Any, Any], record: ExecutionRecord, after: int | None) -> AsyncIterator[str]:
+async def _live(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> AsyncIterator[str]:
     if call.yard.live.find(record.execution_id) is None:  # it has ended since
-        for each in await _from_journal(call, record, None):
+        async for each in _end(call, record, last):
             yield each
         return
-    async with call.yard.live.follow(execution_id=record.execution_id, after=after) as events:
-        async for each in stream(events, gate_of(call.request.scope).closing):
+    async with call.yard.live.follow(execution_id=record.execution_id, after=number_of(last)) as events:
+        async for each in stream(events, gate_of(call.request.scope).closing, is_one=True):
             yield each
 
 
-async def _kept(call: Call[Any, Any], record: ExecutionRecord, after: int) -> list[LiveEvent]:
-    """Return the events of an ended execution from number `after` on, if all of them are still kept."""
-    kept: list[LiveEvent] = []
-    async with call.yard.live.follow(execution_id=record.execution_id, after=after - 1) as events:
-        try:
-            async with asyncio.timeout(0):  # kept events arrive at once, and no others follow
-                kept += [each async for each in events]
-        except TimeoutError:
-            return []
-    return kept if kept[0].number == after and all(each.kind != "lagged" for each in kept) else []
-
-
-async def _from_journal(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> list[str]:
-    """Return the events of the journal after the id `last`, if that is an event of the journal too."""
+async def _end(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> AsyncIterator[str]:
+    """The event that ends an execution, for a client that comes after it; `lagged` if it has read a part."""
     record = await _get(call, record.execution_id)  # its latest state
-    calls = await call.yard.store.calls(record.execution_id, limit=_REPLAYED_CALLS)
-    known = re.fullmatch(r"journal-([0-9]{1,9})", last or "")
-    events = _replayed(record, calls)[int(known[1]) if known else 0 :]
-    return [block(each, f"journal-{each.number}") for each in events]
-
-
-async def _listed(blocks: list[str]) -> AsyncIterator[str]:
-    for each in blocks:
-        yield each
+    failure = None if record.outcome is None else record.outcome.failure
+    body: dict[str, Any] = {"status": record.status, "seconds": _summary_of(record).seconds}
+    if failure is not None:
+        body["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
+    event = LiveEvent(
+        number=0,
+        at=record.ended_at or record.started_at,
+        kind="ended",
+        execution_id=record.execution_id,
+        principal=record.principal,
+        body=body,
+    )
+    if last:
+        yield block(msgspec.structs.replace(event, kind="lagged", body={}), None)
+    yield block(event, ENDED)
 
 
 # From the journal to views
@@ -455,45 +441,3 @@ def _view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) 
         level=None if outcome is None else outcome.level,
         asks=[view_of(WaitingCall, ask) for ask in yard.approvals.open_asks(record.execution_id)],
     )
-
-
-def _replayed(record: ExecutionRecord, calls: list[CallRecord]) -> list[LiveEvent]:
-    """Return the events of an execution from the journal. The output comes in one piece at its end."""
-    summary = _summary_of(record)
-    events: list[LiveEvent] = []
-
-    def add(kind: Any, at: float, **body: Any) -> None:
-        events.append(
-            LiveEvent(
-                number=len(events) + 1,
-                at=at,
-                kind=kind,
-                execution_id=record.execution_id,
-                principal=record.principal,
-                body=body,
-            )
-        )
-
-    add(
-        "started",
-        record.started_at,
-        form=summary.form,
-        session=summary.session,
-        background=record.background,
-        code_characters=len(record.code),
-    )
-    for call in calls:
-        add("call", call.started_at, number=call.number, tool=call.tool)
-        body = {"number": call.number, "tool": call.tool, "seconds": call.seconds, "bytes": call.answer_bytes}
-        error = {} if call.error is None else {"error": call.error.partition(":")[0]}
-        add("called", call.started_at + call.seconds, **body, **error)
-    if record.ended_at is not None:
-        outcome = record.outcome
-        if outcome is not None and outcome.output:
-            add("output", record.ended_at, text=outcome.output[-_REPLAYED_CHARACTERS:])
-        ended: dict[str, Any] = {"status": record.status, "seconds": summary.seconds}
-        if outcome is not None and outcome.failure is not None:
-            failure = outcome.failure
-            ended["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
-        add("ended", record.ended_at, **ended)
-    return events

@@ -45,7 +45,6 @@ _SESSION = "sealyard.relay"
 BACK_CHANNELS = {"sampling": "sampling/createMessage", "elicitation": "elicitation/create", "roots": "roots/list"}
 """The requests that a client can answer, by capability."""
 
-_LINKS_PER_UPSTREAM = 64  # each may be a process of a stdio server
 _HOLD_SECONDS = 600.0  # for a person to answer; then the held call is cancelled
 
 
@@ -286,11 +285,10 @@ class Pool:
         return link
 
     async def _make_room(self, name: str) -> None:
+        """Close the link that was idle longest if there are too many."""
         links = [link for key, bucket in self._buckets.items() if key[0] == name for link in bucket.links]
-        if len(links) >= _LINKS_PER_UPSTREAM:
-            idle = [link for link in links if link.users == 0]
-            if not idle:
-                raise UpstreamUnavailable(f"The upstream {name!r} is busy with {len(links)} clients. Try again later.")
+        idle = [link for link in links if link.users == 0]
+        if idle and not self._links.has_room(name):
             await min(idle, key=lambda link: link.used_at).close()
 
     async def _expire(self, bucket: "_Bucket", link: Link) -> None:

@@ -52,6 +52,7 @@ _FIRST_PAUSE_SECONDS = 1.0  # after a failed connection; doubles with each furth
 _LONGEST_PAUSE_SECONDS = 60.0  # so that a server that is back is found within a minute
 _PROBE_SECONDS = 10.0  # for `server/discover`: an older server may never answer it
 _CLOSE_SECONDS = 5.0  # for a server to end in an orderly way
+LINKS_MOST = 64  # to one upstream: each may be a process of a stdio server
 
 
 class Gone(MCPError, UpstreamError):
@@ -76,8 +77,9 @@ class Hello:
     def __init__(self, params: Json, *, modern: bool, initialized: anyio.Event | None = None) -> None:
         self.modern = modern
         self.version: str = params.get("protocolVersion", LATEST_HANDSHAKE_VERSION)
-        self.capabilities: Json = params.get("capabilities") or {}
-        self.info: Json = params.get("clientInfo") or {"name": "unknown", "version": ""}
+        capabilities, info = params.get("capabilities"), params.get("clientInfo")
+        self.capabilities: Json = capabilities if isinstance(capabilities, dict) else {}
+        self.info: Json = info if isinstance(info, dict) and info else {"name": "unknown", "version": ""}
         self.initialized = initialized
         """Set once the client has sent `initialized`: the upstream gets it no sooner."""
 
@@ -321,7 +323,8 @@ class Links:
         self._tasks = tasks
         self.screen_of = screen_of
         self._opened: set[Link] = set()
-        self._down: dict[str, tuple[float, float, str]] = {}
+        self._down: dict[tuple[str, str], tuple[float, float, str]] = {}
+        """By upstream and principal: what a client says of itself may be the reason, which must not stop the others."""
         self.modern: dict[str, bool] = {}
         """True for an upstream that answers a modern client in its era; absent until one has connected."""
 
@@ -329,23 +332,33 @@ class Links:
         """A new link to the upstream, greeted for the client, which is the principal's.
 
         Raises:
-            UpstreamUnavailable: It cannot be reached now, or failed so recently that it is not tried again yet.
+            UpstreamUnavailable: It cannot be reached now, or failed so recently that it is not tried again yet, or has
+                too many links.
         """
-        until, pause, reason = self._down.get(config.name, (0.0, 0.0, ""))
+        place = config.name, principal
+        until, pause, reason = self._down.get(place, (0.0, 0.0, ""))
         if anyio.current_time() < until:
             raise UpstreamUnavailable(reason)
+        if not self.has_room(config.name):
+            raise UpstreamUnavailable(
+                f"The upstream {config.name!r} is busy with {LINKS_MOST} clients. Try again later."
+            )
         try:
             with anyio.fail_after(config.start_seconds):
                 link = await self._start(config, hello, lambda: Link(config, front, self.screen_of(principal)))
         except Exception as error:
             pause = min(max(pause * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             reason = f"The upstream {config.name!r} could not be started: {_first(error)}."
-            self._down[config.name] = (anyio.current_time() + pause, pause, reason)
+            self._down[place] = (anyio.current_time() + pause, pause, reason)
             raise UpstreamUnavailable(reason) from error
-        self._down.pop(config.name, None)
+        self._down.pop(place, None)
         if hello.modern:
             self.modern[config.name] = link.modern
         return link
+
+    def has_room(self, name: str) -> bool:
+        """True if another link to the upstream may be opened."""
+        return sum(link.config.name == name for link in self._opened) < LINKS_MOST
 
     def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
         """Run work that outlives the request that wants it. It must not raise."""
@@ -361,16 +374,23 @@ class Links:
     async def _start(self, config: UpstreamConfig, hello: Hello, make: Callable[[], Link]) -> Link:
         probe = hello.modern and self.modern.get(config.name, True)
         try:
-            await self._tasks.start(self._run, link := make(), hello, probe)
+            return await self._begin(make(), hello, probe)
         except UpstreamUnavailable:
             if not probe:
                 raise
             # Some servers of the handshake's era end when they are asked anything else first.
-            await self._tasks.start(self._run, link := make(), hello, False)
+            return await self._begin(make(), hello, False)
+
+    async def _begin(self, link: Link, hello: Hello, probe: bool) -> Link:
+        self._opened.add(link)  # before anything is awaited: of many at once, each counts
+        try:
+            await self._tasks.start(self._run, link, hello, probe)
+        except BaseException:
+            self._opened.discard(link)
+            raise
         return link
 
     async def _run(self, link: Link, hello: Hello, probe: bool, *, task_status: TaskStatus[None]) -> None:
-        self._opened.add(link)
         try:
             await link.run(self._connect(link.config), hello, probe=probe, task_status=task_status)
         finally:

@@ -22,10 +22,10 @@ from typing import NamedTuple, Self
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from sealyard.disk import new_file, sync_path
-from sealyard.errors import InvalidSkill
+from sealyard.errors import InvalidSkill, StoreError
 from sealyard.former import spell
 from sealyard.skills.sharing.files import (
     FileEntry,
@@ -36,9 +36,8 @@ from sealyard.skills.sharing.files import (
     replace_file,
     shown,
 )
-from sealyard.store.audit.key import AuditKey, is_signed, message
+from sealyard.store.audit.key import AuditKey, is_signed, load_private, message
 
-_KEY_BYTES_MOST = 4096  # A PEM file of an Ed25519 key has about 120
 _MANIFEST = "sealyard-manifest.json"
 _SIGNATURE = "sealyard-manifest.sig"
 _FORMAT = 1  # the version of the manifest's format
@@ -89,27 +88,16 @@ class SigningKey(AuditKey):
         try:
             if not os.path.lexists(path):
                 _make(path)
-            with path.open("rb") as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                content = file.read(_KEY_BYTES_MOST)
+            private = load_private(path, what="signing key", remedy="remove it")
+        except StoreError as error:
+            raise InvalidSkill(str(error)) from error
         except OSError as error:
             raise InvalidSkill(
-                f"The signing key {str(path)!r} cannot be read or made: {error.strerror}. Make it readable, or its"
-                " folder writable, for this user alone."
+                f"The signing key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable for this"
+                " user alone."
             ) from error
-        if mode & 0o077:
-            raise InvalidSkill(
-                f"The signing key {str(path)!r} can be used by others: its mode is {mode:04o}. Run `chmod 600` on it,"
-                " or remove it if somebody may have read it: the next export makes a new one."
-            )
-        try:
-            private = load_pem_private_key(content, password=None)
-        except (ValueError, TypeError):
-            private = None
-        if not isinstance(private, Ed25519PrivateKey):
-            raise InvalidSkill(
-                f"The signing key {str(path)!r} is not an Ed25519 key. Restore it from a copy, or remove it."
-            )
+        if private is None:
+            raise InvalidSkill(f"The signing key {str(path)!r} is a link that leads nowhere. Remove it.")
         return cls(private)
 
 

@@ -110,7 +110,7 @@ def read_frontmatter(content: bytes) -> dict[str, Any]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidSkill(f"{_FILE} is not UTF-8: byte {error.start} is none. Save it as UTF-8.") from None
+        raise InvalidSkill(f"{_FILE} is not UTF-8: byte {error.start} is invalid. Save it as UTF-8.") from None
     begin = _BEGIN.match(text)
     end = _END.search(text, begin.end()) if begin is not None else None
     if begin is None or end is None:
@@ -516,7 +516,7 @@ def _code(files: Mapping[str, bytes], script: str) -> str:
     try:
         return files[script].decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidSkill(f"{script!r} is not UTF-8: byte {error.start} is none. Save it as UTF-8.") from None
+        raise InvalidSkill(f"{script!r} is not UTF-8: byte {error.start} is invalid. Save it as UTF-8.") from None
 
 
 def _tags(text: SkillText) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sealyard.store.rows import encode_json, is_longer, storable
+from sealyard.store.stored_json import encode_json, is_longer, storable
 
 BODY_BYTES = 16 << 10
 """A hundred entries fit into a page of the dashboard."""

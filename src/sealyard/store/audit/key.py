@@ -62,7 +62,13 @@ def key_path(store: Path) -> Path:
 
 
 def load_key(path: Path) -> AuditKey | None:
-    """The key in a file; None if there is no file.
+    """The audit key in a file; None if there is no file. Raises as `load_private` does."""
+    private = load_private(path, what="audit key", remedy="`sealyard audit rekey`")
+    return None if private is None else AuditKey(private)
+
+
+def load_private(path: Path, *, what: str, remedy: str) -> Ed25519PrivateKey | None:
+    """The private key in a file; None if there is no file. `what` and `remedy` are words for an error.
 
     Raises:
         StoreError: It cannot be read, is not a key, or can be read by others.
@@ -75,20 +81,20 @@ def load_key(path: Path) -> AuditKey | None:
         return None
     except OSError as error:
         raise StoreError(
-            f"The audit key {str(path)!r} cannot be read: {error.strerror}. Make it readable for this user alone."
+            f"The {what} {str(path)!r} cannot be read: {error.strerror}. Make it readable for this user alone."
         ) from error
     if mode & 0o077:
         raise StoreError(
-            f"The audit key {str(path)!r} can be used by others: its mode is {mode:04o}. Run `chmod 600` on it, and"
-            " `sealyard audit rekey` if somebody may have read it."
+            f"The {what} {str(path)!r} can be used by others: its mode is {mode:04o}. Run `chmod 600` on it, and"
+            f" {remedy} if somebody may have read it."
         )
     try:
         private = load_pem_private_key(content, password=None)
     except (ValueError, TypeError) as error:
-        raise StoreError(f"The audit key {str(path)!r} is not a key. Restore it from a copy.") from error
+        raise StoreError(f"The {what} {str(path)!r} is not a key. Restore it from a copy.") from error
     if not isinstance(private, Ed25519PrivateKey):
-        raise StoreError(f"The audit key {str(path)!r} is not an Ed25519 key. Restore it from a copy.")
-    return AuditKey(private)
+        raise StoreError(f"The {what} {str(path)!r} is not an Ed25519 key. Restore it from a copy.")
+    return private
 
 
 def make_key(path: Path) -> AuditKey:

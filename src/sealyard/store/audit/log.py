@@ -21,8 +21,9 @@ from sealyard.errors import StoreError
 from sealyard.former import spell
 from sealyard.store.audit.body import encode_body
 from sealyard.store.audit.key import AuditKey, is_signed, key_path, load_key, make_key, message
+from sealyard.store.columns import insert, where
 from sealyard.store.database import connect_reader, explain
-from sealyard.store.rows import insert, storable, where
+from sealyard.store.stored_json import storable
 from sealyard.values.access import AuditEntry
 
 AUDIT_KINDS = {

@@ -15,7 +15,7 @@ import msgspec
 
 from sealyard.metrics.sums import Sums
 from sealyard.store.database import Reader
-from sealyard.store.metrics.fold import (
+from sealyard.store.metrics.sums import (
     COLUMNS,
     DAY,
     END,

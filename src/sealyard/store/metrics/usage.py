@@ -14,9 +14,9 @@ from typing import TypeVar
 import msgspec
 
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
+from sealyard.store.columns import Columns
 from sealyard.store.database import Reader
-from sealyard.store.metrics.fold import snapshot
-from sealyard.store.rows import Columns
+from sealyard.store.metrics.sums import snapshot
 from sealyard.store.table import reads
 from sealyard.values.facts import Executed, Saw, Searched
 

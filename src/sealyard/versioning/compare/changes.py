@@ -48,19 +48,16 @@ name and type, and described as something else. `output_required`: from now on i
 `output_declared` and `output_undeclared`: the whole output schema came or went. `output_unknown`: two output schemas
 differ in a way that cannot be judged."""
 
-SURE = 0.8
-"""The least confidence of a `Replacement` that no person has to confirm."""
-
 _ORDER: tuple[Severity, ...] = ("none", "patch", "minor", "major")
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """The probable successor of something that is gone."""
+    """The successor of something that is gone."""
 
     name: str
     """Of the field beside the old one, or the full name of the tool."""
-    confidence: float
-    """From 0 to 1; see `SURE`."""
+    is_proven: bool = False
+    """False: it is only likely, and a person has to confirm it."""
     why: str
 
 

@@ -33,7 +33,6 @@ from sealyard.versioning.compare.changes import (
     highest,
 )
 from sealyard.versioning.compare.proof import STEPS, Prover, Schema
-from sealyard.versioning.compare.renames import Alike, Field, guess_replacements
 from sealyard.versioning.compare.schemas import (
     NULLABLE,
     Budget,
@@ -43,10 +42,10 @@ from sealyard.versioning.compare.schemas import (
     Numbers,
     TooLarge,
     cases_of,
-    part,
     unwrapped,
 )
-from sealyard.versioning.compare.texts import folded, have_other_units, is_distinctive, newly_deprecated
+from sealyard.versioning.compare.successors import Alike, Field, find_successors
+from sealyard.versioning.compare.wording import folded, have_other_units, is_distinctive, newly_deprecated
 
 _TEXT = 300  # characters of a text in a change
 _CHARACTERS = 160  # characters of a type or value in words
@@ -98,7 +97,7 @@ def _renamed_tool(before: ToolSpec, after: ToolSpec) -> Iterable[Change]:
             after=after.full_name,
             severity="major",
             reason=f"It is called {after.full_name!r} now.",
-            replacement=Replacement(name=after.full_name, confidence=1.0, why="It was given as the same tool."),
+            replacement=Replacement(name=after.full_name, is_proven=True, why="It was given as the same tool."),
         )
 
 
@@ -127,7 +126,7 @@ def _annotations(before: ToolSpec, after: ToolSpec) -> Iterable[Change]:
             before=words[0],
             after=words[1],
             severity="minor" if worse else "patch",
-            reason="It admits to more effect than before." if worse else "It says something else about its effects.",
+            reason="It declares more effects than before." if worse else "It declares other effects.",
         )
 
 
@@ -328,7 +327,7 @@ class Walk:
             to = renamed[name].name if name in renamed else name
             if name in renamed:
                 kind: ChangeKind = "parameter_renamed" if self._side == "input" else "output_renamed"
-                reason = f"It seems to be called {to!r} now."
+                reason = f"{'Renamed' if renamed[name].is_proven else 'Probably renamed'} to {to!r}."
                 self._add(kind, place, name, to, "major", reason, replacement=renamed[name])
             elif name in gone:
                 self._add_removed(place, old, name, competing=bool(came))
@@ -371,7 +370,7 @@ class Walk:
             for document, case in ((self._before, old), (self._after, new))
         ]
         texts = Counter(folded(field.description) for side in fields for field in side.values() if field.description)
-        return guess_replacements(
+        return find_successors(
             [fields[0][name] for name in gone],
             [fields[1][name] for name in came],
             alike=alike,
@@ -482,9 +481,17 @@ class Walk:
         elif is_retyped:
             self._add("output_retyped", path, *words, "major", "It is of another type.")
         elif onward or before < after:
-            self._add("output_widened", path, *words, self._unpromised, "It can be what it never was.")
+            self._add(
+                "output_widened", path, *words, self._unpromised, "It can hold values that it did not hold before."
+            )
         else:
-            self._add("output_unknown", path, *words, self._unpromised, "It changed, and may be what it never was.")
+            self._add(
+                "output_unknown",
+                path,
+                *words,
+                self._unpromised,
+                "It changed, and may hold values that it did not hold before.",
+            )
 
     def _proven(self, prover: Prover, facts: Schemas, goals: Schemas, *, top: bool = False) -> bool:
         return all(prover.proves(facts, goal, top=top) for goal in goals or (True,))
@@ -498,7 +505,7 @@ class Walk:
             was, is_now = text_under(self._before, old, "default"), text_under(self._after, new, "default")
             if not self._texts.same(was, is_now, "value"):
                 words = ("none" if was is None else shown(was)), ("none" if is_now is None else shown(is_now))
-                self._add("default_changed", path, *words, "minor", "Left out, it means something else.")
+                self._add("default_changed", path, *words, "minor", "Omitting it has another meaning now.")
         found = newly_deprecated(self._announcements(self._before, old), self._announcements(self._after, new))
         if found is not None:
             self.deprecations.append(msgspec.structs.replace(found, field=full_path(self._side, path)))
@@ -593,12 +600,6 @@ def _text(document: Document, case: Case, name: str) -> str:
 
 
 def _field(document: Document, case: Case, name: str) -> Field:
-    schemas = case.under(name)
-    distinct = any(
-        len(part(schema, "enum", list)) > 1 or bool(part(schema, "properties", dict))
-        for schema in schemas
-        if isinstance(schema, dict)
-    )
     said = _text(document, case, name)
     announced = newly_deprecated(("", False), (said, False))
     return Field(
@@ -606,7 +607,6 @@ def _field(document: Document, case: Case, name: str) -> Field:
         description=said,
         required=name in case.required,
         successor="" if announced is None else announced.replacement or "",
-        distinct=distinct,
     )
 
 

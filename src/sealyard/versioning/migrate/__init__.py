@@ -1,7 +1,7 @@
 """Code rewritten for a tool that changed.
 
-`values` are the things an expression may stand for, `state` what is known of them, `interpreter` and `calls` follow the
-code, `renames` and `arguments` decide what is written anew, and `text` writes it.
+`abstract` has the things an expression may stand for, `facts` what is known of them, `interpreter` and `effects` follow
+the code, `tool_names` and `arguments` decide what is written anew, and `splices` writes it.
 """
 
 from sealyard.versioning.migrate.migration import Migration, Refusal, diff, migrate, rewrite_beside

@@ -7,9 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from sealyard.code.names import children
-from sealyard.versioning.migrate.state import State, Style, Touch
-from sealyard.versioning.migrate.text import Sources
-from sealyard.versioning.migrate.values import (
+from sealyard.versioning.migrate.abstract import (
     NONE,
     NOTHING,
     PLAIN,
@@ -21,6 +19,8 @@ from sealyard.versioning.migrate.values import (
     Text,
     Value,
 )
+from sealyard.versioning.migrate.facts import State, Style, Touch
+from sealyard.versioning.migrate.splices import Sources
 from sealyard.versioning.steps import Untranslatable, convert
 
 _NEVER_NONE = frozenset("str int float bool len round abs repr format sum".split())
@@ -87,7 +87,7 @@ class _Rewriter:
     def check_name(self, node: ast.AST, name: str) -> None:
         """Refuse a name that Python code cannot give an argument by."""
         if not name.isidentifier() or keyword.iskeyword(name):
-            self.state.refuse(node, f"`{name}` is no name that Python code can give an argument by")
+            self.state.refuse(node, f"`{name}` is not a valid name of a keyword argument in Python")
 
     def drop(self, node: ast.Call | ast.Dict, number: int, value: ast.expr, name: str) -> None:
         """Take an argument out, if it makes no difference that it is not evaluated."""
@@ -254,13 +254,13 @@ class _Rewriter:
             return
         self._done.add(node)
         if not isinstance(node, ast.Dict | ast.Call) or site.level:
-            self.state.refuse(node, "a required argument has to be added to a mapping that is not written out")
+            self.state.refuse(node, "a required argument has to be added to a mapping without literal keys")
             return
         if len(self._consumers.get(site, set())) != 1:
             reason = "a required argument has to be added to a mapping that is used for something else too"
             self.state.refuse(node, reason)
         if _written(node) & missing.keys() or (self.state.spreads.get(site) and missing.keys() & keys.keys()):
-            self.state.refuse(node, "nobody knows whether a mapping holds what is required now")
+            self.state.refuse(node, "the mapping may already hold what is required now")
         close = self.sources.span(node)[1] - 1
         texts = []
         for key, value in missing.items():
@@ -298,7 +298,7 @@ class _Rewriter:
                 if isinstance(each.node, ast.keyword) and each.keyword is not None:
                     self._rewrite_entry(node, number, each.node, each.value, each.keyword, rules[0])
         elif not isinstance(node, ast.BinOp | ast.arg):
-            self.state.refuse(node, f"`{hit[0]}` is in a mapping that is not written out")
+            self.state.refuse(node, f"`{hit[0]}` is in a mapping without literal keys")
         for touch in self.state.touches.get(site, ()):
             self._rewrite_touch(touch, rules[0])
 
@@ -327,7 +327,7 @@ class _Rewriter:
         name = place.arg if isinstance(place, ast.keyword) else _text_of(place)
         if name is None or place is None:
             if any(isinstance(atom, Text) and atom.text in rules.touched for atom in touch.key):
-                self.state.refuse(touch.node, "a key of the arguments is named in a way that is not followed")
+                self.state.refuse(touch.node, "a key of the arguments is named in a way that cannot be analysed")
         elif touch.call is not None and touch.value is not None:
             given = self.state.arguments(touch.call)
             number = next(number for number, each in enumerate(given) if each.node is touch.node)
@@ -356,7 +356,7 @@ class _Rewriter:
             if name in rules.retyped and written is not None:
                 self.retype(written, rules.retyped[name], name)
             elif name in rules.retyped:
-                self.state.refuse(node, f"`{name}` has another type now, and this use of it is not followed")
+                self.state.refuse(node, f"`{name}` has another type now, and this use of it cannot be analysed")
 
     def write(self, node: ast.Call, name: str, value: Any) -> str:
         """A value as it may stand at the end of a call."""

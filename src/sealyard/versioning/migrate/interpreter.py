@@ -9,9 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sealyard.code.names import Variable
-from sealyard.versioning.migrate.calls import Calls
-from sealyard.versioning.migrate.state import State
-from sealyard.versioning.migrate.values import (
+from sealyard.versioning.migrate.abstract import (
     JUST_NONE,
     JUST_OTHER,
     JUST_SCALAR,
@@ -28,6 +26,8 @@ from sealyard.versioning.migrate.values import (
     Tool,
     Value,
 )
+from sealyard.versioning.migrate.effects import Calls
+from sealyard.versioning.migrate.facts import State
 
 _ROUNDS = 1_000  # a bound; honest code needs fewer than ten
 _MANY = 32  # the items of a longer list are not kept apart
@@ -149,7 +149,7 @@ class Interpreter:
                 if any(isinstance(atom, Package | Tool) for atom in receiver):
                     state.refuse(target, "a tool or its module is changed by an assignment")
             case _:
-                state.escape(value, target, "assigned to something that is not followed")
+                state.escape(value, target, "assigned to something that cannot be analysed")
 
     def _unpack(self, elements: Sequence[ast.expr], value: Value, node: ast.AST) -> None:
         starred = any(isinstance(element, ast.Starred) for element in elements)
@@ -183,7 +183,7 @@ class Interpreter:
                     state.escape(value - held, target, "stored in an answer")
             else:
                 state.keep(key or NOTHING)
-                state.escape(value, target, "stored in something that is not followed")
+                state.escape(value, target, "stored in something that cannot be analysed")
 
     # Expressions
 
@@ -192,7 +192,7 @@ class Interpreter:
         self.state.step()
         visit = self._EXPRESSIONS.get(type(node))
         if visit is None:
-            self.state.refuse(node, "this expression is not followed")
+            self.state.refuse(node, "this expression cannot be analysed")
             return JUST_OTHER
         return visit(self, node)
 
@@ -220,7 +220,7 @@ class Interpreter:
         found: Value = NOTHING
         name = node.attr
         if name in _INNARDS:
-            state.reach(node, f"`{name}` can reach the tool, and what it is used for is not followed")
+            state.reach(node, f"`{name}` can reach the tool, and its use cannot be analysed")
         for atom in receiver:
             match atom:
                 case Package():
@@ -509,7 +509,7 @@ class Interpreter:
             case ast.Pass() | ast.Break() | ast.Continue() | ast.Global() | ast.Nonlocal():
                 pass
             case _ if type(node).__name__ != "TypeAlias":  # of Python 3.12
-                self.state.refuse(node, "this statement is not followed")
+                self.state.refuse(node, "this statement cannot be analysed")
 
     def _augment(self, node: ast.AugAssign) -> None:
         state = self.state
@@ -527,10 +527,10 @@ class Interpreter:
                 state.escape(answers | added, node, "mixed with other things")
             state.keep(added)
             if not sites and not answers:
-                state.escape(added, node, "added to something that is not followed")
+                state.escape(added, node, "added to something that cannot be analysed")
             self._bind(node.target, held | JUST_OTHER if not sites and not answers else held)
             return
-        state.escape(added, node, "added to something that is not followed")
+        state.escape(added, node, "added to something that cannot be analysed")
         if isinstance(node.target, ast.Subscript):
             key = self._key_of(node.target)
             state.part(self._evaluate(node.target.value), key or NOTHING, node.target)

@@ -19,10 +19,10 @@ from sealyard.offload import Offload
 from sealyard.offload.child import Query
 from sealyard.values.skills import SkillForm
 from sealyard.versioning.migrate.arguments import rewrite_arguments
+from sealyard.versioning.migrate.facts import State, TooMuch
 from sealyard.versioning.migrate.interpreter import Interpreter
-from sealyard.versioning.migrate.renames import rewrite_names
-from sealyard.versioning.migrate.state import State, TooMuch
-from sealyard.versioning.migrate.text import Overlap, Sources
+from sealyard.versioning.migrate.splices import Overlap, Sources
+from sealyard.versioning.migrate.tool_names import rewrite_names
 from sealyard.versioning.steps import Difficulty, Plan
 
 _DEPTH = 100  # levels of a syntax tree: the interpreter recurses

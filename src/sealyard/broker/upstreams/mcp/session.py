@@ -70,7 +70,7 @@ _TOO_LARGE = "the bytes of what is too large"
 """Stands in a definition that was not decoded, with its size."""
 _LEFT_OUT = "was left out"
 _ANY_OBJECT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
-_MOST_PAGES = 200  # a server may page without end
+_MOST_PAGES = 200  # a server may page without end; its tools are bounded at fifty to a page
 _MOST_TOOLS = 10_000  # of one server
 _MOST_WARNINGS = 200  # about one listing
 _NAME_CHARACTERS = 256  # a tool with a longer name is left out
@@ -78,7 +78,7 @@ _KEPT_PROGRESS = 64  # reports that wait for their listener; older ones are drop
 _PROGRESS_CHARACTERS = 1_000  # of a report's message
 _LAST_PROGRESS_SECONDS = 1.0  # for the last reports after the answer
 _LISTEN_AGAIN_SECONDS = 5.0  # before a lost stream of changes is opened again
-_MOST_LISTENS = 5  # attempts in a row without a stream
+_MOST_LISTENS = 5  # attempts in a row without a stream: half a minute, in which a server restarts
 
 
 class DiedOnProbe(Exception):

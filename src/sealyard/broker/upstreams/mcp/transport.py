@@ -51,7 +51,8 @@ for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 _GRACE_SECONDS = 1.0
-"""The time a child has to end by itself once its input is closed, and again after the signal to end."""
+"""The time a child has to end by itself once its input is closed, and again after the signal to end: the end of a
+gateway waits for both."""
 _LAST_OUTPUT_SECONDS = 0.2  # for output that arrives after the child's end
 _UNREAD_BYTES = 1 << 20
 """With this many unread bytes, the child waits too."""

@@ -22,8 +22,8 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from sealyard.broker.responses import COMPLAINT_CHARACTERS, Declared, Response, short, to_answer
+from sealyard.broker.upstreams.mcp.connection import Connection, Life, reason
 from sealyard.broker.upstreams.mcp.http import DELIVERY, Delivery
-from sealyard.broker.upstreams.mcp.life import Connection, Life, reason
 from sealyard.broker.upstreams.mcp.oauth import open_in_browser
 from sealyard.broker.upstreams.mcp.session import Progress, call_tool, list_tools
 from sealyard.broker.upstreams.mcp.transport import CLOSED, too_large, whole_message

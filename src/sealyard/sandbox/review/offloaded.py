@@ -18,7 +18,7 @@ _LONG_CHARACTERS = 2_000
 """Longer code is read by a helper: it takes 6 ms here at worst."""
 
 
-async def review_beside(
+async def offloaded_review(
     code: str,
     policy: IsolationPolicy,
     packages: Collection[str],

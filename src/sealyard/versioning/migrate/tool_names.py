@@ -3,9 +3,9 @@
 import ast
 
 from sealyard.code.names import Variable
-from sealyard.versioning.migrate.state import State
-from sealyard.versioning.migrate.text import Sources
-from sealyard.versioning.migrate.values import Value
+from sealyard.versioning.migrate.abstract import Value
+from sealyard.versioning.migrate.facts import State
+from sealyard.versioning.migrate.splices import Sources
 from sealyard.versioning.steps import RenameTool
 
 

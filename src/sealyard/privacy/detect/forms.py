@@ -18,7 +18,7 @@ from sealyard.privacy.detect.checks import WALLET, WALLET_FORM, is_ipv6, is_wall
 from sealyard.privacy.detect.credentials import find_assigned, find_keys, is_random, kinds_of_characters
 from sealyard.privacy.detect.numbers import find_iban, find_numbers, find_registered, without
 from sealyard.privacy.detect.registers import REGISTERED_WORD, is_br_cnpj
-from sealyard.privacy.detect.screens import WORD, Runs
+from sealyard.privacy.detect.runs import WORD, Runs
 from sealyard.privacy.span import Span, merge
 
 _ANYTHING = re.compile(r"[0-9@:=]|pass|pwd|bearer|token|key|secret|[A-Za-z0-9_\-]{16}", re.IGNORECASE)

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy.reading.view import View, rewritten
+from sealyard.privacy.reading.escapes import View, rewritten
 
 _MARKED = re.compile(r"<+|b")
 

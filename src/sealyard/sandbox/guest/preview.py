@@ -35,7 +35,7 @@ def describe(value: Any) -> str:
     return _with_keys(shape, dict.fromkeys(chain.from_iterable(value))) if noun == "object" else shape
 
 
-def preview(value_json: Any, *, max_bytes: int) -> Any:
+def shorten(value_json: Any, *, max_bytes: int) -> Any:
     """Return plain JSON data of the same kind, cut to at most `max_bytes` bytes of compact JSON in UTF-8.
 
     What fits is returned as it is. Otherwise lists keep their first items and end in `{"…": "19997 more items"}`,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.learning.code import CodePrint, code_print, similarity
 from sealyard.learning.disclosure import IDENTIFIER
+from sealyard.learning.prints import CodePrint, code_print, similarity
 
 
 def print_of(code: str) -> CodePrint:

@@ -11,7 +11,7 @@ from typing import Any
 import tools
 
 
-class Shims:
+class OlderTools:
     """The older tools of one skill, as an `__import__` and a `call_tool` for its code alone."""
 
     def __init__(self, answer: dict[str, Any], real_import: Any, real_call: Any) -> None:

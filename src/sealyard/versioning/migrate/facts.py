@@ -12,7 +12,7 @@ import msgspec
 
 from sealyard.code import Names
 from sealyard.code.names import Variable
-from sealyard.versioning.migrate.values import (
+from sealyard.versioning.migrate.abstract import (
     ANY_KEY,
     ITEM,
     JUST_NONE,
@@ -39,7 +39,7 @@ from sealyard.versioning.migrate.values import (
 )
 from sealyard.versioning.steps import Plan, RenameTool, split_path
 
-UNKNOWN = "passed to a function that is not followed"
+UNKNOWN = "passed to a function that cannot be analysed"
 """The reason for most values that cannot be followed."""
 REFLECTING = frozenset(
     """builtins.eval builtins.exec builtins.compile builtins.globals builtins.locals builtins.vars builtins.__import__
@@ -365,7 +365,7 @@ class State:
     def library(self, name: str, node: ast.AST) -> Library:
         """Something of a library; note what can reach every name."""
         if name in _REACHING:
-            self.reach(node, f"`{name}` can reach the tool, and what it is used for is not followed")
+            self.reach(node, f"`{name}` can reach the tool, and its use cannot be analysed")
         return Library(name)
 
     def imported(self, dotted: str, node: ast.AST) -> Value:
@@ -427,7 +427,7 @@ class State:
                 case Text():
                     self.want(atom.node, None)
                     if atom.text in self._paths and why == UNKNOWN:
-                        self.refuse(node, f"{atom.text!r} is passed to a function that is not followed")
+                        self.refuse(node, f"{atom.text!r} is passed to a function that cannot be analysed")
                 case Tool():
                     self._release(node, why)
                 case Package():
@@ -447,7 +447,9 @@ class State:
 
     def _release(self, node: ast.AST, why: str) -> None:
         if self.signature.changes or self.answer_shape.inside or self.answer_shape.blocked:
-            self.refuse(node, f"the function `{self.function}` is {why} as a value, so its calls cannot be followed")
+            self.refuse(
+                node, f"the function `{self.function}` is used as a value ({why}), so its calls cannot be followed"
+            )
 
     def refuse(self, node: ast.AST, reason: str) -> None:
         """Note that the code cannot be migrated."""

@@ -15,7 +15,7 @@ import msgspec
 from sealyard.offload.child import Query
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
-from sealyard.privacy.known import Seen
+from sealyard.privacy.known import Event
 from sealyard.privacy.rules import Described, Privacy
 from sealyard.privacy.vault.seal import Origin, PrivateValue
 
@@ -55,7 +55,7 @@ class Mirror:
         if mirror is None:
             mirror = cls(msgspec.convert(params, Described).build())
         if body:
-            mirror.guard.learn(msgspec.json.decode(body, type=Seen))
+            mirror.guard.learn(msgspec.json.decode(body, type=list[Event]))
             mirror.guard.take_news()  # the gateway has it from there
         return mirror
 
@@ -80,13 +80,8 @@ class Mirror:
 
     def settle(self, documents: list[bytes], ask: Query) -> tuple[dict[str, Any], list[bytes]]:
         """Report the seen values to the gateway; return the counts, and the documents with their tokens."""
-        news = self.guard.take_news()
-        for part in _batches(news.known, lambda each: len(each[1])):
-            ask({"seen": {"known": part}})
-        for part in _batches(news.held, lambda each: len(each[1])):
-            ask({"seen": {"held": part}})
-        for texts in _batches(news.public, len):
-            ask({"seen": {"public": texts}})
+        for news in _batches(self.guard.take_news(), lambda event: event.characters):
+            ask({"seen": news})
         tokens: list[bytes] = []
         for wanted in _batches(self._scope.wanted, lambda each: len(str(each[1]))):
             tokens += (token.encode() for token in ask({"wanted": wanted}))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tools
-from place import UNKNOWN, Place, fields, is_field_name, joined, listed, nearest
+from failed_expression import UNKNOWN, Place, fields, is_field_name, joined, listed, nearest
 
 _FILES_READ = 500  # of a workspace, for the path that was meant: walking more would delay the report
 _NAME_CHARACTERS = 80  # of a name that is compared with others, which costs the product of both lengths

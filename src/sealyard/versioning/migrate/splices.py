@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sealyard.versioning.migrate.values import arguments_of
+from sealyard.versioning.migrate.abstract import arguments_of
 
 _NESTED = 50  # texts before a place that are looked at for one around it: nobody nests deeper
 _SPACE = re.compile(r"(?:\s|\\\r?\n)*")

@@ -6,8 +6,7 @@ Functions and arguments are values here; the interpreter evaluates the expressio
 import ast
 from collections.abc import Callable, Sequence
 
-from sealyard.versioning.migrate.state import REFLECTING, UNKNOWN, State, Style
-from sealyard.versioning.migrate.values import (
+from sealyard.versioning.migrate.abstract import (
     JUST_NONE,
     JUST_OTHER,
     JUST_SCALAR,
@@ -25,6 +24,7 @@ from sealyard.versioning.migrate.values import (
     Tool,
     Value,
 )
+from sealyard.versioning.migrate.facts import REFLECTING, UNKNOWN, State, Style
 
 _CALLERS = ("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool")
 _LOOKING = frozenset(
@@ -330,11 +330,11 @@ class Calls:
         texts = [atom.text if isinstance(atom, Text) else None for atom in given[0][1]] if given else []
         elsewhere = bool(texts) and all(text and text.partition(".")[0] != "servers" for text in texts)
         if name in _READERS:
-            self.state.refuse(node, f"`{shown}` runs a text that is not followed and may use this tool")
+            self.state.refuse(node, f"`{shown}` runs a text that cannot be analysed and may use this tool")
         elif name in _IMPORTERS and not elsewhere:
-            self.state.refuse(node, f"a module is imported by `{shown}`, which is not followed")
+            self.state.refuse(node, f"a module is imported by `{shown}`, which cannot be analysed")
         elif name != "builtins.vars" or not given:
-            self.state.reach(node, f"`{shown}` can reach the tool's name, and what it is used for is not followed")
+            self.state.reach(node, f"`{shown}` can reach the tool's name, and its use cannot be analysed")
         return self.unknown(given)
 
 

@@ -1,6 +1,6 @@
 """A text read another way, with the way back: findings in a view map to offsets of the text itself.
 
-`KnownValues` reads texts without case and accents, `find_encoded` reads them decoded; both return spans of it.
+`KnownValues` reads texts without case and accents, `EncodedValues` reads them decoded; both return spans of the text.
 """
 
 import html
@@ -8,11 +8,9 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate
-
-from sealyard.privacy.span import TOKEN, Span
 
 _FEW = 48  # different characters; chosen, not measured: see `_translated`
 
@@ -116,7 +114,7 @@ _BACKSLASH = re.compile(
     r"\\(?:x[0-9A-Fa-f]{2}(?:\\x[0-9A-Fa-f]{2})*|u(?:[0-9A-Fa-f]{4}(?:\\u[0-9A-Fa-f]{4})*|\{[0-9A-Fa-f]{1,6}\})"
     r"|U[0-9A-Fa-f]{8}|[0-3][0-7]{2}(?:\\[0-3][0-7]{2})*|[\\/\"'abfnrtv](?:\\[\\/\"'abfnrtv])*)"
 )
-_ENTITY = re.compile(r"&(?:#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6})|[A-Za-z]{2,10});")
+_ENTITY = re.compile(r"(?:&(?:#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6})|[A-Za-z]{2,10});)+")
 _QUOTED = re.compile(r"=(?:[0-9A-Fa-f]{2}(?:=[0-9A-Fa-f]{2})*|\r?\n)")
 
 ESCAPES: dict[str, tuple[re.Pattern[str], Callable[[str], str]]] = {
@@ -126,15 +124,18 @@ ESCAPES: dict[str, tuple[re.Pattern[str], Callable[[str], str]]] = {
     "=": (_QUOTED, _unquoted),
 }
 """The escapes of URLs, programs, HTML and mail: the pattern of a run of them and its text, by their sign."""
-_ESCAPE = re.compile(f"{_PERCENT.pattern}|{_BACKSLASH.pattern}|(?:{_ENTITY.pattern})+|{_QUOTED.pattern}")
-"""Any of them. Entities in a row are one: a value written in entities is covered with the signs at its ends."""
 
 
-def unescaped(text: str) -> View | None:
-    """The text without the escapes of all kinds; `None` if it has none."""
-    if not any(sign in text for sign in ESCAPES):
+@lru_cache(maxsize=8)
+def _any_escape(signs: str) -> re.Pattern[str]:
+    return re.compile("|".join(ESCAPES[sign][0].pattern for sign in signs))
+
+
+def unescaped(text: str, signs: str = "%\\&=") -> View | None:
+    """The text without escapes that begin with one of these signs; `None` if it has none."""
+    if not any(sign in text for sign in signs):
         return None
-    return rewritten(text, _ESCAPE, lambda run: ESCAPES[run[0]][1](run))
+    return rewritten(text, _any_escape(signs), lambda run: ESCAPES[run[0]][1](run))
 
 
 def folded(text: str) -> View:
@@ -150,27 +151,6 @@ def plain(text: str) -> View | None:
         return None
     view = _translated(text, _simplify)
     return None if view.text == text else view
-
-
-def without_tokens(text: str) -> str:
-    """The text with every token blanked out, so that nothing is found in one. Offsets stay."""
-    return TOKEN.sub(lambda match: "\0" * len(match.group()), text) if "__" in text else text
-
-
-def united(spans: Iterable[Span]) -> list[Span]:
-    """The spans in order, those that overlap as one, of the longest one's type: no rest of any is left uncovered."""
-    kept: list[Span] = []
-    longest = 0
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-        length = span.end - span.start
-        if kept and span.start < kept[-1].end:
-            of_type = span.type if length > longest else kept[-1].type
-            kept[-1] = Span(kept[-1].start, max(kept[-1].end, span.end), of_type)
-            longest = max(longest, length)
-        else:
-            kept.append(span)
-            longest = length
-    return kept
 
 
 def _translated(text: str, replacement: Callable[[str], str]) -> View:

@@ -15,7 +15,8 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.metrics.sums import METRICS, CallRow, Key, Sum, Sums
-from sealyard.store.rows import insert, storable, upsert
+from sealyard.store.columns import insert, upsert
+from sealyard.store.stored_json import storable
 from sealyard.values.facts import AnyFact, Fact
 
 HOUR = 3_600  # seconds

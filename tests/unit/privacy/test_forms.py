@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.privacy import TYPES
-from sealyard.privacy.detect.values import find_values
+from sealyard.privacy.detect.forms import find_values
 from sealyard.privacy.span import Span
 
 
