@@ -20,7 +20,7 @@ from sealyard.learning.chains import Chains
 from sealyard.learning.learner import prepare
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.prints import CodePrint, code_print
-from sealyard.learning.risk import Dangers
+from sealyard.learning.risk import RiskModel
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, RunEvidence
 
@@ -129,7 +129,7 @@ def _simulate(chance: Random) -> Iterator[tuple[float, bool]]:
     """What each run was told, and whether it failed. Code of one family fails alike; half of all code is warned of."""
     prints = [_print(Random(family), variant) for family in range(_FAMILIES) for variant in range(_VARIANTS)]  # noqa: S311
     chances = [chance.choice(_CHANCES) for _ in range(_FAMILIES)]
-    dangers, now = Dangers(), _START
+    dangers, now = RiskModel(), _START
     for number in range(_RUNS):
         now += chance.expovariate(1 / 120)
         program, who = chance.randrange(len(prints)), f"p{chance.randrange(_PRINCIPALS)}"

@@ -6,7 +6,6 @@ that need more than they ever did, which must not be killed for it.
 """
 
 import asyncio
-import statistics
 import time
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,7 +14,7 @@ import msgspec
 
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.prints import CodePrint, code_print
-from sealyard.learning.resources import Fitted, Resources, fit
+from sealyard.learning.resources import Resources, fit_seconds
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.values.facts import Assessed, Executed, RunEvidence
@@ -55,7 +54,7 @@ class _Passed(msgspec.Struct, frozen=True):
     """One run that counts."""
 
     job: Job
-    limits: Fitted
+    wall_seconds: float
     outcome: Outcome
     seconds: float
 
@@ -70,12 +69,11 @@ async def _measure() -> dict[str, Any]:
     jobs = _jobs()
     started = time.perf_counter()
     async with open_sandbox(_POLICY, allow_weaker=True, pool=PoolOptions(size=4, running=64)) as sandbox:
-        is_exact = sandbox.resource_control != "rlimits"
         long = [asyncio.create_task(_teach(sandbox, resources, job)) for job in jobs if job.kind == "long"]
         await asyncio.gather(*(_teach(sandbox, resources, job) for job in jobs if job.kind != "long"))
         await asyncio.gather(*long)
-        usual = Fitted(wall_seconds=_POLICY.wall_seconds, memory_mib=_POLICY.memory_mib)
-        limits = [_fitted(resources, job.code_now or job.code, is_exact=is_exact) for job in jobs]
+        usual = _POLICY.wall_seconds
+        limits = [_fitted(resources, job.code_now or job.code) for job in jobs]
         fixed, fitted = await asyncio.gather(
             asyncio.gather(*(_pass(sandbox, job, usual) for job in jobs)),
             asyncio.gather(*(_pass(sandbox, job, each) for job, each in zip(jobs, limits, strict=True))),
@@ -119,17 +117,16 @@ def _jobs() -> list[Job]:
 
 async def _teach(sandbox: Sandbox, resources: Resources, job: Job) -> None:
     """Make the past: runs that are learned from, a few at a time with the limits that follow from the last."""
-    is_exact = sandbox.resource_control != "rlimits"
     for at in range(0, len(job.before), _TOGETHER):
-        limits = _fitted(resources, job.code, is_exact=is_exact)
+        limits = _fitted(resources, job.code)
         numbers = job.before[at : at + _TOGETHER]
         for outcome, seconds in await asyncio.gather(*(_run(sandbox, job.code, n, limits) for n in numbers)):
             _learn(resources, job.code, limits, outcome, seconds)
 
 
-def _fitted(resources: Resources, code: str, *, is_exact: bool) -> Fitted:
+def _fitted(resources: Resources, code: str) -> float:
     prediction = resources.predict(_print(code), Viewer(_PRINCIPAL, time.time(), _HALF_LIFE), tools=())
-    return fit(prediction, _POLICY, max_seconds=_MAX_SECONDS, is_memory_exact=is_exact)
+    return fit_seconds(prediction, _POLICY.wall_seconds, most=_MAX_SECONDS)
 
 
 def _print(code: str) -> CodePrint:
@@ -138,20 +135,18 @@ def _print(code: str) -> CodePrint:
     return found
 
 
-async def _pass(sandbox: Sandbox, job: Job, limits: Fitted) -> _Passed:
-    outcome, seconds = await _run(sandbox, job.code_now or job.code, job.now, limits)
-    return _Passed(job, limits, outcome, seconds)
+async def _pass(sandbox: Sandbox, job: Job, wall_seconds: float) -> _Passed:
+    outcome, seconds = await _run(sandbox, job.code_now or job.code, job.now, wall_seconds)
+    return _Passed(job, wall_seconds, outcome, seconds)
 
 
-async def _run(sandbox: Sandbox, code: str, number: int, limits: Fitted) -> tuple[Outcome, float]:
+async def _run(sandbox: Sandbox, code: str, number: int, wall_seconds: float) -> tuple[Outcome, float]:
     started = time.perf_counter()
-    outcome = await sandbox.run(
-        code, context={"n": number}, limits=Limits(wall_seconds=limits.wall_seconds, memory_mib=limits.memory_mib)
-    )
+    outcome = await sandbox.run(code, context={"n": number}, limits=Limits(wall_seconds=wall_seconds))
     return outcome, time.perf_counter() - started
 
 
-def _learn(resources: Resources, code: str, limits: Fitted, outcome: Outcome, seconds: float) -> None:
+def _learn(resources: Resources, code: str, wall_seconds: float, outcome: Outcome, seconds: float) -> None:
     """As the journal would tell it."""
     now = time.time()
     fact = Executed(
@@ -167,8 +162,8 @@ def _learn(resources: Resources, code: str, limits: Fitted, outcome: Outcome, se
         assessed=Assessed(
             risk="low",
             chance=0.0,
-            wall_seconds=limits.wall_seconds,
-            memory_mib=limits.memory_mib,
+            wall_seconds=wall_seconds,
+            memory_mib=_POLICY.memory_mib,
             usual_seconds=_POLICY.wall_seconds,
             usual_mib=_POLICY.memory_mib,
         ),
@@ -182,7 +177,6 @@ def _figures(fixed: Sequence[_Passed], fitted: Sequence[_Passed]) -> dict[str, A
     good = [pair for pair in pairs if pair[0].job.kind != "hanging"]
     hung = [pair for pair in pairs if pair[0].job.kind == "hanging"]
     lost = [sum(each[side].seconds for each in hung) for side in (0, 1)]
-    room = [_over_allocation([each[side] for each in good]) for side in (0, 1)]
     return {
         "good_runs": len(good),
         "timeouts": {"fixed": _timeouts(good, 0), "fitted": _timeouts(good, 1)},
@@ -190,17 +184,9 @@ def _figures(fixed: Sequence[_Passed], fitted: Sequence[_Passed]) -> dict[str, A
         "hanging_runs": len(hung),
         "hanging_seconds": {"fixed": round(lost[0], 1), "fitted": round(lost[1], 1)},
         "hanging_ratio": round(lost[1] / lost[0], 3),
-        "memory_limit_to_used": {"fixed": round(room[0], 2), "fitted": round(room[1], 2)},
-        "memory_ratio": round(room[1] / room[0], 3),
         "wrong_kills": sum(before.outcome.ok and not after.outcome.ok for before, after in good),
     }
 
 
 def _timeouts(pairs: Sequence[tuple[_Passed, _Passed]], side: int) -> int:
     return sum(pair[side].outcome.status == "timeout" for pair in pairs)
-
-
-def _over_allocation(passed: Sequence[_Passed]) -> float:
-    """The factor between what a run could have used and what it used, over those that ended well."""
-    used = [(each.limits.memory_mib << 20, each.outcome.usage.memory_peak_bytes) for each in passed if each.outcome.ok]
-    return statistics.geometric_mean([limit / peak for limit, peak in used if peak])

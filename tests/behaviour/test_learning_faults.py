@@ -26,8 +26,8 @@ PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 GOOD = "from servers.bank import list_bills, pay\nbill = list_bills()[0]\nresult = pay(amount=bill['amount'])"
 BAD = "from servers.bank import list_bills\nlen(list_bills()) / 0"
 REJECTED = "from servers.bank import pay\npay(amount=0)"
-LEFT_OUT = "What was learned is of no use: {} is left out for five minutes."
-TOO_SLOW = "What was learned takes too long to look up: {} is left out for five minutes."
+LEFT_OUT = "Lookup in {} failed; the part is off for five minutes."
+TOO_SLOW = "Lookups in {} are slow; the part is off for five minutes."
 
 
 def bank() -> FakeUpstream:
@@ -217,7 +217,7 @@ async def test_a_journal_that_cannot_be_read_teaches_nothing(
         told = await answers(yard)
 
     assert told == usual
-    assert set(messages(caplog)) == {"The journal could not be learned from, and will be: The disk is gone."}
+    assert set(messages(caplog)) == {"Reading the journal failed; it is retried: The disk is gone."}
 
 
 async def test_an_empty_store_answers_as_without_learning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

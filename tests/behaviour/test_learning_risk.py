@@ -13,7 +13,7 @@ from tests.conftest import polled
 
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
-from sealyard.learning.overview import census_of
+from sealyard.learning.insights import census_of
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Approval

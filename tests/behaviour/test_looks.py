@@ -11,9 +11,9 @@ import pytest
 
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
-from sealyard.learning.guidance import Look
+from sealyard.learning.guidance import RunAdvice
 from sealyard.learning.part import Viewer
-from sealyard.learning.risk import Dangers
+from sealyard.learning.risk import RiskModel
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
 from sealyard.sandbox.review.offloaded import offloaded_review
 from sealyard.testing import FakeUpstream
@@ -50,7 +50,9 @@ async def opened(folder: Path) -> AsyncIterator[Yard]:
         yield yard
 
 
-async def look(yard: Yard, *, principal: str = "ann", session: str = "s", context: Any = None, **changed: Any) -> Look:
+async def look(
+    yard: Yard, *, principal: str = "ann", session: str = "s", context: Any = None, **changed: Any
+) -> RunAdvice:
     """A look at the code before it runs."""
     snapshot = await yard.snapshot()
     review = await yard.runner.review(CODE, PLAIN, snapshot, (), principal)
@@ -63,7 +65,6 @@ async def look(yard: Yard, *, principal: str = "ann", session: str = "s", contex
         snapshot=snapshot,
         policy=changed.get("policy", PLAIN),
         limits=changed.get("limits", Limits()),
-        is_memory_exact=True,
     )
 
 
@@ -72,13 +73,13 @@ async def test_a_look_is_taken_anew_whenever_what_it_depends_on_changes(
 ) -> None:
     """The same again is the same look; another second, principal, session, context, limit or lesson is another one."""
     clock, asked = Clock(), list[str]()
-    assess = Dangers.assess
+    assess = RiskModel.assess
 
-    def counting(self: Dangers, form: Any, viewer: Viewer, **kwargs: Any) -> Any:
+    def counting(self: RiskModel, form: Any, viewer: Viewer, **kwargs: Any) -> Any:
         asked.append(viewer.principal)
         return assess(self, form, viewer, **kwargs)
 
-    monkeypatch.setattr(Dangers, "assess", counting)
+    monkeypatch.setattr(RiskModel, "assess", counting)
     async with opened(tmp_path) as yard:
         monkeypatch.setattr("sealyard.learning.guidance.time", clock)
         first = await look(yard)
@@ -105,16 +106,16 @@ async def test_a_look_without_a_part_that_failed_is_not_remembered(
     """Once the part answers again, it is heard."""
     asked: list[str] = []
 
-    def failing(self: Dangers, *args: Any, **kwargs: Any) -> Any:
+    def failing(self: RiskModel, *args: Any, **kwargs: Any) -> Any:
         asked.append("now")
         raise KeyError("gone")
 
     async with opened(tmp_path) as yard:
-        assess = Dangers.assess
+        assess = RiskModel.assess
         monkeypatch.setattr("sealyard.learning.guidance.time", Clock())
-        monkeypatch.setattr(Dangers, "assess", failing)
+        monkeypatch.setattr(RiskModel, "assess", failing)
         without = await look(yard)
-        monkeypatch.setattr(Dangers, "assess", assess)
+        monkeypatch.setattr(RiskModel, "assess", assess)
         yard.guidance.barrier._off_until.clear()
         heard = await look(yard)
 

@@ -468,14 +468,12 @@ def sizes(value: object, path: str = "") -> Iterator[tuple[str, int]]:
 MOST = {
     ".ranking.words": 10_000,
     ".ranking.tools": 5_000,
-    ".ranking.together": 5_000,
     ".chains.tools": 1_500,
     ".failures.groups": 2_000,
     ".failures.majors": 2_000,
     ".failures.marks": 16_000,
     ".risk.tools": 2_000,
-    ".risk.patterns.by_digest": 2_048,
-    ".risk.patterns.by_place": 8 * 2_048,
+    ".risk.forms.by_digest": 2_048,
     ".resources.codes": 2_000,
 }
 """Tables that may be longer than a thousand entries."""

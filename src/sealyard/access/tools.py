@@ -9,7 +9,7 @@ from sealyard.access.finder import Finder
 from sealyard.access.unmatched import NameCheck, Unmatched
 from sealyard.broker import Policy
 from sealyard.broker.call import ToolServer
-from sealyard.catalog import Catalog, DriftWatch, Snapshot
+from sealyard.catalog import Catalog, DriftWatch, Recent, Snapshot
 from sealyard.values.access import PrincipalScope
 from sealyard.values.naming import glob
 from sealyard.values.tools import UpstreamStatus
@@ -40,7 +40,7 @@ class Tools:
         """Learned result shapes of tools that declare none."""
         self._name_check = names
         self._on_published = on_published
-        self._functions: dict[str, dict[str, str]] = {}
+        self._functions: Recent[str, dict[str, str]] = Recent(_VIEWS_KEPT)
 
     def seen_by(self, principal: str) -> Snapshot:
         """The part of the catalog that a principal sees now."""
@@ -80,10 +80,10 @@ class Tools:
 
     def functions(self, view: Snapshot) -> Mapping[str, str]:
         """The full names of tools by `module.function`."""
-        names = self._functions.get(view.version)
+        names = self._functions.find(view.version)
         if names is None:
             names = {f"{spec.module}.{spec.function}": name for name, spec in view.tools.items()}
-            self._functions = {**dict(list(self._functions.items())[-_VIEWS_KEPT:]), view.version: names}
+            self._functions.put(view.version, names)
         return names
 
 

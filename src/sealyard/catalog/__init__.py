@@ -5,9 +5,9 @@ Everything an upstream says is hostile text: names, descriptions and schemas.
 
 from sealyard.catalog.answers import LearnedShape
 from sealyard.catalog.arguments import check_arguments
+from sealyard.catalog.cache import Recent
 from sealyard.catalog.catalog import Catalog, Change
 from sealyard.catalog.drift import DriftWatch
-from sealyard.catalog.recent import Recent
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.stubs import stub_files
 

@@ -19,6 +19,7 @@ ROWS = 50  # rows of a list that are read: a bound
 DEPTH = 8  # levels of an answer that are read: a bound
 KEYS = 64  # keys of an object; one with more is a mapping, and its keys are data
 CHARACTERS = 64  # longer keys are data, and longer texts are not copied
+_EVERY_ROW_UNTIL = 0.5  # share of the visits that must be left to read more than one row of a list
 PLACES = 200  # places kept of a tool's answers: a bound
 _ALIKE = 3  # objects with the very same keys side by side: the keys above them are data
 _VARIED = 8  # number of keys from which they count as many
@@ -81,7 +82,7 @@ class Copying:
     def __init__(self, visits: int, *, given: frozenset[str] = frozenset(), is_blank: bool = False) -> None:
         self._given = given
         self._left = visits
-        self._much = visits // 2
+        self._much = visits * _EVERY_ROW_UNTIL
         self._is_blank = is_blank
 
     def copy(self, value: Any, depth: int = DEPTH) -> Any:

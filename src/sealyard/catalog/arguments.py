@@ -17,9 +17,9 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import ValidationErrorKind as Kind
 
+from sealyard.catalog.bounded_schema import check_of
 from sealyard.catalog.stubs import Parameter, parameters, signature
 from sealyard.catalog.text import plain, shape
-from sealyard.catalog.validation import check_of
 from sealyard.errors import InvalidArguments
 from sealyard.privacy import TOKEN
 from sealyard.values.tools import ToolSpec

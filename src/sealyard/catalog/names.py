@@ -94,6 +94,14 @@ def full_name(upstream: str, tool: str) -> str:
     return f"mcp__{upstream}__{tool}"
 
 
+def spelled(name: str) -> str:
+    """One form for all spellings of a tool's name: `mcp__my-db__list`, `servers.my_db.list` and `my_db.list`."""
+    text = name.lower().removeprefix("servers.")
+    if text.startswith("mcp__"):
+        text = text.removeprefix("mcp__").replace("__", ".", 1)
+    return ".".join(_UNDERSCORES.sub("_", _NOT_WORD.sub("_", part)).strip("_") for part in text.split(".", 1))
+
+
 def _apart(name: str, wanted: str, taken: set[str]) -> str:
     """`wanted` with a suffix from the text of `name` that makes it different from everything in `taken`."""
     candidates = (f"{wanted}_{_mark(name + '!' * again)}" for again in itertools.count())

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from sealyard.catalog.answers import LearnedShape
+from sealyard.catalog.cache import Recent
 from sealyard.catalog.names import assign, identifier
-from sealyard.catalog.recent import Recent
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.text import (
     annotation,

@@ -11,9 +11,9 @@ from sealyard.cli.terminal import errors, plain, say, say_unwrapped, show_table,
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning import Insight
+from sealyard.learning.insights import Insights, forget, learner_of
+from sealyard.learning.insights import insights as all_insights
 from sealyard.learning.learner import PARTS
-from sealyard.learning.overview import Insights, forget, learner_of
-from sealyard.learning.overview import insights as all_insights
 from sealyard.store import Store
 from sealyard.values.facts import Forgotten
 from sealyard.wording import suggest

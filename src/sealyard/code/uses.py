@@ -12,6 +12,7 @@ import msgspec
 from sealyard.code.names import Names, Scope
 
 _UNKNOWN_KEPT = 50  # a bound: hostile code could have one on each line
+_SHOWN_CHARACTERS = 80  # of a name in a reason: it stays on one line
 _CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool"))
 _LOADERS = frozenset(("skills.load",))
 _NO_SKILLS = frozenset(("SkillInputError",))
@@ -222,7 +223,7 @@ def _shown(node: ast.expr) -> str:
         node = node.value
     root = node.id if isinstance(node, ast.Name) else "…"
     text = ".".join((root, *reversed(attributes)))
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def _sorted(lines: set[int]) -> tuple[int, ...]:

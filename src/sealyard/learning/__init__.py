@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
-    from sealyard.learning.guidance import Guidance, Look, SearchGuide
-    from sealyard.learning.overview import Insights
+    from sealyard.learning.guidance import Guidance, RunAdvice, SearchGuide
+    from sealyard.learning.insights import Insights
     from sealyard.learning.part import Insight, PartInsights
     from sealyard.learning.risk import Assessment
     from sealyard.learning.skills import KnownSkills
 
-__all__ = ("Assessment", "Guidance", "Insight", "Insights", "KnownSkills", "Look", "PartInsights", "SearchGuide")
+__all__ = ("Assessment", "Guidance", "Insight", "Insights", "KnownSkills", "PartInsights", "RunAdvice", "SearchGuide")
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
     __getattr__ = lazy_door(
         __name__,
-        guidance="Guidance Look SearchGuide",
-        overview="Insights",
+        guidance="Guidance RunAdvice SearchGuide",
+        insights="Insights",
         part="Insight PartInsights",
         risk="Assessment",
         skills="KnownSkills",

@@ -24,12 +24,12 @@ from sealyard.errors import ApprovalRefused
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Tip
 from sealyard.learning.failures import Fix, standing_advice
+from sealyard.learning.insights import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.learner import Model
-from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
 from sealyard.learning.part import Viewer, put_last
-from sealyard.learning.precedents import Curve, WrongCall, wrong_calls
+from sealyard.learning.precedents import WrongCall, wrong_calls
 from sealyard.learning.prints import CodePrint, code_print
-from sealyard.learning.resources import Fitted, Prediction, fit
+from sealyard.learning.resources import Prediction, fit_seconds
 from sealyard.learning.risk import Assessment, about_parameters
 from sealyard.learning.shapes import SteadyShapes
 from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
@@ -51,7 +51,6 @@ from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 _LONG_CODE = 1_000  # characters from which code is read in a thread: hostile code takes a millisecond for each hundred
 _CODES_KEPT = 128  # codes kept as they were read, since agents run the same again and again: a bound
-_CURVES_KEPT = 64  # principals whose corrections are kept: as many as learn apart
 _REST = 4.0  # rest after learning, so that it takes at most a fifth of a processor from requests
 _LINE_CHARACTERS = 400  # of a source line in a refusal: a bound
 _ONCE_PER_VISIT = 200  # hints that are given once in a visit: a bound
@@ -98,13 +97,18 @@ class Barrier:
         self.faults: dict[str, int] = {}
         """The number of times that each part was switched off."""
 
-    def watch(self, who: str = "") -> "Watch":
-        """A watch over several lookups in a row."""
-        return Watch(self, who, self._spent)
-
     def ask(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
         """The result of `look`; `otherwise` if the part is off or fails."""
-        return self.watch(who).ask(part, look, otherwise)
+        if self.is_off(part, who):
+            return otherwise
+        started = self._spent()
+        try:
+            found = look()
+        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
+            self.fail(part, who)
+            return otherwise
+        self.note_time(part, who, is_slow=self._spent() - started > _SLOW_SECONDS)
+        return found
 
     async def ask_beside(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
         """As `ask`, for slow work in a thread. `look` must not use the model.
@@ -142,12 +146,12 @@ class Barrier:
         if score > 0:
             put_last(self._slow, (part, who), score, _KEPT)
         if score >= _SLOW_IN_A_ROW:
-            _log.error("What was learned takes too long to look up: %s is left out for five minutes.", part)
+            _log.error("Lookups in %s are slow; the part is off for five minutes.", part)
             self._switch_off(part, who)
 
     def fail(self, part: str, who: str = "") -> None:
         """Switch off a part that raised the exception being handled."""
-        _log.exception("What was learned is of no use: %s is left out for five minutes.", part)
+        _log.exception("Lookup in %s failed; the part is off for five minutes.", part)
         self._switch_off(part, who)
 
     def _switch_off(self, part: str, who: str) -> None:
@@ -156,39 +160,10 @@ class Barrier:
         put_last(self._off_until, (part, who), self._clock() + _OFF_SECONDS, _KEPT)
 
 
-class Watch:
-    """Consecutive lookups of one request: each begins at the end of the last, so the clock is read once for each."""
-
-    def __init__(self, barrier: Barrier, who: str, spent: Callable[[], float]) -> None:
-        self._barrier = barrier
-        self._who = who
-        self._spent = spent
-        self._at = spent()
-        self.is_clean = True
-        """True if every lookup succeeded in time."""
-
-    def ask(self, part: str, look: Callable[[], _T], otherwise: _T) -> _T:
-        """As `Barrier.ask`."""
-        if self._barrier.is_off(part, self._who):
-            self.is_clean = False
-            return otherwise
-        try:
-            found = look()
-        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
-            self._barrier.fail(part, self._who)
-            self.is_clean = False
-            return otherwise
-        before, self._at = self._at, self._spent()
-        is_slow = self._at - before > _SLOW_SECONDS
-        self.is_clean = self.is_clean and not is_slow
-        self._barrier.note_time(part, self._who, is_slow=is_slow)
-        return found
-
-
 # Around a run
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class RunAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a look at code before it runs."""
 
     limits: Limits
@@ -209,7 +184,7 @@ class _KnownCode(msgspec.Struct):
     specs: dict[str, ToolSpec] = {}
     """The tools that it names, by the names of `code.tools`."""
     wrong: tuple[WrongCall, ...] = ()
-    look: Look | None = None
+    look: RunAdvice | None = None
     look_key: tuple[object, ...] | None = None
     """Everything else that `look` depends on."""
 
@@ -242,8 +217,6 @@ class Guidance:
         self._steady = SteadyShapes()
         self._codes: Recent[tuple[str, str], _KnownCode] = Recent(_CODES_KEPT)
         """By the catalog and the code: agents often run the same code again."""
-        self._curves: Recent[str, tuple[tuple[int, int], Curve]] = Recent(_CURVES_KEPT)
-        """By principal, with the time and revision at which it was computed."""
         self._principals: set[str] = set()
         """The first two principals with a request: enough to know if there is more than one."""
 
@@ -290,23 +263,21 @@ class Guidance:
         snapshot: Snapshot,
         policy: IsolationPolicy,
         limits: Limits,
-        is_memory_exact: bool,
-    ) -> Look:
+    ) -> RunAdvice:
         """Assess the code of `record`, which is about to run, and choose its limits.
 
         The same code in the same second gets the same result, unless something was learned in between.
         """
         if not self.is_on:
-            return Look(limits=limits)
+            return RunAdvice(limits=limits)
         known = await self._read(record.code, snapshot, record.principal)
         viewer, has_context = self.viewer(record.principal), record.context is not None
         moment = (self.learner.revision, int(viewer.now))
-        key = (*moment, record.principal, record.session, review, policy, limits, is_memory_exact)
+        key = (*moment, record.principal, record.session, review, policy, limits)
         if known.look is not None and known.look_key == key and not has_context:
             return known.look
-        watch = self.barrier.watch(record.principal)
-        look = self._look(known, record, review, policy, limits, viewer, watch, is_memory_exact)
-        if watch.is_clean and not has_context:
+        look = self._look(known, record, review, policy, limits, viewer)
+        if look.assessment is not _LOW and not has_context:  # with `_LOW`, the part was off or failed
             known.look, known.look_key = look, key
         return look
 
@@ -318,8 +289,8 @@ class Guidance:
         record = ExecutionRecord(
             execution_id="", principal=principal, session=session, code=code, started_at=viewer.now
         )
-        policy, watch = self._runner.policy_of(principal), self.barrier.watch(principal)
-        return self._look(known, record, review, policy, Limits(), viewer, watch, is_memory_exact=False).assessment
+        policy = self._runner.policy_of(principal)
+        return self._look(known, record, review, policy, Limits(), viewer).assessment
 
     def _look(
         self,
@@ -329,18 +300,17 @@ class Guidance:
         policy: IsolationPolicy,
         limits: Limits,
         viewer: Viewer,
-        watch: Watch,
-        is_memory_exact: bool,
-    ) -> Look:
-        model, code, usual = self.model(viewer.principal), known.code, _within(limits, policy)
+    ) -> RunAdvice:
+        model, code = self.model(viewer.principal), known.code
+        usual = policy.wall_seconds if limits.wall_seconds is None else limits.wall_seconds
+        memory_mib = policy.memory_mib if limits.memory_mib is None else limits.memory_mib
 
-        def predict() -> tuple[Prediction | None, Fitted]:
+        def predict() -> tuple[Prediction | None, float]:
             tools = [spec.full_name for spec in known.specs.values()]
             predicted = None if code is None else model.resources.predict(code, viewer, tools=tools)
-            if predicted is None or not self._settings.limits:
+            if limits.wall_seconds is not None or not self._settings.limits:
                 return predicted, usual
-            fitted = fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact)
-            return predicted, _within(limits, fitted)
+            return predicted, fit_seconds(predicted, usual, most=MAX_SECONDS)
 
         def assess() -> Assessment:
             return model.risk.assess(
@@ -351,34 +321,34 @@ class Guidance:
                 context_digest=context_digest(record.context),
                 session=record.session,
                 predicted=predicted,
-                wall_seconds=given.wall_seconds,
-                memory_mib=given.memory_mib,
+                wall_seconds=wall_seconds,
+                memory_mib=memory_mib,
                 wrong=known.wrong,
-                curve=self._curve(model, viewer),
             )
 
-        nothing: tuple[Prediction | None, Fitted] = (None, usual)
-        predicted, given = watch.ask("resources", predict, nothing)
-        assessment = watch.ask("risk", assess, _LOW)
+        nothing: tuple[Prediction | None, float] = (None, usual)
+        predicted, wall_seconds = self.barrier.ask("resources", predict, nothing, who=record.principal)
+        assessment = self.barrier.ask("risk", assess, _LOW, who=record.principal)
         critical = self._settings.critical if assessment.risk == "critical" else ""
         assessed = Assessed(
             risk=assessment.risk,
             chance=assessment.chance,
             reasons=assessment.reasons,
             decision="refused" if critical == "refuse" else "asked" if critical == "ask" else "ran",
-            wall_seconds=given.wall_seconds,
-            memory_mib=given.memory_mib,
-            usual_seconds=usual.wall_seconds,
-            usual_mib=usual.memory_mib,
+            wall_seconds=wall_seconds,
+            memory_mib=memory_mib,
+            usual_seconds=usual,
+            usual_mib=memory_mib,
         )
 
         def advise() -> str:
             return next((about_parameters(wrong) for wrong in known.wrong if wrong.is_certain), "")
 
-        advice = watch.ask("risk", advise, "") if assessment.risk == "critical" else ""
-        if given != usual:
-            limits = msgspec.structs.replace(limits, wall_seconds=given.wall_seconds, memory_mib=given.memory_mib)
-        return Look(
+        is_critical = assessment.risk == "critical"
+        advice = self.barrier.ask("risk", advise, "", who=record.principal) if is_critical else ""
+        if wall_seconds != usual:
+            limits = msgspec.structs.replace(limits, wall_seconds=wall_seconds)
+        return RunAdvice(
             limits=limits,
             assessment=assessment,
             assessed=None if review.verdict == "refuse" else assessed,
@@ -387,7 +357,7 @@ class Guidance:
             code=code,
         )
 
-    async def ask(self, look: Look, grant: Grant, record: ExecutionRecord) -> Failure | None:
+    async def ask(self, look: RunAdvice, grant: Grant, record: ExecutionRecord) -> Failure | None:
         """Ask a person about code that is almost certain to fail, if configured; returns the reason not to run it."""
         if look.assessment.risk != "critical" or self._settings.critical != "ask" or not self.is_on:
             return None
@@ -418,15 +388,6 @@ class Guidance:
             return self.barrier.ask(part, work, otherwise, who=who)
         finally:
             spend(started)
-
-    def _curve(self, model: Model, viewer: Viewer) -> Curve:
-        """The correction of estimates for a principal, computed at most once a second and after each lesson."""
-        moment = (self.learner.revision, int(viewer.now))
-        known = self._curves.find(viewer.principal)
-        if known is None or known[0] != moment:
-            known = moment, model.risk.calibration.curve(viewer)
-            self._curves.put(viewer.principal, known)
-        return known[1]
 
     # After a run
 
@@ -459,7 +420,7 @@ class Guidance:
 
         return self.barrier.ask("shapes", look, None, who=viewer.principal)
 
-    async def notes(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run) -> list[str]:
+    async def notes(self, outcome: Outcome, record: ExecutionRecord, look: RunAdvice, run: Run) -> list[str]:
         """Hints for the agent: the risk of the code, a skill that does the job, or code worth saving."""
         if not self.is_on or not outcome.tier:  # the failure already gives the reason
             return []
@@ -472,7 +433,7 @@ class Guidance:
             notes.append(note)
         return notes
 
-    async def _skill_note(self, record: ExecutionRecord, look: Look, run: Run) -> str | None:
+    async def _skill_note(self, record: ExecutionRecord, look: RunAdvice, run: Run) -> str | None:
         principal, visit, code = record.principal, run.visit, look.code
         if code is None or not code.tools:
             return None
@@ -572,14 +533,6 @@ def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Know
         return _KnownCode(found)
     specs = {name: spec for name in found.tools if (spec := snapshot.tools.get(names.get(name, name))) is not None}
     return _KnownCode(found, specs, wrong_calls(code, specs))
-
-
-def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:
-    """The requested limits, with those of the policy where none is requested."""
-    return Fitted(
-        wall_seconds=otherwise.wall_seconds if limits.wall_seconds is None else limits.wall_seconds,
-        memory_mib=otherwise.memory_mib if limits.memory_mib is None else limits.memory_mib,
-    )
 
 
 def _refusal(assessment: Assessment, code: str, advice: str, why: str = "") -> Failure:

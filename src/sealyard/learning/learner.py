@@ -18,6 +18,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from sealyard import __version__
+from sealyard.catalog.names import spelled
 from sealyard.errors import StoreError
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
@@ -26,7 +27,7 @@ from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, principal
 from sealyard.learning.prints import code_print
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
-from sealyard.learning.risk import Dangers
+from sealyard.learning.risk import RiskModel
 from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.learning.skills import SkillMemory
 from sealyard.store import Store
@@ -141,9 +142,9 @@ def _is_about(lesson: Lesson, tool: str) -> bool:
         case Hinted(subject=subject):
             return tool in subject.split()
         case RunEvidence() as run:
-            named = set() if lesson.code is None else set(map(letters, lesson.code.tools))
+            named = set() if lesson.code is None else set(map(spelled, lesson.code.tools))
             called = {*run.fact.tools, *(call.tool for call in run.calls)}
-            return tool in called or not named.isdisjoint((letters(tool), letters(tool).removeprefix("mcp")))
+            return tool in called or spelled(tool) in named
     return False
 
 
@@ -156,11 +157,6 @@ def _without_hit(search: Searched, tool: str) -> Searched:
     )
 
 
-def letters(name: str) -> str:
-    """A normal form, equal for all spellings of a name: that of a tool, and the function and module made from it."""
-    return "".join(filter(str.isalnum, name)).lower()
-
-
 # The model
 
 PARTS: dict[str, type[Part]] = {
@@ -168,7 +164,7 @@ PARTS: dict[str, type[Part]] = {
     "chains": Chains,
     "shapes": Shapes,
     "failures": Failures,
-    "risk": Dangers,
+    "risk": RiskModel,
     "skills": SkillMemory,
     "resources": Resources,
 }
@@ -194,7 +190,7 @@ class Model(msgspec.Struct, kw_only=True):
     chains: Chains = msgspec.field(default_factory=Chains)
     shapes: Shapes = msgspec.field(default_factory=Shapes)
     failures: Failures = msgspec.field(default_factory=Failures)
-    risk: Dangers = msgspec.field(default_factory=Dangers)
+    risk: RiskModel = msgspec.field(default_factory=RiskModel)
     skills: SkillMemory = msgspec.field(default_factory=SkillMemory)
     resources: Resources = msgspec.field(default_factory=Resources)
     domains: Domains = msgspec.field(default_factory=Domains)
@@ -376,7 +372,7 @@ class Learner:
                 if time.monotonic() - self._saved_at > _SAVE_SECONDS:
                     await self.save()
             except StoreError as error:
-                _log.error("The journal could not be learned from, and will be: %s", error)
+                _log.error("Reading the journal failed; it is retried: %s", error)
             except Exception:  # noqa: BLE001 - else nothing would be learned until the next start
                 _log.exception("Learning from the journal failed, and is tried again.")
             await asyncio.sleep(_EVERY_SECONDS)

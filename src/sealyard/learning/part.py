@@ -68,7 +68,7 @@ class Tally(msgspec.Struct, frozen=True):
         return (self.yes + 1) / (self.total + 2)
 
 
-class Known(msgspec.Struct, frozen=True):
+class FailureEvidence(msgspec.Struct, frozen=True):
     """The evidence about failing runs as it counts for one principal."""
 
     failed: float = 0.0
@@ -119,7 +119,7 @@ class Evidence(msgspec.Struct, array_like=True, gc=False):
                 principals += one > other and one * share >= _HEARD
         return Tally(yes, no, principals)
 
-    def known(self, viewer: Viewer, *, lone: float = _LONE) -> Known:
+    def known(self, viewer: Viewer, *, lone: float = _LONE) -> FailureEvidence:
         """Failed runs as they count for a viewer.
 
         Its own runs count in full, those of each other principal at most like `CAP` runs, and like `lone` runs if there
@@ -136,7 +136,7 @@ class Evidence(msgspec.Struct, array_like=True, gc=False):
                 weight *= min(1.0, cap / (bad + good))
                 accusers += bad > good
             failed, total = failed + bad * weight, total + (bad + good) * weight
-        return Known(failed, total, own_failed, accusers)
+        return FailureEvidence(failed, total, own_failed, accusers)
 
     @property
     def last_at(self) -> float:
@@ -144,7 +144,7 @@ class Evidence(msgspec.Struct, array_like=True, gc=False):
         return max((at for _, _, at in self.by.values()), default=0.0)
 
 
-def shrunk(prior: float, weight: float, known: Known) -> float:
+def shrunk(prior: float, weight: float, known: FailureEvidence) -> float:
     """The share of failed runs, drawn towards `prior` as if that were `weight` runs."""
     return (prior * weight + known.failed) / (weight + known.total)
 
@@ -268,7 +268,7 @@ def principal_of(event: LearningEvent) -> str:
 class Part(msgspec.Struct, kw_only=True):
     """A part of the model: it learns, answers and rates itself independently. Only the event loop's thread uses it.
 
-    Each has a method that answers its question for a viewer, such as `Dangers.assess`, in our own words with checked
+    Each has a method that answers its question for a viewer, such as `RiskModel.assess`, in our own words with checked
     names, and changes nothing. A part names `msgspec.Struct` as a base too: a linter then knows that its defaults are
     copied.
     """

@@ -1,16 +1,14 @@
-"""Precedents for a risk estimate: repeated failures, similar code, past estimates, and calls that cannot fit.
+"""Precedents for a risk estimate: repeated failures, forms of code, outcomes by level, and calls that cannot fit.
 
 Repeats are a principal's own, in one workspace with the same values; a success, other answers, another error or another
-version of a tool restarts the count. Outcomes correct the raw estimates, never the corrected ones that agents saw, so
-that a correction is not corrected again. Hostile code is parsed and walked once; a call is certain to fail only by the
-way stubs bind arguments.
+version of a tool restarts the count. Hostile code is parsed and walked once; a call is certain to fail only by the way
+stubs bind arguments.
 """
 
 import ast
 import builtins
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -18,8 +16,8 @@ from sealyard import errors
 from sealyard.catalog.stubs import Parameter, parameters, rest
 from sealyard.code import Names
 from sealyard.learning.disclosure import WORDS, mark_of
-from sealyard.learning.part import Evidence, Viewer, put_last, shrunk, touch, trim
-from sealyard.learning.prints import CodePrint, names_of, similarity
+from sealyard.learning.part import Evidence, Viewer, put_last, touch, trim
+from sealyard.learning.prints import CodePrint, names_of
 from sealyard.values.facts import Risk, RunEvidence
 from sealyard.values.tools import ToolSpec
 
@@ -32,16 +30,8 @@ _SESSIONS = 512  # workspaces remembered, the last that failed: a bound
 _CODES = 16  # codes of one workspace: a bound
 _KEPT = 8  # times of one failure: a bound
 _TOOLS = 20  # tools of a repeated run; with more, too much can change for anything to be certain
-_PATTERNS = 2_048  # forms of code remembered, the last that ran: a bound
-_INDEXED = 8  # tools under which a form is found: a bound
-_CANDIDATES = 8  # forms compared with a new one: a bound
+_FORMS = 2_048  # forms of code remembered, the last that ran: a bound
 _MAJORS = 40  # tools of a form whose major versions are kept: a bound
-_LIKE = 0.5  # similarity below which two forms are unrelated
-EDGES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the steps in which estimates are corrected
-_WEIGHT = 6.0  # runs that a step needs to correct its estimate halfway
-_MEAN_OF = 200  # estimates in the running mean of a step
-_LEAST = 0.01  # lowest chance that is given
-_MOST = 0.99  # highest chance that is given
 _CALLS = 100  # calls of a piece of code that are checked: a bound
 
 # Repeated failures
@@ -145,83 +135,39 @@ def _mark(run: RunEvidence) -> str:
     return mark_of(text, 8)
 
 
-# Similar code
+# Code of one form
 
 
-class Pattern(msgspec.Struct, array_like=True, gc=False):
-    """Code of one form."""
+class Form(msgspec.Struct, array_like=True, gc=False):
+    """Code that differs only in values and in the names of variables."""
 
-    sample: tuple[int, ...]
-    """As in its prints."""
-    places: list[str]
-    """The keys of the index under which it is found."""
     majors: dict[str, str]
     """Major versions of the tools it called, by full name."""
     record: Evidence = msgspec.field(default_factory=Evidence)
 
 
-class Patterns(msgspec.Struct, array_like=True):
+class Forms(msgspec.Struct, array_like=True):
     """The forms that ran last, two thousand of them."""
 
-    by_digest: dict[str, Pattern] = {}
-    by_place: dict[str, list[str]] = {}
+    by_digest: dict[str, Form] = {}
 
     def add(self, print_: CodePrint, majors: Mapping[str, str], viewer: Viewer, *, failed: bool) -> None:
-        """Count a run. A new major version of a called tool starts a new form."""
-        pattern = self._take(print_.digest)
-        if pattern is None or _is_other(pattern.majors, majors):
-            pattern = Pattern(sample=print_.sample, places=[], majors={})
-        pattern.places = _places(print_)  # a tool that is called by its name is a value, and not part of the form
-        for place in pattern.places:
-            found = self.by_place.setdefault(place, [])
-            found.append(print_.digest)
-            del found[:-_CANDIDATES]
-        pattern.majors.update(majors)
-        trim(pattern.majors, _MAJORS)  # code that calls tools by names that it is given can call them all
-        pattern.record.add_run(viewer, failed=failed)
-        self.by_digest[print_.digest] = pattern
-        if len(self.by_digest) > _PATTERNS:
-            self._take(next(iter(self.by_digest)))
+        """Count a run. A new major version of a called tool starts a new record."""
+        form = self.find(print_, majors) or Form(majors={})
+        form.majors.update(majors)
+        trim(form.majors, _MAJORS)  # code that calls tools by names that it is given can call them all
+        form.record.add_run(viewer, failed=failed)
+        put_last(self.by_digest, print_.digest, form, _FORMS)
 
-    def find(self, print_: CodePrint, majors: Mapping[str, str]) -> tuple[Pattern | None, list[tuple[Pattern, float]]]:
-        """The form itself and similar ones with their weights up to 1, if they ran with these versions of the tools."""
-        same = self.by_digest.get(print_.digest)
-        if same is not None and _is_other(same.majors, majors):
-            same = None
-        mine = set(print_.sample)
-        digests = [digest for place in _places(print_) for digest in reversed(self.by_place.get(place, ()))]
-        likes = []
-        for digest in [each for each in dict.fromkeys(digests) if each != print_.digest][:_CANDIDATES]:
-            pattern = self.by_digest[digest]
-            # An upper bound of the similarity is cheap, and excludes most pairs.
-            common, most = len(mine.intersection(pattern.sample)), max(len(mine), len(pattern.sample))
-            if common > _LIKE * most and not _is_other(pattern.majors, majors):
-                weight = (similarity(mine, pattern.sample) - _LIKE) / (1 - _LIKE)
-                likes += [(pattern, weight)] if weight > 0 else []
-        return same, likes
-
-    def _take(self, digest: str) -> Pattern | None:
-        """Remove a form and its entries in the index."""
-        pattern = self.by_digest.pop(digest, None)
-        for place in () if pattern is None else pattern.places:
-            found = [each for each in self.by_place.pop(place, ()) if each != digest]
-            if found:
-                self.by_place[place] = found
-        return pattern
+    def find(self, print_: CodePrint, majors: Mapping[str, str]) -> Form | None:
+        """The form of this code, if it ran with these versions of its tools."""
+        form = self.by_digest.get(print_.digest)
+        if form is None or any(form.majors.get(name, major) != major for name, major in majors.items()):
+            return None
+        return form
 
 
-def _places(print_: CodePrint) -> list[str]:
-    if print_.tools:
-        return list(print_.tools[:_INDEXED])
-    return [f"import {','.join(print_.imports)}"]
-
-
-def _is_other(then: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """True if a tool has another major version than it had."""
-    return any(then.get(name, major) != major for name, major in now.items())
-
-
-# Calibration
+# Outcomes
 
 LEVELS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 
@@ -235,83 +181,16 @@ class Level(msgspec.Struct, array_like=True):
     """The sum of their chances."""
     record: Evidence = msgspec.field(default_factory=Evidence)
 
+    def add(self, chance: float, viewer: Viewer, *, failed: bool) -> None:
+        """Count the outcome of a run whose chance was assessed so."""
+        self.runs += 1
+        self.failed += failed
+        self.expected += chance
+        self.record.add_run(viewer, failed=failed)
+
     def right(self, risk: str) -> int:
         """The number of runs for which `risk` was right: those that ended well if it is low, that failed otherwise."""
         return self.runs - self.failed if risk == "low" else self.failed
-
-
-class Step(msgspec.Struct, array_like=True):
-    """The runs whose estimate was between two edges."""
-
-    mean: float = 0.0
-    count: int = 0
-    record: Evidence = msgspec.field(default_factory=Evidence)
-
-
-class Calibration(msgspec.Struct, array_like=True):
-    """The assessments that were made, and their outcomes."""
-
-    levels: dict[str, Level] = {}
-    steps: list[Step] = []
-
-    def add_outcome(self, risk: Risk, chance: float, viewer: Viewer, *, failed: bool) -> None:
-        """Count the outcome of a run that was assessed as `risk`."""
-        level = self.levels.setdefault(risk, Level())
-        level.runs += 1
-        level.failed += failed
-        level.expected += chance
-        level.record.add_run(viewer, failed=failed)
-
-    def add(self, estimate: float, viewer: Viewer, *, failed: bool) -> None:
-        """Count the outcome of a run whose estimate, before correction, was `estimate`."""
-        if not self.steps:
-            self.steps = [Step() for _ in range(len(EDGES) + 1)]
-        step = self.steps[bisect_right(EDGES, estimate)]
-        step.count = min(step.count + 1, _MEAN_OF)
-        step.mean += (estimate - step.mean) / step.count
-        step.record.add_run(viewer, failed=failed)
-
-    def curve(self, viewer: Viewer) -> "Curve":
-        """The correction of estimates for a principal.
-
-        Outcomes of one other principal alone correct nothing.
-        """
-        points = [(step.mean, step.record.known(viewer, lone=0.0)) for step in self.steps if step.count]
-        shares = [shrunk(mean, _WEIGHT, known) for mean, known in points]
-        shares = isotonic(shares, [_WEIGHT + known.total for _, known in points])
-        return Curve(tuple(mean for mean, _ in points), tuple(shares))
-
-
-class Curve(NamedTuple):
-    """Estimates and their corrected values, both rising."""
-
-    means: tuple[float, ...] = ()
-    shares: tuple[float, ...] = ()
-
-    def corrected(self, estimate: float) -> float:
-        """The estimate corrected by earlier outcomes; the order of estimates stays."""
-        means, shares = self.means, self.shares
-        if not means:
-            return min(max(estimate, _LEAST), _MOST)
-        at = bisect_right(means, estimate)
-        if at == 0 or at == len(means):
-            near = min(at, len(means) - 1)
-            found = estimate + (shares[near] - means[near])
-        else:
-            part = (estimate - means[at - 1]) / (means[at] - means[at - 1])
-            found = shares[at - 1] + part * (shares[at] - shares[at - 1])
-        return min(max(found, _LEAST), _MOST)
-
-
-def isotonic(shares: list[float], weights: list[float]) -> list[float]:
-    """The closest non-decreasing sequence by weighted least squares."""
-    blocks: list[tuple[float, float, int]] = []
-    for share, weight in zip(shares, weights, strict=True):
-        blocks.append((share, weight, 1))
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            (one, mine, count), (other, theirs, more) = blocks[-2:]
-            blocks[-2:] = [((one * mine + other * theirs) / (mine + theirs), mine + theirs, count + more)]
-    return [share for share, _, count in blocks for _ in range(count)]
 
 
 # Calls that cannot fit

@@ -1,24 +1,24 @@
 """The chance that a piece of code fails, estimated before it runs.
 
-The estimate narrows step by step: all runs, runs with its tools, similar code, code of its form, the same text. Each
-step moves it only as far as its number of runs justifies. Findings of the review, wrong arguments and the predicted
-cost are added, and outcomes of earlier estimates correct the sum.
+The estimate narrows step by step: all runs, runs with its tools, runs with the same fault (a finding of the review,
+wrong arguments, a predicted cost over the limits), code of its form, the same text. Each step moves it only as far as
+its number of runs justifies. The last step is the outcome of runs with about the same estimate.
 
 `critical` is not an estimate: it means that failure is practically certain, from the principal's own runs or from the
 text alone. Runs of others can raise the risk to `high`, and those of one other principal to `medium`.
 """
 
 import difflib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from sealyard.catalog.names import spelled
 from sealyard.learning.disclosure import IDENTIFIER, is_name
 from sealyard.learning.part import (
     Evidence,
+    FailureEvidence,
     Insight,
-    Known,
     Lesson,
     Part,
     PartInsights,
@@ -30,9 +30,8 @@ from sealyard.learning.part import (
 from sealyard.learning.precedents import (
     AGAIN_SECONDS,
     LEVELS,
-    Calibration,
-    Curve,
-    Patterns,
+    Forms,
+    Level,
     Repeat,
     Repeats,
     WrongCall,
@@ -60,10 +59,13 @@ _BASE = 0.1  # chance of failure without any evidence
 # the outcome to the chances given, in a simulated population.
 _BASE_WEIGHT = 16.0  # all runs of the viewer: the broadest step, so it moves slowest
 _TOOL_WEIGHT = 6.0  # runs that name the tool
-_SIMILAR_WEIGHT = 4.0  # runs of similar code
 _FORM_WEIGHT = 2.0  # runs of code of the same form
 _TEXT_WEIGHT = 1.0  # runs of the same text: it fails again unless something else changed
 _ADDED_WEIGHT = 4.0  # the same for a reason of `_ADDED`
+_LEAST = 0.01  # lowest chance that is given
+_MOST = 0.99  # highest chance that is given
+_ALIKE_WEIGHT = 6.0  # runs with about the same estimate: the last step, which corrects the others
+_MOST_SUGGESTED = HIGH - 0.01  # highest chance by the evidence of one other principal: below `high`
 _CERTAIN = 0.98  # chance assumed for a failure that is called certain
 _CERTAIN_WEIGHT = 20.0  # runs that it needs to move halfway
 _CERTAIN_LEAST = 0.8  # below this, by outcomes, no failure is called certain
@@ -125,14 +127,12 @@ def _about_repeat(repeat: Repeat, now: float, *, is_certain: bool = False) -> st
 _SENTENCES = {
     "form": "Code like this, whatever its values, failed in {share} of its runs. Check what it does with values that "
     "are missing or empty.",
-    "similar": "Code much like this failed in {share} of its runs. Run its first steps alone and look at what they "
-    "give.",
     "tools": "Runs with {tool} fail in {share} of cases. Call it alone first, or catch its errors.",
     "new_tool": "Nobody has called {tool} yet, and first runs with a tool fail in {share} of cases. Call it alone "
     "first and look at its answer.",
     "all": "Runs here fail in {share} of cases. Run its first steps alone and look at what they give.",
 }
-"""On runs of the same form, similar runs, runs with a tool, first runs with a tool, and all runs."""
+"""On runs of the same form, runs with a tool, first runs with a tool, and all runs."""
 
 
 def _about(what: str, share: float, tool: ToolSpec | None = None) -> str:
@@ -167,8 +167,7 @@ def _listed(names: tuple[str, ...]) -> str:
 # The part
 
 _ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6}
-"""The chance of failure assumed for these reasons at first; outcomes correct it. Chosen, not measured."""
-_LOOSE = re.compile(r"[\W_]+")
+"""The least chance of failure assumed for these reasons at first; outcomes correct it. Chosen, not measured."""
 _ENDED = frozenset(("failed", "timeout", "limit", "broken"))
 
 
@@ -212,19 +211,23 @@ class _Step(msgspec.Struct, frozen=True):
         return self.rise >= _RISE or self.share >= MEDIUM
 
 
-class Dangers(Part, msgspec.Struct, kw_only=True):
+class RiskModel(Part, msgspec.Struct, kw_only=True):
     """The evidence on outcomes of runs."""
 
     runs: int = 0
     all: Evidence = msgspec.field(default_factory=Evidence)
     firsts: Evidence = msgspec.field(default_factory=Evidence)
-    """Runs with a tool that nobody had called before."""
+    """Runs that called a tool which nobody had called before."""
     tools: dict[str, ToolRecord] = {}
     """By a normal form of the tool's name; the most recent last."""
-    patterns: Patterns = msgspec.field(default_factory=Patterns)
+    forms: Forms = msgspec.field(default_factory=Forms)
     repeats: Repeats = msgspec.field(default_factory=Repeats)
     reasons: dict[str, Evidence] = {}
-    calibration: Calibration = msgspec.field(default_factory=Calibration)
+    """Runs with a reason of `_ADDED`."""
+    estimates: dict[str, Evidence] = {}
+    """Runs by their estimate before the last step, in tenths."""
+    levels: dict[str, Level] = {}
+    """The outcomes of assessments."""
 
     # Learning
 
@@ -239,30 +242,28 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
 
     def _learn_code(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer) -> None:
         failed = run.fact.status != "ok"
-        assessed = run.fact.assessed  # the outcome shows whether that was right
+        assessed = run.fact.assessed
+        added = [] if assessed is None else [reason for reason in _ADDED if reason in assessed.reasons]
         self.runs += 1
-        if assessed is not None:
-            self.calibration.add_outcome(assessed.risk, assessed.chance, viewer, failed=failed)
-            for reason in assessed.reasons:
-                self.reasons.setdefault(reason, Evidence()).add_run(viewer, failed=failed)
         if print_ is not None and (assessed is None or assessed.risk != "critical"):
             repeat = self.repeats.find(viewer.principal, run.session, print_.exact, run.context_digest)
-            estimate = self._steps(print_, repeat, viewer, {})[0]
-            added = tuple(
-                reason for reason in ("review", "arguments", "cost") if assessed and reason in assessed.reasons
-            )
-            estimate = self._with_added(estimate, added, viewer)[0]
-            self.calibration.add(estimate, viewer, failed=failed)
+            steps = [_Step(reason, 0.0, "") for reason in added]
+            estimate = self._steps(print_, repeat, steps, viewer, {})[0]
+            self.estimates.setdefault(_tenth(estimate), Evidence()).add_run(viewer, failed=failed)
+        if assessed is not None:
+            self.levels.setdefault(assessed.risk, Level()).add(assessed.chance, viewer, failed=failed)
+            for reason in added:
+                self.reasons.setdefault(reason, Evidence()).add_run(viewer, failed=failed)
         self.all.add_run(viewer, failed=failed)
         self._learn_tools(run, print_, viewer, failed=failed)
         if print_ is not None and (not failed or is_own_failure(run)):
             majors = {call.tool: str(major_of(call.version)) for call in run.calls}
-            self.patterns.add(print_, majors, viewer, failed=failed)
+            self.forms.add(print_, majors, viewer, failed=failed)
 
     def _learn_tools(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer, *, failed: bool) -> None:
-        called = {_loose(call.tool): call for call in run.calls}
-        names = dict.fromkeys([*called, *(_loose(name) for name in (() if print_ is None else print_.tools))])
-        if any(name not in self.tools for name in names):
+        called = {spelled(call.tool): call for call in run.calls}
+        names = dict.fromkeys([*called, *(spelled(name) for name in (() if print_ is None else print_.tools))])
+        if any(name not in self.tools for name in called):
             self.firsts.add_run(viewer, failed=failed)
         # A tool whose last call failed caused the failure of the run; then the others are not to blame.
         blamed = {name for name, call in called.items() if call.error is not None} if failed else set()
@@ -283,7 +284,7 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         """The last known versions of the tools that code names; an unknown one equals no other."""
         found: dict[str, str] = {}
         for name in () if print_ is None else print_.tools:
-            known = self.tools.get(_loose(name))
+            known = self.tools.get(spelled(name))
             found[known.name if known is not None else name] = known.version if known is not None else ""
         return found
 
@@ -302,25 +303,22 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         wall_seconds: float | None = None,
         memory_mib: int | None = None,
         wrong: Sequence[WrongCall] = (),
-        curve: Curve | None = None,
     ) -> Assessment:
         """The assessment of code before it runs.
 
         `specs` are the tools that it names, by the names of `print_.tools`. `session` is the workspace. The limits are
-        those of the run; without them its cost is not assessed. `wrong` is the result of `wrong_calls`, and `curve`
-        the current one of `calibration`, if the caller already has it.
+        those of the run; without them its cost is not assessed. `wrong` is the result of `wrong_calls`.
         """
         repeat = None if print_ is None else self.repeats.find(viewer.principal, session, print_.exact, context_digest)
         certain = self._certain(repeat, wrong, viewer, specs)
         if certain is not None:
             return certain
-        estimate, steps, known = self._steps(print_, repeat, viewer, specs)
         added = _added(review, wrong, predicted, wall_seconds, memory_mib)
-        estimate, rises = self._with_added(estimate, [step.reason for step in added], viewer)
-        steps += [msgspec.structs.replace(step, rise=rise) for step, rise in zip(added, rises, strict=True)]
-        chance = round((curve or self.calibration.curve(viewer)).corrected(estimate), 4)
+        estimate, steps, known = self._steps(print_, repeat, added, viewer, specs)
+        alike = self.estimates.get(_tenth(estimate), Evidence()).known(viewer, lone=0.0)
+        chance = round(min(max(shrunk(estimate, _ALIKE_WEIGHT, alike), _LEAST), _MOST), 4)
         if not added and known.own_failed < 1 and known.accusers < 2:
-            chance = min(chance, HIGH - 0.01)  # evidence of one other principal is only a suggestion
+            chance = min(chance, _MOST_SUGGESTED)
         reasons = [step for step in sorted(steps, key=lambda step: -step.rise) if step.is_reason]
         named = tuple(dict.fromkeys(step.reason for step in reasons))
         if chance < MEDIUM:
@@ -333,17 +331,17 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
 
     def score(self) -> tuple[int, int]:
         """Runs assessed to end well or to fail, and those that did; `medium` says neither."""
-        levels = [(risk, level) for risk, level in self.calibration.levels.items() if risk != "medium"]
+        levels = [(risk, level) for risk, level in self.levels.items() if risk != "medium"]
         return sum(level.runs for _, level in levels), sum(level.right(risk) for risk, level in levels)
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The share of assessments that came true, and the tools whose runs fail."""
-        learned = len(self.patterns.by_digest) + len(self.tools)
+        learned = len(self.forms.by_digest) + len(self.tools)
         return part_insights("risk", self._items(viewer), learned=learned, evidence=self.runs, score=self.score())
 
     def _items(self, viewer: Viewer) -> Iterator[Insight]:
         for risk in LEVELS:
-            level = self.calibration.levels.get(risk)
+            level = self.levels.get(risk)
             if level is not None:
                 share, expected = level.failed / level.runs, level.expected / level.runs
                 yield Insight(
@@ -372,8 +370,8 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         self, repeat: Repeat | None, wrong: Sequence[WrongCall], viewer: Viewer, specs: Mapping[str, ToolSpec]
     ) -> Assessment | None:
         """The assessment of code that is practically certain to fail."""
-        level = self.calibration.levels.get("critical")
-        known = Known() if level is None else level.record.known(viewer)
+        level = self.levels.get("critical")
+        known = FailureEvidence() if level is None else level.record.known(viewer)
         chance = round(shrunk(_CERTAIN, _CERTAIN_WEIGHT, known), 4)
         if chance < _CERTAIN_LEAST:
             return None
@@ -388,39 +386,39 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         return Assessment(risk="critical", chance=chance, reasons=(reason,), text=text, line=line)
 
     def _steps(
-        self, print_: CodePrint | None, repeat: Repeat | None, viewer: Viewer, specs: Mapping[str, ToolSpec]
-    ) -> tuple[float, list[_Step], Known]:
-        """The estimate from earlier runs, the steps to it, and the principals behind it."""
+        self,
+        print_: CodePrint | None,
+        repeat: Repeat | None,
+        added: Sequence[_Step],
+        viewer: Viewer,
+        specs: Mapping[str, ToolSpec],
+    ) -> tuple[float, list[_Step], FailureEvidence]:
+        """The estimate, the steps to it, and the principals behind it."""
         estimate = shrunk(_BASE, _BASE_WEIGHT, self.all.known(viewer))
-        if print_ is None:
-            return estimate, [], Known()
         found: list[_Step] = []
-        behind: list[Known] = []
-        estimate = self._step_tools(print_, estimate, viewer, specs, found, behind)
+        behind: list[FailureEvidence] = []
+        if print_ is not None:
+            estimate = self._step_tools(print_, estimate, viewer, specs, found, behind)
+        for step in added:
+            known = self.reasons.get(step.reason, Evidence()).known(viewer)
+            before, estimate = estimate, shrunk(max(estimate, _ADDED[step.reason]), _ADDED_WEIGHT, known)
+            found.append(msgspec.structs.replace(step, rise=estimate - before))
+        if print_ is None:
+            return estimate, found, FailureEvidence()
         majors = {spec.full_name: str(major_of(spec.version)) for spec in specs.values()}
-        same, likes = self.patterns.find(print_, majors)
-        before, near, weights = estimate, 0.0, 0.0
-        for like, weight in likes:
-            known = like.record.known(viewer)
-            near, weights = near + weight * known.failed, weights + weight * known.total
-            behind.append(known)
-        if weights >= _ENOUGH:
-            estimate = (before * _SIMILAR_WEIGHT + near) / (_SIMILAR_WEIGHT + weights)
-            share = near / weights
-            found.append(_Step("similar_failures", estimate - before, _about("similar", share), share=share))
-        if same is not None and (known := same.record.known(viewer)).total >= _ENOUGH:
-            before = estimate
-            estimate = shrunk(before, _FORM_WEIGHT, known)
+        form = self.forms.find(print_, majors)
+        if form is not None and (known := form.record.known(viewer)).total >= _ENOUGH:
+            before, estimate = estimate, shrunk(estimate, _FORM_WEIGHT, known)
             found.append(_Step("same_failures", estimate - before, _about("form", known.share), share=known.share))
             behind.append(known)
         if repeat is not None and (times := repeat.recent(viewer.now)) >= _ENOUGH:
-            known = Known(times, times, times)
+            known = FailureEvidence(times, times, times)
             estimate = shrunk(estimate, _TEXT_WEIGHT, known)
             # A rise of 1, since there is no better evidence.
             found.append(_Step("same_failures", 1.0, _about_repeat(repeat, viewer.now), repeat.line))
             behind.append(known)
         own, accusers = sum(known.own_failed for known in behind), max((known.accusers for known in behind), default=0)
-        return estimate, found, Known(own_failed=own, accusers=accusers)
+        return estimate, found, FailureEvidence(own_failed=own, accusers=accusers)
 
     def _step_tools(
         self,
@@ -429,17 +427,17 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
         viewer: Viewer,
         specs: Mapping[str, ToolSpec],
         found: list[_Step],
-        behind: list[Known],
+        behind: list[FailureEvidence],
     ) -> float:
         """The estimate after the tools that the code names: the one that fails most, or all if none is worse."""
         shares: list[float] = []
         worst: tuple[float, _Step | None] = (0.0, None)
         for name in print_.tools[:_TOOLS_READ]:
-            spec, known = specs.get(name), self.tools.get(_loose(name))
+            spec, known = specs.get(name), self.tools.get(spelled(name))
             is_new = known is None or (spec is not None and major_of(spec.version) != major_of(known.version))
             record = self.firsts if is_new or known is None else known.record
             seen = record.known(viewer)
-            seen = seen if seen.total >= _ENOUGH else Known()
+            seen = seen if seen.total >= _ENOUGH else FailureEvidence()
             share = shrunk(base, _TOOL_WEIGHT, seen)
             shares.append(share)
             behind.append(seen)
@@ -451,16 +449,6 @@ class Dangers(Part, msgspec.Struct, kw_only=True):
             return base
         found.append(worst[1])
         return worst[0] if worst[0] > base else sum(shares) / len(shares)
-
-    def _with_added(self, estimate: float, reasons: Sequence[RiskReason], viewer: Viewer) -> tuple[float, list[float]]:
-        """The estimate with further reasons against the code, and the amount by which each raised it."""
-        rises: list[float] = []
-        for reason in reasons:
-            record = self.reasons.get(reason, Evidence()).known(viewer)
-            share = shrunk(_ADDED[reason], _ADDED_WEIGHT, record)
-            rises.append((1 - estimate) * share)
-            estimate += rises[-1]
-        return estimate, rises
 
 
 def _added(
@@ -492,6 +480,10 @@ def _cost(predicted: Prediction, wall_seconds: float | None, memory_mib: int | N
     return ""
 
 
+def _tenth(estimate: float) -> str:
+    return f"{estimate:.1f}"
+
+
 def _is_never_run(run: RunEvidence) -> bool:
     """True if the review, the risk or a person kept it from running."""
     fact = run.fact
@@ -502,8 +494,3 @@ def _is_never_run(run: RunEvidence) -> bool:
     if fact.error_type == "ApprovalRefused" and not run.calls:
         return True
     return not fact.tier and fact.failure in ("syntax", "import")
-
-
-def _loose(name: str) -> str:
-    """A normal form, equal for `expenses.list_expenses` and `mcp__expenses__list_expenses`."""
-    return _LOOSE.sub("", name.removeprefix("mcp__")).lower()

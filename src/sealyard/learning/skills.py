@@ -1,14 +1,13 @@
 """Skills: suggestions of saved ones, their record, and code that is written often enough to be saved.
 
 A skill fits by the job that code does, however it is written, or by rare words of a query. Skills are written by
-agents: a suggestion shows a checked name and numbers, and one that only its author has used is suggested to others only
-for code that is built like it. Repeated code is remembered for its own principal alone.
+agents: a suggestion shows a checked name and numbers, and one that only its author has used is suggested to nobody
+else. Repeated code is remembered for its own principal alone.
 """
 
 import ast
 import asyncio
 import builtins
-import hashlib
 import logging
 import math
 import time
@@ -19,6 +18,7 @@ import msgspec
 
 from sealyard.access import Tools
 from sealyard.catalog import Recent, Snapshot
+from sealyard.catalog.names import spelled
 from sealyard.code import Names, Source, find_uses, read
 from sealyard.discovery.words import WEAK, words
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
@@ -35,12 +35,10 @@ from sealyard.values.skills import SHARED, Skill
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _NODES = 8_000  # nodes of code that are walked: a bound
-_PARTS = 160  # parts kept of a job: a bound
-_FEWEST_PARTS = 5  # parts below which a job cannot be distinguished from others
+_FEWEST_MARKS = 3  # tools, acts and fields below which a job is not distinguished; with 4, job_cases.py misses 4 more
+_NAME_CHARACTERS = 64  # of an act, field or skill: longer than nearly all names in code
+_TOOL_CHARACTERS = 128  # of a tool: the longest name that MCP allows
 _NAMES = 40  # tools, acts and fields kept of a job: a bound
-_REPEATS = 3  # times that the same part counts
-SURE = 0.6  # likeness of code that does a skill's job; measured in `tests/unit/learning/test_skills.py`
-VERY_SURE = 0.85  # the same where only the author has used the skill
 FITTING = 0.33  # common weight of words from which a query and a skill are about the same
 _CHARACTERS = 600  # characters of a text that are read: a bound
 _WORDS = 60  # words of a query or skill: a bound
@@ -57,6 +55,7 @@ _ALIKE = 0.8  # similarity of code that counts as the same job
 _TIMES = 3  # runs after which code is worth saving
 _FRESH = 0.5  # weight of a run that still counts as one of them: at most one half-life old
 _FEWEST_STATEMENTS = 3  # shorter code is not worth saving
+_JOB_TOOLS = 5  # tools of a job that are remembered: a bound
 _HEEDED_SECONDS = 86_400.0  # time in which a suggestion is heeded, and after which it may be repeated
 _INDEXES = 64  # principals that asked lately, whose indexes are kept: a bound
 _AGAIN_SECONDS = 10.0  # between looks at the skills of a principal that asks again and again
@@ -83,10 +82,8 @@ _SAME_OPERATOR = {"LtE": "Lt", "GtE": "Gt"}
 class JobPrint(msgspec.Struct, frozen=True, kw_only=True):
     """The print of a job."""
 
-    parts: tuple[int, ...]
-    """Hashes of its expressions, each with its direct parts; sorted, the smallest if there are many."""
     tools: tuple[str, ...] = ()
-    """`module.function` of the tools that it calls, sorted."""
+    """The tools that it calls, as `names.spelled` writes them, sorted."""
     acts: tuple[str, ...] = ()
     """The functions, methods and operators that decide what it does, sorted."""
     skills: tuple[str, ...] = ()
@@ -111,16 +108,12 @@ def _print(source: Source) -> JobPrint | None:
         return None
     nodes = list(_walk(names.tree))
     found = _Reading(names, nodes).print() if len(nodes) < _NODES else None
-    return found if found is not None and len(found.parts) >= _FEWEST_PARTS else None
+    return found if found is not None and len(found.tools + found.acts + found.fields) >= _FEWEST_MARKS else None
 
 
-def likeness(one: JobPrint, other: JobPrint) -> float:
-    """From 0 to 1; 0 unless both call the same tools, read the same fields, and do the same with them."""
-    if one.tools != other.tools or one.acts != other.acts or not _reads_the_same(one, other):
-        return 0.0
-    mine, theirs = set(one.parts), set(other.parts)
-    common = len(mine & theirs)
-    return common / len(mine | theirs) if common else 0.0
+def is_same_job(one: JobPrint, other: JobPrint) -> bool:
+    """True if both call the same tools, read the same fields, and do the same with them."""
+    return one.tools == other.tools and one.acts == other.acts and _reads_the_same(one, other)
 
 
 def _reads_the_same(one: JobPrint, other: JobPrint) -> bool:
@@ -135,7 +128,6 @@ class _Reading:
     def __init__(self, names: Names, nodes: Iterable[ast.AST]) -> None:
         self._names = names
         self._scopes = {node: place.scope for node, place in names.noted}
-        self._counts: Counter[str] = Counter()
         self._tools: set[str] = set()
         self._acts: set[str] = set()
         self._fields: set[str] = set()
@@ -146,14 +138,10 @@ class _Reading:
 
     def print(self) -> JobPrint:
         """The finished print."""
-        parts = sorted(
-            _hash(f"{count} {part}") for part, most in self._counts.items() for count in range(min(most, _REPEATS))
-        )
         return JobPrint(
-            parts=tuple(parts[:_PARTS]),
             tools=tuple(sorted(self._tools)[:_NAMES]),
             acts=tuple(sorted(self._acts)[:_NAMES]),
-            skills=tuple(sorted({ref.name[:64] for ref in find_uses(self._names).skills})[:_NAMES]),
+            skills=tuple(sorted({ref.name[:_NAME_CHARACTERS] for ref in find_uses(self._names).skills})[:_NAMES]),
             fields=tuple(sorted(self._fields)[:_NAMES]),
             made=tuple(sorted(self._made & self._fields)[:_NAMES]),
         )
@@ -177,83 +165,29 @@ class _Reading:
         elif isinstance(node, ast.Subscript):
             self._note_field(node)
         elif isinstance(node, ast.Dict):
-            self._made.update(str(key.value)[:64] for key in node.keys if isinstance(key, ast.Constant))
-        part = self._part(node)
-        if part is not None:
-            self._counts[part] += 1
+            self._made.update(str(key.value)[:_NAME_CHARACTERS] for key in node.keys if isinstance(key, ast.Constant))
 
     def _note_field(self, node: ast.Subscript) -> None:
         # Such as `context["since"]`.
         is_input = isinstance(node.value, ast.Name) and node.value.id not in self._names.bound
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and not is_input:
-            (self._fields if isinstance(node.ctx, ast.Load) else self._made).add(node.slice.value[:64])
+            (self._fields if isinstance(node.ctx, ast.Load) else self._made).add(node.slice.value[:_NAME_CHARACTERS])
 
     def _note_call(self, call: ast.Call) -> None:
         named = self._tool(call)
         if named is not None:
-            self._tools.add(named[:128])
+            self._tools.add(named[:_TOOL_CHARACTERS])
             return
         act = self._meaning(call.func) or (f".{call.func.attr}" if isinstance(call.func, ast.Attribute) else None)
         if act is not None and act not in _NEUTRAL and not act.startswith("skills."):
-            self._acts.add(act[:64])
+            self._acts.add(act[:_NAME_CHARACTERS])
 
     def _tool(self, call: ast.Call) -> str | None:
-        """`module.function` of the tool that is called, also by its full name."""
+        """The tool that is called, also by its full name."""
         meaning = self._meaning(call.func)
         if meaning == "call_tool" and call.args and isinstance(call.args[0], ast.Constant):
-            _, _, place = str(call.args[0].value).partition("__")
-            return place.replace("__", ".", 1)
-        return meaning.removeprefix("servers.") if meaning and meaning.startswith("servers.") else None
-
-    def _part(self, node: ast.AST) -> str | None:
-        """An expression or the head of a statement with its direct parts; None if it says nothing about the job."""
-        match node:
-            case ast.Call():
-                if self._meaning(node.func) == "print":
-                    return None
-                inside = [self._label(each) for each in node.args] + [f"{each.arg}=" for each in node.keywords]
-                return f"{self._label(node)}({' '.join(sorted(inside))})"
-            case ast.For() | ast.AsyncFor() | ast.comprehension():
-                return f"for {self._label(node.iter)}"
-            case ast.If() | ast.While() | ast.IfExp():
-                return f"if {self._label(node.test)}"
-            case ast.AugAssign():
-                return f"{type(node.op).__name__}= {self._label(node.target)} {self._label(node.value)}"
-            case ast.Assign(targets=[ast.Subscript() as target]):
-                return f"set {self._label(target)} {self._label(node.value)}"
-            case ast.JoinedStr() | ast.Constant() | ast.Name() | ast.Await() | ast.Lambda() | ast.Attribute():
-                return None
-            case ast.expr():
-                children = [self._label(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
-                return f"{self._label(node)}[{' '.join(children)}]"
-            case _:
-                return None
-
-    def _label(self, node: ast.AST) -> str:
-        """One word for an expression. Literals and variables are both `data`."""
-        match node:
-            case ast.Await(value=value):
-                return self._label(value)
-            case ast.Call():
-                tool = self._tool(node)
-                method = f".{node.func.attr}" if isinstance(node.func, ast.Attribute) else "call"
-                return f"tool {tool}" if tool is not None else self._meaning(node.func) or method
-            case ast.Subscript(slice=ast.Constant(value=str(key))):
-                return f"[{key[:64]}]"
-            case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.BoolOp(op=op):
-                return type(op).__name__
-            case ast.Compare(ops=ops):
-                return " ".join(type(op).__name__ for op in ops)
-            case ast.Constant() | ast.Name() | ast.JoinedStr() | ast.Starred():
-                return "data"
-            case ast.Attribute():
-                return self._meaning(node) or f".{node.attr}"
-            case _:
-                return type(node).__name__
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).digest())
+            return spelled(str(call.args[0].value))
+        return spelled(meaning) if meaning and meaning.startswith("servers.") else None
 
 
 def _walk(tree: ast.Module) -> Iterator[ast.AST]:
@@ -372,14 +306,13 @@ class SkillIndex:
         self._background = background or {}
 
     def for_code(self, job: JobPrint) -> list[Suggestion]:
-        """The skills that do the job of the code and are not imported by it, the most certain first."""
-        found = []
-        for skill in self._jobs.get((job.tools, job.acts), ())[:_COMPARED]:
-            if skill.print is None or skill.name in job.skills:
-                continue
-            score = likeness(job, skill.print)
-            if score >= (SURE if skill.is_proven else VERY_SURE):
-                found.append((score, skill))
+        """The skills that do the job of the code and are not imported by it, the principal's own first."""
+        found = [
+            (1.0, skill)
+            for skill in self._jobs.get((job.tools, job.acts), ())[:_COMPARED]
+            if skill.is_proven and skill.name not in job.skills
+            if skill.print is not None and is_same_job(job, skill.print)
+        ]
         return [_suggestion(skill, "A saved skill does this: ") for skill in _best_first(found)]
 
     def for_query(self, query: str) -> list[Suggestion]:
@@ -430,8 +363,6 @@ def _record(skill: KnownSkill) -> str:
     """The record of a skill in numbers."""
     if not skill.uses:
         return "not used yet"
-    if not skill.is_proven:
-        return "used by nobody but its author so far"
     if skill.principals > 1:  # the count of one client would be misleading
         used = f"by {skill.principals} clients"
     else:
@@ -609,7 +540,7 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
             at=fact.at,
             sample=before.sample,
             named=code.tools,
-            tools=fact.tools[:5],
+            tools=fact.tools[:_JOB_TOOLS],
             execution_id=fact.execution_id,
         )
         put_last(jobs, digest, job, JOBS)
@@ -620,9 +551,12 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
             return
         shown = touch(self.given, fact.principal, dict[str, _Shown], PRINCIPALS)
         used = touch(self.used, fact.principal, dict[str, float], PRINCIPALS)
-        is_new = any(subject not in used for subject in run.skills)
         done = [key for subject in run.skills if (key := f"skill {subject}") in shown]
-        done += [key for key in shown if key.startswith(_SAVED)] if is_new else []
+        if any(subject not in used for subject in run.skills):
+            jobs = self.jobs.get(fact.principal, {})
+            # Only a new skill that calls the tools of the suggested job can be that job.
+            done += [f"{_SAVED} {digest}" for digest, job in jobs.items() if job.tools == fact.tools[:_JOB_TOOLS]]
+            done = [key for key in done if key in shown]
         for key in done:
             if fact.at - shown.pop(key).at <= _HEEDED_SECONDS:
                 self._score_of(key).right += 1

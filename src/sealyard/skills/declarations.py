@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog.validation import Check
+from sealyard.catalog.bounded_schema import Check
 from sealyard.code import read
 from sealyard.errors import InvalidSkill
 

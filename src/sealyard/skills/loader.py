@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.catalog import Catalog, Snapshot
-from sealyard.catalog.recent import Recent
+from sealyard.catalog.cache import Recent
 from sealyard.catalog.stubs import parameters, stub_file
 from sealyard.catalog.text import plain
 from sealyard.errors import InvalidRequest, SkillUnusable, UnknownSkill, UnknownTool

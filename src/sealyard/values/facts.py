@@ -19,7 +19,7 @@ without code. `discovery`: a search."""
 Risk = Literal["low", "medium", "high", "critical"]
 """How likely a piece of code is to fail."""
 
-RiskReason = Literal["review", "tools", "arguments", "similar_failures", "same_failures", "cost", "new_tool"]
+RiskReason = Literal["review", "tools", "arguments", "same_failures", "cost", "new_tool"]
 """The cause of a risk: review findings, tools that often fail, arguments that do not fit, failures of similar or of the
 same code, a predicted need above the limits, a tool that was never called."""
 

@@ -26,7 +26,7 @@ from sealyard.discovery import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.learning import Guidance, KnownSkills
-from sealyard.learning.overview import domain_of
+from sealyard.learning.insights import domain_of
 from sealyard.metrics import Prices, Tracing, open_tracing, tokens
 from sealyard.observe.alerts import Alerting
 from sealyard.observe.readiness import Readiness

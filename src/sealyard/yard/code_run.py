@@ -14,7 +14,7 @@ from sealyard.access import Guards, Runner, Tools
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.learning import Guidance, Look, SearchGuide
+from sealyard.learning import Guidance, RunAdvice, SearchGuide
 from sealyard.observe.recorder import Recorder, Run
 from sealyard.observe.results import conceal_outcome, preview_bytes, render
 from sealyard.observe.sinks import Observer
@@ -147,7 +147,7 @@ class CodeRun:
         self._policy = policy
         self._is_code = execution.request.form == "code"
         self._verdict = Review(verdict="allow")
-        self._look: Look | None = None
+        self._look: RunAdvice | None = None
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -165,7 +165,7 @@ class CodeRun:
         yard, run, code = self._yard, self.run, self._execution.request.code
         modules = self._sandbox.packages.modules
         policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
-        look = self._look = Look(limits=limits)
+        look = self._look = RunAdvice(limits=limits)
         try:
             async with asyncio.timeout_at(run.clock.end_by if len(code) > _SHORT_CODE else None):
                 view, who = self._snapshot, self._execution.principal
@@ -258,20 +258,19 @@ class CodeRun:
         clock = self.run.clock
         return max(_SCAN_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
 
-    async def _take_look(self, limits: Limits) -> Look:
+    async def _take_look(self, limits: Limits) -> RunAdvice:
         look = await self._yard.guidance.look(
             self.run.record,
             self._verdict,
             snapshot=self._snapshot,
             policy=self._policy,
             limits=limits,
-            is_memory_exact=self._sandbox.resource_control != "rlimits",
         )
         self.run.assessed = look.assessed
         await self._warn(look)
         return look
 
-    async def _warn(self, look: Look) -> None:
+    async def _warn(self, look: RunAdvice) -> None:
         """Warn listeners before the run that the code is likely to fail: they may cancel it."""
         report = self.run.passage.on_progress
         if look.assessment.risk in ("high", "critical") and look.refusal is None and report is not None:

@@ -9,7 +9,7 @@ from sealyard.access import Runner, Tools
 from sealyard.broker.approvals import Approvals
 from sealyard.errors import StoreError
 from sealyard.learning import Guidance
-from sealyard.learning.overview import census_of
+from sealyard.learning.insights import census_of
 from sealyard.metrics import Gauge, Point, Prices, Report, tokens
 from sealyard.metrics.sums import Sums
 from sealyard.observe.alerts import Alerting

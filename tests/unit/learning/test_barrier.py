@@ -63,7 +63,7 @@ def test_a_lookup_that_raises_is_answered_otherwise_and_left_out(
 
     assert (answers, len(asked), early, later) == (["nothing"] * 3, 1, True, "found")
     assert barrier.faults == {"risk": 1}
-    assert messages(caplog) == ["What was learned is of no use: risk is left out for five minutes."]
+    assert messages(caplog) == ["Lookup in risk failed; the part is off for five minutes."]
     assert caplog.records[0].exc_info is not None
 
 
@@ -110,7 +110,7 @@ def test_a_part_that_is_slow_again_and_again_is_left_out(
 
     assert answers == ["found"] * used + ["text"] * (len(took) - used)
     assert (barrier.is_off("ranking"), barrier.faults) == (is_off, {"ranking": 1} if is_off else {})
-    expected = ["What was learned takes too long to look up: ranking is left out for five minutes."]
+    expected = ["Lookups in ranking are slow; the part is off for five minutes."]
     assert messages(caplog) == (expected if is_off else [])
 
 
@@ -156,8 +156,8 @@ async def test_a_thread_that_raises_is_answered_otherwise(caplog: pytest.LogCapt
     assert answers == ["nothing"] * 3
     assert barrier.faults == {"code": 1, "failures": 1}
     assert messages(caplog) == [
-        "What was learned is of no use: code is left out for five minutes.",
-        "What was learned is of no use: failures is left out for five minutes.",
+        "Lookup in code failed; the part is off for five minutes.",
+        "Lookup in failures failed; the part is off for five minutes.",
     ]
 
 
@@ -173,41 +173,9 @@ async def test_a_thread_that_hangs_does_not_hold_the_request(caplog: pytest.LogC
 
     assert answers == ["nothing"] * 4
     assert barrier.faults == {"code": 1}
-    assert messages(caplog) == ["What was learned takes too long to look up: code is left out for five minutes."]
+    assert messages(caplog) == ["Lookups in code are slow; the part is off for five minutes."]
 
 
 async def test_a_thread_that_answers_is_heard() -> None:
     """The usual case."""
     assert await Barrier().ask_beside("code", lambda: "found", "nothing") == "found"
-
-
-def test_lookups_in_a_row_are_each_timed_from_the_end_of_the_one_before() -> None:
-    """Only the one that is slow is left out, and the clock is read once for each and once before them."""
-    clock = Clock()
-    readings: list[float] = []
-
-    def spent() -> float:
-        readings.append(clock.now)
-        return clock.now
-
-    barrier = Barrier(clock, spent=spent)
-    clean = []
-    for _ in range(3):
-        watch = barrier.watch("ann")
-        watch.ask("resources", taking(clock, 0.001), "nothing")
-        clean.append(watch.is_clean)
-        watch.ask("risk", taking(clock, 0.05), "nothing")
-        clean.append(watch.is_clean)
-
-    assert (barrier.is_off("resources", "ann"), barrier.is_off("risk", "ann")) == (False, True)
-    assert (clean, len(readings)) == ([True, False] * 3, 9)
-
-
-def test_a_watch_is_not_clean_once_a_part_failed_or_is_off() -> None:
-    """What was found without one of the parts is not to be remembered."""
-    barrier = Barrier(Clock())
-    failing, after = barrier.watch(), barrier.watch()
-
-    assert failing.ask("risk", broken, "nothing") == "nothing"
-    assert after.ask("risk", lambda: "found", "nothing") == "nothing"
-    assert (failing.is_clean, after.is_clean, barrier.watch().is_clean) == (False, False, True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.learning.part import CAP, Evidence, Known, Tally, Viewer, faded, put_last, trim
+from sealyard.learning.part import CAP, Evidence, FailureEvidence, Tally, Viewer, faded, put_last, trim
 
 DAY = 86_400.0
 HALF_LIFE = 30 * DAY
@@ -146,9 +146,9 @@ def test_own_runs_count_in_full_and_those_of_one_other_like_two() -> None:
     for _ in range(40):
         runs.add_run(Viewer("mallory", NOW, HALF_LIFE), failed=True)
 
-    assert runs.known(Viewer("mallory", NOW, HALF_LIFE)) == Known(40.0, 40.0, 40.0, 0)
-    assert runs.known(Viewer("ann", NOW, HALF_LIFE)) == Known(2.0, 2.0, 0.0, 1)
+    assert runs.known(Viewer("mallory", NOW, HALF_LIFE)) == FailureEvidence(40.0, 40.0, 40.0, 0)
+    assert runs.known(Viewer("ann", NOW, HALF_LIFE)) == FailureEvidence(2.0, 2.0, 0.0, 1)
 
     runs.add_run(Viewer("ben", NOW, HALF_LIFE), failed=False)
 
-    assert runs.known(Viewer("ann", NOW, HALF_LIFE)) == Known(CAP, CAP + 1, 0.0, 1)
+    assert runs.known(Viewer("ann", NOW, HALF_LIFE)) == FailureEvidence(CAP, CAP + 1, 0.0, 1)

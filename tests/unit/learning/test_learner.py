@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.learning import learner as module
+from sealyard.learning.insights import census_of
 from sealyard.learning.learner import PARTS, Learner, Model, Scope, prepare, without_forgotten
-from sealyard.learning.overview import census_of
 from sealyard.store import Store, open_store
 from sealyard.store.learning import EventPage
 from sealyard.values.facts import (
@@ -786,6 +786,16 @@ def test_what_names_a_forgotten_tool_is_dropped(event: LearningEvent, is_left: b
 
     assert (without_forgotten(prepare(event, 5), [forgotten]) is not None) == is_left
     assert without_forgotten(prepare(event, 6), [forgotten]) == prepare(event, 6)
+
+
+@pytest.mark.parametrize(("forgotten", "is_left"), [("mcp__ab__c", True), ("mcp__a-b__c", False)])
+def test_tools_that_differ_in_an_underscore_are_not_confused(forgotten: str, is_left: bool) -> None:
+    """Code imports `servers.a_b.c`: a tool of the server `ab` is another one, and one of `a-b` is the same."""
+    event = _code("from servers.a_b import c\nc()")
+
+    left = without_forgotten(prepare(event, 5), [Forgotten(at=9.0, number=9, what="tool", subject=forgotten)])
+
+    assert (left is not None) == is_left
 
 
 def test_search_without_a_forgotten_tool_keeps_the_others_in_their_places() -> None:

@@ -17,7 +17,7 @@ from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction
-from sealyard.learning.risk import Assessment, Dangers, about_parameters
+from sealyard.learning.risk import Assessment, RiskModel, about_parameters
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel
 from sealyard.sandbox.review import Review, review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence
@@ -96,13 +96,13 @@ def a_run(at: float, status: str = "failed", **fields: Any) -> RunEvidence:
     return RunEvidence(fact=Executed(at=at, status=status, **facts), **told | fields)
 
 
-def learn(dangers: Dangers, code: str, *runs: RunEvidence) -> None:
+def learn(dangers: RiskModel, code: str, *runs: RunEvidence) -> None:
     """Let these runs of `code` teach."""
     for run in runs:
         dangers.learn(Lesson(number=0, event=run, code=code_print(code)), HALF_LIFE)
 
 
-def assess(dangers: Dangers, code: str, now: float = NOW, **fields: Any) -> Assessment:
+def assess(dangers: RiskModel, code: str, now: float = NOW, **fields: Any) -> Assessment:
     """What ann is told of `code`."""
     asked: dict[str, Any] = {
         "specs": SPECS if "servers" in code else {},
@@ -115,9 +115,9 @@ def assess(dangers: Dangers, code: str, now: float = NOW, **fields: Any) -> Asse
     return dangers.assess(a_print(code), viewer, **asked | fields)
 
 
-def three_failures(code: str = PURE, **fields: Any) -> Dangers:
+def three_failures(code: str = PURE, **fields: Any) -> RiskModel:
     """The same failure three times in ten minutes, the last a minute ago."""
-    dangers = Dangers()
+    dangers = RiskModel()
     learn(dangers, code, *(a_run(NOW - minutes * MINUTE, **fields) for minutes in (9, 5, 1)))
     return dangers
 
@@ -137,14 +137,14 @@ EVERYDAY = (
 @pytest.mark.parametrize("code", EVERYDAY)
 def test_an_empty_model_says_low_of_everything_that_the_review_does_not_warn_of(code: str) -> None:
     """Nothing known is no reason to warn of anything, and `low` has no text."""
-    told = assess(Dangers(), code)
+    told = assess(RiskModel(), code)
 
     assert told == Assessment(risk="low", chance=0.1)
 
 
 def test_code_without_a_print_is_told_by_all_runs_alone() -> None:
     """Code that is too long to be looked at is run like any other."""
-    dangers = Dangers()
+    dangers = RiskModel()
     learn(dangers, PURE, a_run(NOW - 1))
     told = dangers.assess(
         None, Viewer("ann", NOW, HALF_LIFE), review=FINE, specs={}, context_digest="", session="ann:default"
@@ -166,7 +166,7 @@ def test_code_without_a_print_is_told_by_all_runs_alone() -> None:
 )
 def test_what_the_review_says_has_no_chance_is_told_with_its_line(code: str, text: str) -> None:
     """Even an empty model says so."""
-    told = assess(Dangers(), code, review=review(code, PRODUCTION))
+    told = assess(RiskModel(), code, review=review(code, PRODUCTION))
 
     assert (told.risk, told.reasons, told.text) == ("medium", ("review",), text)
     assert told.line == int(text.split()[1])
@@ -177,7 +177,7 @@ def test_what_the_review_only_dislikes_is_no_risk() -> None:
     code = "x = eval('1 + 1')"
     found = review(code, PRODUCTION)
 
-    assert (found.verdict, assess(Dangers(), code, review=found).risk) == ("warn", "low")
+    assert (found.verdict, assess(RiskModel(), code, review=found).risk) == ("warn", "low")
 
 
 def test_the_same_code_that_failed_three_times_in_a_row_is_critical() -> None:
@@ -194,7 +194,7 @@ def test_the_same_code_that_failed_three_times_in_a_row_is_critical() -> None:
 
 def test_twice_is_not_critical() -> None:
     """What failed twice is told, and run."""
-    dangers = Dangers()
+    dangers = RiskModel()
     learn(dangers, PURE, a_run(NOW - 120), a_run(NOW - 60))
     told = assess(dangers, PURE)
 
@@ -207,7 +207,7 @@ def test_twice_is_not_critical() -> None:
 
 def test_once_is_no_risk() -> None:
     """What failed once is most often put right the next time."""
-    dangers = Dangers()
+    dangers = RiskModel()
     learn(dangers, PURE, a_run(NOW - 60))
 
     assert assess(dangers, PURE).risk == "low"
@@ -226,7 +226,7 @@ def test_ten_minutes_after_the_last_failure_it_may_be_tried_again() -> None:
 
 def test_failures_of_more_than_an_hour_ago_do_not_make_a_run_critical() -> None:
     """Three in the last hour are needed."""
-    dangers = Dangers()
+    dangers = RiskModel()
     learn(dangers, PURE, *(a_run(NOW - minutes * MINUTE) for minutes in (62, 30, 1)))
 
     assert assess(dangers, PURE).risk == "high"
@@ -374,7 +374,7 @@ def an_assessed(risk: Risk, **fields: Any) -> Assessed:
 
 def test_critical_that_proves_wrong_is_not_said_any_more() -> None:
     """Where such code is run all the same, what becomes of it is counted."""
-    dangers = Dangers()
+    dangers = RiskModel()
     for number in range(20):
         told = an_assessed("critical", reasons=("same_failures",))
         learn(dangers, "1 + 1", a_run(NOW - 1_000 + number, "ok", assessed=told))
@@ -408,7 +408,7 @@ def test_critical_that_proves_wrong_is_not_said_any_more() -> None:
 )
 def test_a_call_that_cannot_fit_and_is_made_in_any_case_is_critical(code: str, text: str) -> None:
     """The names are those of the tool; the wrong one, which only the code has, is not repeated."""
-    told = assess(Dangers(), USE + code, wrong=wrong_calls(USE + code, SPECS))
+    told = assess(RiskModel(), USE + code, wrong=wrong_calls(USE + code, SPECS))
 
     assert told == Assessment(
         risk="critical",
@@ -444,7 +444,7 @@ def test_a_call_that_cannot_fit_and_is_made_in_any_case_is_critical(code: str, t
 def test_a_call_that_cannot_fit_but_may_never_be_made_is_told_and_run(code: str) -> None:
     """It may be caught, never reached, or be another function by then."""
     found = wrong_calls(USE + code, SPECS)
-    told = assess(Dangers(), USE + code, wrong=found)
+    told = assess(RiskModel(), USE + code, wrong=found)
 
     assert [wrong.is_certain for wrong in found] == [False]
     assert (told.risk, told.reasons) == ("high", ("arguments",))
@@ -568,7 +568,7 @@ def test_what_is_called_certain_is_what_the_gateway_refuses(schema: dict[str, An
 
 def test_runs_with_a_tool_that_often_fails_are_told_so() -> None:
     """The tool is named as the code names it."""
-    dangers = Dangers()
+    dangers = RiskModel()
     for number in range(12):
         code = USE + f"list_expenses(user='a'){'.x' * (number + 1)}\n{'pass;' * (number * 3 + 1)}pass"
         failed = number % 4 != 0
@@ -587,9 +587,19 @@ def test_runs_with_a_tool_that_often_fails_are_told_so() -> None:
     )
 
 
+def test_a_tool_that_is_named_and_not_called_is_no_first_use() -> None:
+    """Runs that import it do not count, again and again, as first runs with a tool; the one that calls it does."""
+    dangers, ann = RiskModel(), Viewer("ann", NOW, HALF_LIFE)
+    learn(dangers, CODE, *(a_run(NOW - 9_000 + number, "ok") for number in range(5)))
+    named = dangers.firsts.tally(ann).total
+    learn(dangers, CODE, a_run(NOW - 8_000, "ok", calls=(a_call(),)), a_run(NOW - 7_000, "ok", calls=(a_call(),)))
+
+    assert (named, round(dangers.firsts.tally(ann).total)) == (0, 1)
+
+
 def test_a_tool_is_not_to_blame_for_the_failure_of_another() -> None:
     """The one whose call did not answer is."""
-    dangers = Dangers()
+    dangers = RiskModel()
     other = "mcp__bank__pay"
     code = USE + "from servers.bank import pay\npay(list_expenses(user='a'))"
     for number in range(12):
@@ -607,7 +617,7 @@ def test_a_tool_is_not_to_blame_for_the_failure_of_another() -> None:
 
 def test_a_new_major_version_resets_what_is_known_of_a_tool_and_its_code() -> None:
     """Its failures were another tool's."""
-    dangers = Dangers()
+    dangers = RiskModel()
     for number in range(6):
         learn(dangers, CODE, a_run(NOW - 9_000 + number, calls=(a_call(),), context_digest=str(number)))
     assert assess(dangers, CODE).risk == "high"
@@ -620,25 +630,11 @@ def test_a_new_major_version_resets_what_is_known_of_a_tool_and_its_code() -> No
     assert assess(dangers, CODE, specs=new).risk == "low"
 
 
-def test_code_that_is_like_code_that_failed_is_told_so() -> None:
-    """Whoever wrote it before."""
-    dangers = Dangers()
-    like = USE + "rows = list_expenses(user='a')\nfor row in rows:\n    total = row['sum'] + 1\n    print(total, row)\n"
-    for number in range(8):
-        who = ("bob", "eve")[number % 2]
-        code = like + f"extra_{number} = rows[{number}]" + ".x" * number
-        learn(dangers, code, a_run(NOW - 9_000 + number, principal=who, calls=(a_call(),)))
-    told = assess(dangers, like + "print(len(rows))")
-
-    assert (told.risk, told.line) == ("high", None)
-    assert "similar_failures" in told.reasons
-
-
 def test_code_that_needs_more_than_it_may_have_is_told_so() -> None:
     """What similar runs needed, and what it has."""
     slow = Prediction(seconds=80.0, memory_mib=10, runs=5, is_same_code=True, is_binding=True)
-    told = assess(Dangers(), "1 + 1", predicted=slow, wall_seconds=30.0, memory_mib=256)
-    enough = assess(Dangers(), "1 + 1", predicted=slow, wall_seconds=120.0, memory_mib=256)
+    told = assess(RiskModel(), "1 + 1", predicted=slow, wall_seconds=30.0, memory_mib=256)
+    enough = assess(RiskModel(), "1 + 1", predicted=slow, wall_seconds=120.0, memory_mib=256)
     others = msgspec.structs.replace(slow, is_binding=False)
 
     assert (told.risk, told.reasons) == ("high", ("cost",))
@@ -646,13 +642,13 @@ def test_code_that_needs_more_than_it_may_have_is_told_so() -> None:
         "Runs like this needed 80 s or more, and it has 30 s. Do less in one run, or give timeout_seconds."
     )
     assert enough.risk == "low"
-    assert assess(Dangers(), "1 + 1", predicted=others, wall_seconds=30.0, memory_mib=256).risk == "low"
+    assert assess(RiskModel(), "1 + 1", predicted=others, wall_seconds=30.0, memory_mib=256).risk == "low"
 
 
 def test_code_that_was_ended_for_its_memory_is_told_so() -> None:
     """More than there was."""
     large = Prediction(seconds=1.0, memory_mib=0, runs=0, is_same_code=True, is_binding=True, is_out_of_memory=True)
-    told = assess(Dangers(), "1 + 1", predicted=large, wall_seconds=30.0, memory_mib=256)
+    told = assess(RiskModel(), "1 + 1", predicted=large, wall_seconds=30.0, memory_mib=256)
 
     assert told.text == "Runs like this needed 256 MiB or more, and it has 256 MiB. Do less in one run."
 
@@ -685,27 +681,26 @@ def some_runs(count: int) -> list[tuple[RunEvidence, str]]:
 def test_the_same_events_make_the_same_bytes_and_survive_them() -> None:
     """Whoever reads the saved model goes on where it stood."""
     events = some_runs(300)
-    one, other = Dangers(), Dangers()
+    one, other = RiskModel(), RiskModel()
     for number, (run, code) in enumerate(events):
         learn(one, code, run)
         learn(other, code, run)
         if number == 150:
-            other = msgspec.msgpack.decode(msgspec.msgpack.encode(other), type=Dangers)
+            other = msgspec.msgpack.decode(msgspec.msgpack.encode(other), type=RiskModel)
 
     assert msgspec.msgpack.encode(one) == msgspec.msgpack.encode(other)
 
 
 def test_what_is_remembered_is_bounded() -> None:
     """The oldest goes."""
-    dangers = Dangers()
+    dangers = RiskModel()
     for run, _ in some_runs(6_000):
         number = int(run.fact.execution_id)
         form = CodePrint(digest=str(number), exact=str(number), sample=(number,), tools=(f"s.t{number}",))
         dangers.learn(Lesson(number=0, event=run, code=form), HALF_LIFE)
 
     assert len(dangers.tools) == 2_000
-    assert len(dangers.patterns.by_digest) == 2_048
-    assert len(dangers.patterns.by_place) == 2_048
+    assert len(dangers.forms.by_digest) == 2_048
     assert len(dangers.repeats.sessions) <= 512
     assert len(dangers.all.by) == 16
     assert len(msgspec.msgpack.encode(dangers)) < 4 << 20
@@ -722,7 +717,7 @@ def test_an_assessment_changes_nothing() -> None:
 
 def test_old_failures_fade() -> None:
     """What was so ten half-lives ago says nothing about today."""
-    dangers = Dangers()
+    dangers = RiskModel()
     then = NOW - 10 * HALF_LIFE
     for number in range(10):
         learn(dangers, CODE, a_run(then + number, calls=(a_call(),)))

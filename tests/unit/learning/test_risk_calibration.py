@@ -1,18 +1,14 @@
 """Calibration: of the runs assessed at a level, as many fail as expected; and the figures count finished runs only."""
 
-import itertools
 import random
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.learning.precedents import Calibration, isotonic
 from sealyard.learning.prints import CodePrint, code_print
-from sealyard.learning.risk import HIGH, MEDIUM, Dangers
+from sealyard.learning.risk import HIGH, MEDIUM, RiskModel
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, RunEvidence
 
@@ -50,7 +46,7 @@ class World:
         self._prints = [a_print(number) for number in range(programs)]
         self._chances = [self._random.choice(chances) for _ in range(programs)]
         self._principals = principals
-        self.dangers = Dangers()
+        self.dangers = RiskModel()
         self.now = START
         self.told: list[tuple[str, float, bool]] = []
         """The level and the chance that each run was told, and whether it failed."""
@@ -159,20 +155,19 @@ def test_what_was_believed_of_a_warning_is_corrected_by_what_becomes_of_it(chanc
 
 
 def test_a_systematic_error_of_the_estimate_is_put_right() -> None:
-    """Estimates of a half that come true one time in ten become a tenth, and the order of estimates stays."""
-    calibration = Calibration()
-    for number in range(200):
-        calibration.add(0.5, Viewer("ann", START + number, HALF_LIFE), failed=number % 10 == 0)
-    row = [calibration.curve(Viewer("ann", START + 200, HALF_LIFE)).corrected(step / 20) for step in range(21)]
+    """Warnings that come true one time in ten, of tools that never failed before, are a tenth and not a half."""
+    world = World(2, chances=[0.1], programs=400)
+    world.run(400)
+    start = len(world.told)
+    world.run(600, review=WARNED)
+    told = world.told[start + 300 :]
 
-    assert calibration.curve(Viewer("ann", START + 200, HALF_LIFE)).corrected(0.5) < 0.16
-    assert row == sorted(row)
-    assert Calibration().curve(Viewer("ann", START, HALF_LIFE)).corrected(0.5) == 0.5
+    assert abs(sum(chance for _, chance, _ in told) / len(told) - 0.1) < 0.04
 
 
 def test_the_figures_are_of_what_ran_and_of_nothing_else() -> None:
     """What was refused or withdrawn is in no share; a run that was asked for and ran is."""
-    dangers = Dangers()
+    dangers = RiskModel()
     told = {"risk": "high", "chance": 0.7}
     ends: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("failed", {}, {"failed": True}),
@@ -211,20 +206,3 @@ def test_insights_say_how_often_each_level_was_right() -> None:
         assert item.text.startswith(f"Of {len(ends):,} runs assessed {risk}, {sum(ends) / len(ends):.0%} failed; ")
     assert found.checked == shown["low"].checked + shown["high"].checked
     assert found.right == shown["low"].right + shown["high"].right
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 1), st.floats(0.1, 100)), min_size=1, max_size=12),
-)
-def test_isotonic_rows_never_fall_and_keep_their_weight(row: list[tuple[float, float]]) -> None:
-    """No estimate that is higher may come out lower than another."""
-    shares, weights = [share for share, _ in row], [weight for _, weight in row]
-    found = isotonic(shares, weights)
-
-    assert len(found) == len(shares)
-    assert all(one <= other for one, other in itertools.pairwise(found))
-    assert sum(a * b for a, b in zip(found, weights, strict=True)) == pytest.approx(
-        sum(a * b for a, b in zip(shares, weights, strict=True))
-    )
-    if shares == sorted(shares):
-        assert found == shares

@@ -17,16 +17,14 @@ from sealyard.learning.skills import (
     JOBS,
     PRINCIPALS,
     SUBJECTS,
-    SURE,
-    VERY_SURE,
     JobPrint,
     SkillIndex,
     SkillMemory,
     Suggestion,
     content_words,
+    is_same_job,
     job_print,
     known_skill,
-    likeness,
     suggest_for_code,
     suggest_for_query,
 )
@@ -144,23 +142,17 @@ def test_skill_that_should_not_be_used_is_never_suggested(case: Any) -> None:
     assert (found(TUNED["monthly_total"].same[0], skills), skills.for_query("monthly total")) == ([], [])
 
 
-def test_untried_skill_of_somebody_else_is_suggested_for_the_same_code_only() -> None:
+def test_skill_that_only_its_author_used_is_suggested_to_nobody_else() -> None:
     """Who saves a shared skill cannot have it suggested all around by its description, or by common code."""
     alone = (skill(description="Sum of expenses by month."), record(skill(), ("ada", 500, 500, 0)))
-    same, alike = TUNED["monthly_total"].same[0], TUNED["monthly_total"].same[3]
+    code = TUNED["monthly_total"].same[0]
     asked = "monthly total of expenses"
 
     for_bob, for_ada = index(alone), index(alone, principal="ada")
 
-    assert (SURE, VERY_SURE) == (0.6, 0.85)
-    assert [found(code, for_bob) for code in (same, alike)] == [["monthly_total"], []]
-    assert for_bob.for_query(asked) == []
-    assert [found(code, for_ada) for code in (same, alike)] == [["monthly_total"], ["monthly_total"]]
+    assert (found(code, for_bob), for_bob.for_query(asked)) == ([], [])
+    assert found(code, for_ada) == ["monthly_total"]
     assert [each.name for each in for_ada.for_query(asked)] == ["monthly_total"]
-    (told,) = for_bob.for_code(printed(same))
-    assert told.text == (
-        "A saved skill does this: from skills import monthly_total (used by nobody but its author so far)"
-    )
 
 
 def printed(code: str) -> JobPrint:
@@ -214,7 +206,7 @@ def test_any_text_can_be_read(code: str) -> None:
     """Whatever it is, it is like itself if it has a print."""
     made = job_print(code)
 
-    assert made is None or likeness(made, made) == 1.0
+    assert made is None or is_same_job(made, made)
 
 
 def test_print_of_long_code_is_bounded() -> None:
@@ -223,7 +215,7 @@ def test_print_of_long_code_is_bounded() -> None:
 
     made = printed("\n".join(["y = z = []", *lines]))
 
-    assert (len(made.parts), len(made.fields), len(made.tools)) == (160, 40, 0)
+    assert (len(made.fields), len(made.tools)) == (40, 0)
 
 
 # Queries
@@ -358,6 +350,28 @@ def test_code_worth_saving_is_told_once_a_day_and_no_more_once_it_is_a_skill() -
     assert [(each.kind, each.subject, each.text) for each in part.items] == [
         ("save_suggestion", "code", "Suggested once, and followed within a day once.")
     ]
+
+
+def test_another_new_skill_is_not_the_suggested_one() -> None:
+    """It calls other tools, so the code that is worth saving is still no skill."""
+    memory = taught(run(1, CODE), run(2, CODE))
+    memory.learn(Lesson(number=0, event=hint("save_skill", code_of(CODE).digest, NOW + 3 * 3_600)), HALF_LIFE)
+    taught(run(5, skills=("bob/send_all",), tools=("mcp__mail__send",)), memory=memory)
+
+    assert memory.score() == (1, 0)
+    assert offered(memory, at=NOW + 2 * DAY) == 3
+
+
+@pytest.mark.parametrize("name", ["{}.pay", "mcp__{}__pay", "servers.{}.pay"])
+def test_tool_that_is_called_by_its_name_is_in_the_print(name: str) -> None:
+    """However it is spelled: a skill of another tool must not be suggested for it."""
+    code = "rows = call_tool('{}', {{'id': 1}})\ntotal = sum(row['amount'] for row in rows if row['open'])\ntotal"
+    pay, refund = (job_print(code.format(name.format(server))) for server in ("bank", "refunds"))
+
+    assert pay is not None
+    assert refund is not None
+    assert pay.tools == ("bank.pay",)
+    assert not is_same_job(pay, refund)
 
 
 def suggested(memory: SkillMemory, at: float = NOW, principal: str = "bob") -> Suggestion | None:

@@ -219,8 +219,6 @@ def test_what_experience_changed_is_counted() -> None:
         ("sealyard_learning_assessments_total", ("high", "ran")): 1,
         ("sealyard_learning_assessments_total", ("critical", "refused")): 1,
         ("sealyard_learning_fitted_total", ("more_time",)): 1,
-        ("sealyard_learning_fitted_total", ("less_time",)): 1,
-        ("sealyard_learning_fitted_total", ("less_memory",)): 1,
         ("sealyard_learning_hints_total", ("fix",)): 2,
         ("sealyard_learning_hints_total", ("skill",)): 1,
         ("sealyard_learning_searches_total", ()): 1,

@@ -33,7 +33,7 @@ from sealyard.cli.skills.view import (
 from sealyard.cli.terminal import count, say, write, write_json
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.learning.overview import DAY, learner_of
+from sealyard.learning.insights import DAY, learner_of
 from sealyard.learning.part import Viewer
 from sealyard.skills.loader import NeedCheck
 from sealyard.skills.record import SkillAnalysis, SkillCandidate, parse_duration

@@ -232,7 +232,7 @@ METRICS: dict[str, Metric] = {
         _counter(
             "learning_fitted_total",
             "Limits of runs that followed what similar runs needed.",
-            limit=("more_time", "less_time", "less_memory"),
+            limit=("more_time",),
         ),
         _counter("learning_searches_total", "Searches whose order experience changed."),
         # Upstreams

@@ -186,11 +186,8 @@ class Sums(Mapping[Key, Sum]):
 
     def _add_assessed(self, fact: Assessed) -> None:
         self.count("sealyard_learning_assessments_total", fact.risk, fact.decision)
-        if fact.wall_seconds != fact.usual_seconds:
-            is_more = fact.wall_seconds > fact.usual_seconds
-            self.count("sealyard_learning_fitted_total", "more_time" if is_more else "less_time")
-        if fact.memory_mib < fact.usual_mib:
-            self.count("sealyard_learning_fitted_total", "less_memory")
+        if fact.wall_seconds > fact.usual_seconds:
+            self.count("sealyard_learning_fitted_total", "more_time")
 
     def add_call(self, call: CallRow) -> None:
         """Count a call."""

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from sealyard.errors import InvalidRequest
 from sealyard.learning import Assessment
-from sealyard.learning.overview import Insights
+from sealyard.learning.insights import Insights
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.values.facts import Forgotten
 

@@ -9,7 +9,7 @@ from tests.learned_journal import LIST, MAIL, PAY, fill, record_run, save_tools,
 
 from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest
-from sealyard.learning.overview import (
+from sealyard.learning.insights import (
     Insights,
     forget,
     insights,
@@ -87,7 +87,7 @@ async def test_a_principal_that_learns_alone_is_shown_its_own(tmp_path: Path) ->
         ("bank.pay", "tool", PAY),
         ("servers.bank.pay", "tool", PAY),
         ("pay", "tool", PAY),
-        ("mail.send_mail", "tool", MAIL),
+        ("mail.sendmail", "tool", MAIL),
         (" tool:pay ", "tool", PAY),
         ("ann", "principal", "ann"),
         ("principal:ann", "principal", "ann"),

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import jsonschema_rs
 import msgspec
 
-from sealyard.catalog.recent import Recent
+from sealyard.catalog.cache import Recent
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.schemas import lookup
 

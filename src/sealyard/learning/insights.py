@@ -7,9 +7,10 @@ from typing import Literal
 
 import msgspec
 
+from sealyard.catalog.names import spelled
 from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest
-from sealyard.learning.learner import PARTS, Learner, Model, letters
+from sealyard.learning.learner import PARTS, Learner, Model
 from sealyard.learning.part import MAX_ITEMS, PartInsights, Viewer, merged
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry, PrincipalScope
@@ -161,10 +162,5 @@ def _find_tools(name: str, tools: Sequence[str]) -> list[str]:
     """The tool with this full name, or all that match `server.function` or the upstream's name."""
     if name in tools:
         return [name]
-    wanted = tuple(map(letters, name.removeprefix("servers.").split(".")))
-    return [tool for tool in tools if all(wanted) and wanted in _short_names(tool)]
-
-
-def _short_names(tool: str) -> tuple[tuple[str, ...], ...]:
-    server, _, name = tool.removeprefix("mcp__").partition("__")
-    return (letters(server), letters(name)), (letters(name),)
+    wanted = spelled(name)
+    return [tool for tool in tools if wanted in (spelled(tool), spelled(tool).partition(".")[2])]
