@@ -545,7 +545,7 @@ class Guard:
         return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
 
     def _count(self, kind: str) -> None:
-        self._counts.add((kind if kind in TYPES else "custom",), 0)
+        self._counts.add_value(kind if kind in TYPES else "custom")
 
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let values pass that the config declares public: the findings in `value`, without `but`."""
@@ -635,7 +635,11 @@ class _Counts:
         self._hidden: Counter[str] = Counter()
         self._failures = 0
 
-    def add(self, hidden: Mapping[str, int] | Iterable[str], failures: int) -> None:
+    def add_value(self, kind: str) -> None:
+        with self._lock:
+            self._hidden[kind] += 1
+
+    def add(self, hidden: Mapping[str, int], failures: int) -> None:
         with self._lock:
             self._hidden.update(hidden)
             self._failures += failures
