@@ -116,7 +116,7 @@ class Guard:
 
     @property
     def is_off(self) -> bool:
-        """True if nothing is concealed, whatever it is."""
+        """True if nothing is concealed."""
         return self.scope is None
 
     @property
@@ -125,12 +125,12 @@ class Guard:
         return self._privacy.is_relaxed
 
     def conceals_quickly(self, value: Any) -> bool:
-        """True if `conceal` of a value takes little time, of however many characters it is."""
+        """True if `conceal` of a value takes little time, however long it is."""
         # Where code may hold real values, its output is searched in every known encoding.
         return not self._privacy.is_relaxed and self._privacy.plain is not None and is_quick(value)
 
     def admits_quickly(self, value: Any, sent: Sent) -> bool:
-        """The same of `admit`. Finding sent values takes longer than all the rest."""
+        """The same for `admit`. Finding the values that tools were handed takes longer than all the rest."""
         return not sent and not self._echoes and self.conceals_quickly(value)
 
     @property
