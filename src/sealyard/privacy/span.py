@@ -65,8 +65,8 @@ TYPES: dict[str, TypeInfo] = {
 """Every built-in type. A custom pattern adds its own name."""
 
 
-# Four rules for spans that overlap. These two are for findings of detectors; `scanner._settle` lets the first finding by
-# name stay whole, and `echo.apart` joins echoes of the same value.
+# Four rules for spans that overlap. These two are for findings of detectors; `scanner._settle` keeps the first finding
+# of a text whole, and `echo.apart` joins echoes of the same value.
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
