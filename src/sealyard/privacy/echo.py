@@ -56,7 +56,7 @@ _OWN, _LATER_OWN = 3, 6
 _LONG = 256  # see `_LONG_STRIDE`
 _LONG_STRIDE = 8
 """Between the seeds of a value of over `_LONG` characters: fragments of 29 characters are found, since 8 and `_STRIDE`
-meet every 24."""
+coincide every 24 characters."""
 _NEAREST = 2
 """Places of a crowded seed that are compared with a text, to either side of the best one in each order."""
 _CROWDED = 4 * _NEAREST

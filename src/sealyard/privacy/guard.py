@@ -116,7 +116,7 @@ class Guard:
 
     @property
     def is_off(self) -> bool:
-        """True if nothing is concealed, whatever it is."""
+        """True if nothing is concealed."""
         return self.scope is None
 
     @property
@@ -125,12 +125,12 @@ class Guard:
         return self._privacy.is_relaxed
 
     def conceals_quickly(self, value: Any) -> bool:
-        """True if `conceal` of a value takes little time, of however many characters it is."""
+        """True if `conceal` of a value takes little time, however long it is."""
         # Where code may hold real values, its output is searched in every known encoding.
         return not self._privacy.is_relaxed and self._privacy.plain is not None and is_quick(value)
 
     def admits_quickly(self, value: Any, sent: Sent) -> bool:
-        """The same of `admit`. Finding sent values takes longer than all the rest."""
+        """The same for `admit`. Finding the values that tools were handed takes longer than all the rest."""
         return not sent and not self._echoes and self.conceals_quickly(value)
 
     @property
@@ -545,7 +545,7 @@ class Guard:
         return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
 
     def _count(self, kind: str) -> None:
-        self._counts.add((kind if kind in TYPES else "custom",), 0)
+        self._counts.add_value(kind if kind in TYPES else "custom")
 
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let values pass that the config declares public: the findings in `value`, without `but`."""
@@ -635,7 +635,11 @@ class _Counts:
         self._hidden: Counter[str] = Counter()
         self._failures = 0
 
-    def add(self, hidden: Mapping[str, int] | Iterable[str], failures: int) -> None:
+    def add_value(self, kind: str) -> None:
+        with self._lock:
+            self._hidden[kind] += 1
+
+    def add(self, hidden: Mapping[str, int], failures: int) -> None:
         with self._lock:
             self._hidden.update(hidden)
             self._failures += failures

@@ -75,7 +75,7 @@ class KnownValues:
     """
 
     def __init__(self, *, limit: int = 1_000_000, is_thorough: bool = False) -> None:
-        """The thorough one also finds what says next to nothing alone."""
+        """The thorough one also finds values that are too common to mean anything alone."""
         self._limit = limit
         self._is_thorough = is_thorough
         self._values: dict[str, str] = {}

@@ -65,6 +65,10 @@ TYPES: dict[str, TypeInfo] = {
 """Every built-in type. A custom pattern adds its own name."""
 
 
+# Four rules for spans that overlap. These two are for findings of detectors; `scanner._settle` keeps the first finding
+# of a text whole, and `echo.apart` joins echoes of the same value.
+
+
 def merge(spans: Iterable[Span]) -> list[Span]:
     """The spans in order without overlap. Of two that overlap the longer one stays, and the rest of the other."""
     kept = list(spans)

@@ -48,7 +48,7 @@ class ConcealedStream:
         return (yield from self._sent(ends[-2])) if len(ends) > 1 else ""
 
     def flush(self) -> Search:
-        """When nothing follows for a while: send the last line too, if it is complete."""
+        """Send the last line too, if it is complete: nothing has followed for a while."""
         ends = [match.end() for match in _LINE_END.finditer(self._held)]
         return (yield from self._sent(ends[-1])) if ends else ""
 

@@ -235,6 +235,8 @@ def _parts(start: int, word: str) -> Iterator[tuple[int, int, str]]:
 
 def _hex_pairs(text: str, *, is_any: bool) -> Iterator[tuple[int, int, str]]:
     """Rows of bytes in hex that are set apart: four or more, or `_MANY_PAIRS` in a text that may be long."""
+    if not (is_any or " " in text or ":" in text):
+        return
     if is_any or _MANY_PAIRS in text.encode("ascii", "replace").translate(_PAIR_MARKS):
         for match in _HEX_PAIRS.finditer(text):
             yield *match.span(), re.sub(r"0x|[\s:,]", "", match[0])

@@ -461,7 +461,7 @@ def _resolve(whole: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=2_000)
 def _form(keys: tuple[Any, ...]) -> str:
-    """True if all keys look like data rather than names, one only wraps a value, or some may name others."""
+    """`keyed` if all keys look like data, `wrapped` if one stands for its value, `special` if some may name others."""
     if len(keys) == 1 and keys[0] in WRAPPING:
         return "wrapped"
     if keys and all(

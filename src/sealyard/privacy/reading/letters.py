@@ -129,7 +129,7 @@ def _bytes_read(
     characters, size = ratio
     read = data.lower().translate(None, _NOT_ALNUM_BYTES).decode("ascii")
     if with_others:
-        # Latin-1 keeps an offset for each byte; letters of other scripts are compared as their bytes, see `_bytes_of`.
+        # Latin-1 keeps an offset for each byte; letters of other scripts are compared as their bytes, see `bytes_of`.
         read = SIGNS.sub("", data.decode("latin-1").lower())
 
     def make() -> _Source:
