@@ -13,7 +13,6 @@ from benchmarks.corpus.changes import Mutation, Truth, changed, edited, with_fie
 from benchmarks.corpus.judge import Attempt, Stage
 from benchmarks.migration import measure_migration
 from benchmarks.skills import read_specs
-from sealyard.values.skills import Trace
 from sealyard.values.tools import ToolSpec
 
 _PROPERTIES: dict[str, Any] = {
@@ -71,7 +70,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def _case(mutation: Mutation, *, is_demanded: bool = True) -> Case:
+def _case(mutation: Mutation) -> Case:
     other = changed(_LOG, name="peek_nearby", full_name="mcp__git__peek_nearby", function="peek_nearby")
     return Case(
         mutation=mutation,
@@ -80,7 +79,7 @@ def _case(mutation: Mutation, *, is_demanded: bool = True) -> Case:
         inputs={"place": "here"},
         styles=(),
         other=other,
-        is_demanded=is_demanded,
+        is_demanded=True,
     )
 
 
@@ -95,10 +94,10 @@ def _rename(before: str, after: str) -> Mutation:
     )
 
 
-def _outcome(stage: Stage, case: Case, code: str | None, expected: Trace | None = None) -> tuple[str, str]:
+def _outcome(stage: Stage, case: Case, code: str) -> tuple[str, str]:
     recorded = stage.record(case)
     assert recorded.error == ""
-    judged = stage.judge(case, recorded, Attempt(code=code, expected=expected, reason="It is hard."))
+    judged = stage.judge(case, recorded, Attempt(code=code))
     return judged.outcome, judged.before_replay
 
 
@@ -135,39 +134,12 @@ def test_wrong_migration_is_judged_wrong(stage: Stage, code: str) -> None:
     assert _outcome(stage, _case(_rename("limit", "most")), code) == ("migrated_wrongly",) * 2
 
 
-def test_refusal_is_judged_by_whether_a_migration_was_to_be_had(stage: Stage) -> None:
-    """Refusing is right where code cannot be proved, or where the call cannot be made any more."""
-    mutation = _rename("limit", "most")
-    assert mutation.after is not None
-    demanding = edited(_LOG, {**_PROPERTIES, "who": {"type": "string"}}, ["repo_path", "who"])
-
-    assert _outcome(stage, _case(mutation), None)[0] == "refused_wrongly"
-    assert _outcome(stage, _case(mutation, is_demanded=False), None)[0] == "refused_rightly"
-    assert _outcome(stage, _case(msgspec.structs.replace(mutation, after=demanding)), None)[0] == "refused_rightly"
-    assert _outcome(stage, _case(msgspec.structs.replace(mutation, after=None)), None)[0] == "refused_rightly"
-
-
-def test_refusal_without_a_reason_is_wrong(stage: Stage) -> None:
-    """Even where refusing is right: a person has to know why."""
-    case = _case(_rename("limit", "most"), is_demanded=False)
-
-    assert stage.judge(case, stage.record(case), Attempt(code=None)).outcome == "refused_wrongly"
-
-
 def test_inputs_that_no_example_has_are_tried_too(stage: Stage) -> None:
     """Code that is right for the example and wrong for others is wrong, and no replay finds out."""
     case = msgspec.structs.replace(_case(_rename("limit", "most")), held_out=({"place": "there"},))
     code = _CODE.replace("limit=3", "most=3 if place == 'here' else 4")
 
     assert _outcome(stage, case, code)[0] == "migrated_wrongly"
-
-
-def test_accepting_what_cannot_be_called_any_more_is_wrong(stage: Stage) -> None:
-    """A tool that demands what nobody can know has no right migration."""
-    after = edited(_LOG, {**_PROPERTIES, "who": {"type": "string"}}, ["repo_path", "who"])
-    case = _case(Mutation(operation="demanding", before=_LOG, after=after, is_mechanical=False))
-
-    assert _outcome(stage, case, _CODE.replace("limit=3", "limit=3, who='me'"))[0] == "migrated_wrongly"
 
 
 def test_renamed_field_is_judged_by_the_new_answer(stage: Stage) -> None:
@@ -183,13 +155,6 @@ def test_renamed_field_is_judged_by_the_new_answer(stage: Stage) -> None:
     assert _outcome(stage, _case(mutation), right)[0] == "migrated_correctly"
     assert _outcome(stage, _case(mutation), _CODE)[0] == "migrated_wrongly"
     assert _outcome(stage, _case(mutation), _CODE.replace("title", "subject"))[0] == "migrated_wrongly"
-
-
-def test_replay_turns_a_wrong_migration_into_a_refusal(stage: Stage) -> None:
-    """What does not satisfy the carried over recording is refused, and counted as wrong before that."""
-    case = _case(_rename("limit", "most"))
-
-    assert _outcome(stage, case, _CODE, Trace(recorded_at=0.0)) == ("refused_wrongly", "migrated_wrongly")
 
 
 # The corpus
