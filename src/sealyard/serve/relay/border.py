@@ -22,8 +22,8 @@ from sealyard.offload import turn
 from sealyard.offload.documents import is_large, signs_of
 from sealyard.offload.turns import spend
 from sealyard.privacy import TOKEN, Guard, Reveal, Sent
-from sealyard.serve.messages import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.bulk import Json, read_fields
+from sealyard.serve.relay.concealment import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.routes import LISTS, Routes
 from sealyard.values.tools import ToolSpec
 
@@ -119,7 +119,7 @@ class Screen:
         return {name: value if name == "_meta" else await self._revealed(name, value) for name, value in answer.items()}
 
     async def handles(self, params: Json) -> Json:
-        """Parameters with the upstream's own handles, where `serve.messages` replaced them by tokens.
+        """Parameters with the upstream's own handles, where `serve.relay.concealment` replaced them by tokens.
 
         Raises:
             MCPError: They contain a token that this principal does not have.

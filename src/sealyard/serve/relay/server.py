@@ -32,12 +32,12 @@ from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.serve.dialogue import principal_of
-from sealyard.serve.forms import finished, sieved
-from sealyard.serve.messages import loosened
 from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.bulk import Json, LargeAnswers, small
 from sealyard.serve.relay.calls import Calls, RelayedCall, attempting
 from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_modern, reply_to
+from sealyard.serve.relay.concealment import loosened
+from sealyard.serve.relay.forms import finished, sieved
 from sealyard.serve.relay.links import Link, Links, untracked
 from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
