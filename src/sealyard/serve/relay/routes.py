@@ -6,7 +6,6 @@ import binascii
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -20,8 +19,7 @@ from pydantic import ValidationError
 
 from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
-from sealyard.offload import turn
-from sealyard.offload.turns import spend
+from sealyard.offload import short_work
 from sealyard.serve.relay.bulk import Json
 from sealyard.values.naming import glob
 from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
@@ -73,10 +71,8 @@ class Routes:
             names = await asyncio.to_thread(make) if len(names) > _NAMES_HERE else make()
         if key == "tools":
             for item in items:
-                await turn()
-                started = time.perf_counter()
-                self._specs[upstream, item["name"]] = _spec(upstream, names[item["name"]], item)
-                spend(started)
+                async with short_work():
+                    self._specs[upstream, item["name"]] = _spec(upstream, names[item["name"]], item)
             if page.get("nextCursor") is None:
                 self._unlisted.discard(upstream)
         page[key] = items if self._is_single else self._renamed(method, upstream, items, names, is_first=is_first)
@@ -173,10 +169,8 @@ async def _well_formed(method: str, version: str, key: str, items: Any, upstream
     """The items that the protocol allows. One bad one costs only itself."""
     kept: list[Json] = []
     for start in range(0, len(items) if isinstance(items, list) else 0, _ITEMS_AT_ONCE):
-        await turn()
-        started = time.perf_counter()
-        kept += _well_formed_some(method, version, key, items[start : start + _ITEMS_AT_ONCE], upstream)
-        spend(started)
+        async with short_work():
+            kept += _well_formed_some(method, version, key, items[start : start + _ITEMS_AT_ONCE], upstream)
     return kept
 
 

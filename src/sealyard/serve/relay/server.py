@@ -6,7 +6,6 @@ merged: tools and prompts get their full names, resources go to the upstream tha
 """
 
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -29,8 +28,7 @@ from sealyard import __version__
 from sealyard.access import NameCheck
 from sealyard.broker.upstreams import Transport
 from sealyard.errors import UpstreamUnavailable
-from sealyard.offload import turn
-from sealyard.offload.turns import spend
+from sealyard.offload import short_work
 from sealyard.serve.dialogue import principal_of
 from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.bulk import Json, LargeAnswers, small
@@ -244,11 +242,9 @@ class _Relay:
             return page
         parts: list[bytes] = []
         for start in range(0, len(page[key]), _ITEMS_AT_ONCE):
-            await turn()
-            started = time.perf_counter()
-            some = finished({key: page[key][start : start + _ITEMS_AT_ONCE]}, ctx.method, ctx.protocol_version)
-            parts += map(msgspec.json.encode, sieved(some, ctx.method, ctx.protocol_version)[key])
-            spend(started)
+            async with short_work():
+                some = finished({key: page[key][start : start + _ITEMS_AT_ONCE]}, ctx.method, ctx.protocol_version)
+                parts += map(msgspec.json.encode, sieved(some, ctx.method, ctx.protocol_version)[key])
         return {**page, key: msgspec.Raw(b"[%b]" % b",".join(parts))}
 
     async def _page(self, ctx: Context, method: str, upstream: str, cursor: str | None) -> Json:
