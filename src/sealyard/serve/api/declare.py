@@ -194,7 +194,7 @@ def from_cursor(cursor: str | None, place: str, kind: type[_T]) -> _T | None:
     except (binascii.Error, ValueError, RecursionError):
         found = None
     if found is None or found[0] != place:
-        message = "This cursor is none of this list. Use the next_cursor of an answer, or leave it out."
+        message = "This cursor is not one of this list. Use the next_cursor of an answer, or leave it out."
         raise Refusal("invalid_request", message)
     after: Any = found[1]
     return max(0, min(after, LAST)) if kind is int else after  # type: ignore[no-any-return]
