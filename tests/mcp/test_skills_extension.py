@@ -1,7 +1,6 @@
 """Saved skills over MCP: what clients are served, what the suite and the Inspector say of it, and what is refused."""
 
 import asyncio
-import base64
 import contextlib
 import hashlib
 import json
@@ -27,6 +26,7 @@ from tests.surfaces.conftest import config_text
 from tests.surfaces.test_skills import serving as gateway
 
 from sealyard.config.settings import HttpConfig
+from sealyard.serve.cursors import to_cursor
 from sealyard.serve.http import open_http
 from sealyard.serve.skills_extension import EXTENSION, extend
 from sealyard.skills.shelf import Shelf
@@ -429,7 +429,7 @@ async def test_wrong_requests_are_refused_with_what_to_do(era: str) -> None:
         "shared/refunds/SKILL.md",
         "/etc/passwd",
     ]
-    forged = base64.urlsafe_b64encode(b"resources/list skill://shared/a").decode()
+    forged = to_cursor("resources/list", "skill://shared/a")
     lists = ["skills/list", "resources/templates/list"]
     async with connected(TOTAL, REFUNDS, era=era) as agent:
         for uri in wrong:

@@ -4,7 +4,6 @@ What is asked for is looked up by its exact URI among what the principal's own l
 or normalised, so none leads elsewhere.
 """
 
-import base64
 import hashlib
 import logging
 from collections.abc import Awaitable, Iterable
@@ -16,6 +15,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+from sealyard.serve.cursors import read_cursor, to_cursor
 from sealyard.serve.dialogue import Context, principal_of
 from sealyard.skills import Skills
 from sealyard.skills.requests import ServedFolder
@@ -205,17 +205,14 @@ def _page(uris: Iterable[str], scope: str, cursor: str | None) -> tuple[list[str
     if len(rest) <= _PAGE_ENTRIES:
         return rest, {}
     page = rest[:_PAGE_ENTRIES]
-    return page, {"nextCursor": base64.urlsafe_b64encode(f"{scope} {page[-1]}".encode()).decode()}
+    return page, {"nextCursor": to_cursor(scope, page[-1])}
 
 
 def _last_seen(scope: str, cursor: str) -> str:
-    try:
-        made_for, _, uri = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().rpartition(" ")
-    except ValueError:
-        made_for = uri = ""
-    if made_for != scope:
+    found = read_cursor(cursor, str)
+    if found is None or found[0] != scope:
         raise _refusal(f"{cursor[:200]!r} is not a cursor of this list. Begin without one, and pass on nextCursor.")
-    return uri
+    return found[1]
 
 
 def _refusal(message: str) -> MCPError:

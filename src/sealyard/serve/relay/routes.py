@@ -1,10 +1,7 @@
 """Names and addresses of several upstreams in one list, and the way back from each to the upstream it belongs to."""
 
 import asyncio
-import base64
-import binascii
 import hashlib
-import json
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -20,6 +17,7 @@ from pydantic import ValidationError
 from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import short_work
+from sealyard.serve.cursors import read_cursor
 from sealyard.serve.relay.bulk import Json
 from sealyard.values.naming import glob
 from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
@@ -206,22 +204,14 @@ def _fits(template: str, uri: str) -> bool:
         return False
 
 
-def sealed_cursor(upstream: str, cursor: str) -> str:
-    """A cursor of one upstream, with the upstream's name."""
-    return base64.urlsafe_b64encode(json.dumps([upstream, cursor]).encode()).decode()
-
-
 def opened_cursor(sealed: str | None, upstreams: list[str]) -> tuple[str, str | None]:
     """The upstream where a list continues, and its own cursor. Raises `MCPError` for any other cursor."""
     if sealed is None:
         return upstreams[0], None
-    try:
-        match json.loads(base64.urlsafe_b64decode(sealed)):
-            case [str(upstream), str(cursor)] if upstream in upstreams:
-                return upstream, cursor
-    except (ValueError, binascii.Error, RecursionError):
-        pass  # answered below, as any other wrong cursor
-    raise MCPError(INVALID_PARAMS, f"The cursor {sealed!r} is not one of this list. Begin again without one.")
+    found = read_cursor(sealed, str)
+    if found is None or found[0] not in upstreams:
+        raise MCPError(INVALID_PARAMS, f"The cursor {sealed!r} is not one of this list. Begin again without one.")
+    return found
 
 
 def merged_capabilities(offers: Iterable[Json]) -> Json:

@@ -29,6 +29,7 @@ from sealyard.access import NameCheck
 from sealyard.broker.upstreams import Transport
 from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import short_work
+from sealyard.serve.cursors import to_cursor
 from sealyard.serve.dialogue import principal_of
 from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.bulk import Json, LargeAnswers, small
@@ -37,7 +38,7 @@ from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_mod
 from sealyard.serve.relay.concealment import loosened
 from sealyard.serve.relay.forms import finished, sieved
 from sealyard.serve.relay.links import Link, Links, untracked
-from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
+from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
 from sealyard.values.tools import ToolSpec, UpstreamConfig
 from sealyard.yard.assembly import Border
@@ -230,7 +231,7 @@ class _Relay:
             if cursor is not None:
                 break
         key = LISTS[ctx.method][1]
-        going_on = {} if cursor is None else {"nextCursor": sealed_cursor(name, cursor)}
+        going_on = {} if cursor is None else {"nextCursor": to_cursor(name, cursor)}
         answered = [page for page in pages if page]
         merged = {key: [item for page in answered for item in page[key]], **going_on, **hints(answered)}
         return await self._packed(ctx, merged)
