@@ -542,7 +542,7 @@ def test_a_wrong_key_says_so(gateway: Gateway, tab: Open) -> None:
     """A bookmark of yesterday's key leads to the form, which says what is wrong; one goes on without it."""
     opened = tab(gateway).open("#key=of-yesterday")
     opened.expected.append("status of 401 .*login")
-    expect(opened.page.get_by_role("alert")).to_contain_text("This is no token of the gateway.")
+    expect(opened.page.get_by_role("alert")).to_contain_text("This is not a token of the gateway.")
 
     opened.page.get_by_role("button", name="Back").click()
     expect(opened.page.locator(".who")).to_contain_text("local")
@@ -563,7 +563,7 @@ def test_without_a_token_there_is_a_form_and_with_one_what_it_may_see(serve: Ser
     page = opened.page
     page.get_by_label("Token").fill("token-of-nobody")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("This is no token of the gateway.")
+    expect(page.get_by_role("alert")).to_contain_text("This is not a token of the gateway.")
 
     page.get_by_label("Token").fill("token-of-alice")
     page.keyboard.press("Enter")

@@ -24,8 +24,8 @@ from sealyard.broker.upstreams import transports
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN
-from sealyard.serve.messages import loosened
 from sealyard.serve.relay import build_relay
+from sealyard.serve.relay.concealment import loosened
 from sealyard.values.access import Approval, ApprovalRequest
 from sealyard.values.tools import UpstreamConfig
 from sealyard.yard.assembly import Border, open_border

@@ -1,7 +1,6 @@
 """Saved skills over MCP: what clients are served, what the suite and the Inspector say of it, and what is refused."""
 
 import asyncio
-import base64
 import contextlib
 import hashlib
 import json
@@ -27,6 +26,7 @@ from tests.surfaces.conftest import config_text
 from tests.surfaces.test_skills import serving as gateway
 
 from sealyard.config.settings import HttpConfig
+from sealyard.serve.cursors import to_cursor
 from sealyard.serve.http import open_http
 from sealyard.serve.skills_extension import EXTENSION, extend
 from sealyard.skills.shelf import Shelf
@@ -43,7 +43,6 @@ SCENARIOS = {  # the checks of each that apply, by revision; two of the first ar
     "sep-2640-skills-directory": {"2025-11-25": 7, "2026-07-28": 7},
 }
 NOTES = "\ufeffÉté\r\n\x00\u2028 €".encode()
-LOGO = b"\x89PNG\r\n\xff\x00"
 
 
 class Folder(msgspec.Struct, frozen=True):
@@ -77,7 +76,6 @@ TOTAL = skill(
     {
         "scripts/monthly_total.py": b"def monthly_total(): ...\n",
         "references/notes (été) #1.md": NOTES,
-        "assets/logo.png": LOGO,
         "assets/empty": b"",
     },
     license="Apache-2.0",
@@ -167,7 +165,7 @@ class Agent:
         """The bytes of a file."""
         (contents,) = (await self.ask("resources/read", uri=uri))["contents"]
         assert contents["uri"] == uri
-        return contents["text"].encode() if "text" in contents else base64.b64decode(contents["blob"])
+        return str(contents["text"]).encode()
 
     async def uris(self, method: str, key: str, **params: Any) -> list[list[str]]:
         """The URIs in a list, page by page."""
@@ -289,7 +287,7 @@ async def test_a_skill_is_served_as_it_is(era: str) -> None:
         got = await agent.ask("skills/get", uri="skill://shared/monthly-total/SKILL.md")
         (entry,) = listed["skills"]
         read = {each["uri"]: await agent.read(each["uri"]) for each in entry["resources"]}
-        logo = await agent.ask("resources/read", uri="skill://shared/monthly-total/assets/logo.png")
+        empty = await agent.ask("resources/read", uri="skill://shared/monthly-total/assets/empty")
 
     assert capabilities.extensions == {EXTENSION: {"directoryRead": True}}
     assert capabilities.resources is not None
@@ -302,14 +300,10 @@ async def test_a_skill_is_served_as_it_is(era: str) -> None:
     assert read == {
         "skill://shared/monthly-total/SKILL.md": TOTAL.files["SKILL.md"],
         "skill://shared/monthly-total/assets/empty": b"",
-        "skill://shared/monthly-total/assets/logo.png": LOGO,
         "skill://shared/monthly-total/references/notes%20(%C3%A9t%C3%A9)%20%231.md": NOTES,
         "skill://shared/monthly-total/scripts/monthly_total.py": TOTAL.files["scripts/monthly_total.py"],
     }
-    assert (logo["contents"][0]["mimeType"], logo["contents"][0]["blob"]) == (
-        "application/octet-stream",
-        base64.b64encode(LOGO).decode(),
-    )
+    assert (empty["contents"][0]["mimeType"], empty["contents"][0]["text"]) == ("text/plain", "")
     for result in (listed, got):
         assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
 
@@ -435,7 +429,7 @@ async def test_wrong_requests_are_refused_with_what_to_do(era: str) -> None:
         "shared/refunds/SKILL.md",
         "/etc/passwd",
     ]
-    forged = base64.urlsafe_b64encode(b"resources/list skill://shared/a").decode()
+    forged = to_cursor("resources/list", "skill://shared/a")
     lists = ["skills/list", "resources/templates/list"]
     async with connected(TOTAL, REFUNDS, era=era) as agent:
         for uri in wrong:
@@ -446,15 +440,15 @@ async def test_wrong_requests_are_refused_with_what_to_do(era: str) -> None:
                 f"No resource is served at {uri!r}. Take a URI of resources/list."
             )
             assert await agent.refused("resources/directory/read", uri=uri) == (
-                f"{uri!r} is no directory that is served. Take the URI of a skill's SKILL.md without /SKILL.md, or a "
-                "directory below it, without a slash at the end."
+                f"{uri!r} is not a directory that is served. Take the URI of a skill's SKILL.md without /SKILL.md, or "
+                "a directory below it, without a slash at the end."
             )
         await agent.refused("skills/get", uri="skill://shared/refunds/scripts/do.py")
         await agent.refused("resources/directory/read", uri="skill://shared/refunds/SKILL.md")
         for cursor in ["", "?", "é", "50", "AAAA", "/w==", forged, forged + "\n"]:
             for method in lists:
                 assert await agent.refused(method, cursor=cursor) == (
-                    f"{cursor!r} is no cursor of this list. Begin without one, and pass on nextCursor."
+                    f"{cursor!r} is not a cursor of this list. Begin without one, and pass on nextCursor."
                 )
             await agent.refused("resources/directory/read", uri="skill://shared", cursor=cursor)
         for method in ("skills/get", "resources/directory/read", "resources/read"):
@@ -523,26 +517,15 @@ async def test_a_principal_finds_nothing_of_anothers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
-        (
-            skill("local/many", {f"{number}.txt": b"" for number in range(512)}),
-            "it has 513 files, over the limit of 512",
-        ),
-        (
-            Folder("local/big", {"name": "big", "description": "d"}, {"SKILL.md": b" " * (1 + (16 << 20))}),
-            "it has 16,777,217 bytes, over the limit of 16,777,216",
-        ),
-        (skill("local/out", {"../other/SKILL.md": b""}), "'../other/SKILL.md' is no plain relative path"),
-        (skill("local/root", {"/etc/passwd": b""}), "'/etc/passwd' is no plain relative path"),
-        (skill("local/windows", {"a\\b": b""}), "'a\\\\b' is no plain relative path"),
-        (skill("local/cut", {"a\ud800": b""}), "'a\\ud800' is no plain relative path"),
-        (skill("local/../up"), "'local/../up' is no plain relative path"),
-        (Folder("local/bare", {"name": "bare", "description": "d"}, {"a.md": b""}), "it has no SKILL.md"),
-        (skill("local/this", name="that"), "its frontmatter gives it the name 'that'"),
-        (skill("local/mute", description=""), "its frontmatter has no description"),
+        (skill("local/out", {"../other/SKILL.md": b""}), "'../other/SKILL.md' is not a plain relative path"),
+        (skill("local/root", {"/etc/passwd": b""}), "'/etc/passwd' is not a plain relative path"),
+        (skill("local/windows", {"a\\b": b""}), "'a\\\\b' is not a plain relative path"),
+        (skill("local/cut", {"a\ud800": b""}), "'a\\ud800' is not a plain relative path"),
+        (skill("local/../up"), "'local/../up' is not a plain relative path"),
         (skill("shared/refunds", {"other.md": b""}), "another one has this path"),
     ],
 )
-async def test_a_skill_that_clients_would_refuse_is_left_out(
+async def test_a_skill_with_a_path_out_of_its_folder_is_left_out(
     broken: Folder, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It hides no other skill, and the log says why it is missing."""

@@ -15,7 +15,8 @@ from tests.surfaces.api_gateway import KEY, TEAM, Gateway, asks, events_of, expe
 from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config.settings import HttpConfig
 from sealyard.serve.api import ENDPOINTS
-from sealyard.serve.api.declare import Endpoint, Events, to_cursor
+from sealyard.serve.api.declare import Endpoint, Events
+from sealyard.serve.cursors import to_cursor
 from sealyard.serve.gate import COOKIE
 from sealyard.skills import SaveSkill
 from sealyard.testing import FakeUpstream

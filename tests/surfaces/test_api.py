@@ -96,7 +96,7 @@ async def test_every_refusal_is_the_same_envelope_and_says_what_to_do(tmp_path: 
         (400, "invalid_request", f"The query is wrong: Expected `int` >= 1, in `limit`. {takes}"),
         (400, "invalid_request", f"The query is wrong: Expected `int`, got `str`, in `limit`. {takes}"),
         (400, "invalid_request", "limit is given more than once. Give it once."),
-        (400, "invalid_request", "The query is no text in UTF-8, or has more than 50 parameters. Encode it anew."),
+        (400, "invalid_request", "The query is not UTF-8 text, or has more than 50 parameters. Encode it anew."),
         (400, "invalid_request", f"The query is wrong: Invalid enum value 'done', in `status`. {statuses}"),
         (400, "invalid_request", "status is 'null'. Leave it out, or give it a value."),
         (400, "invalid_request", f"The query is wrong: Expected `int`, got `str`, in `limit`. {takes}"),
@@ -108,8 +108,8 @@ async def test_every_refusal_is_the_same_envelope_and_says_what_to_do(tmp_path: 
             "'ann' may not see what all principals do. Use the token of a client that has `observe = true` in its "
             "http.principals.",
         ),
-        (400, "invalid_request", 'The body is no JSON: Input data was truncated. Send {"code": …}.'),
-        (400, "invalid_request", 'The body is no JSON object. Send {"code": …}.'),
+        (400, "invalid_request", 'The body is not JSON: Input data was truncated. Send {"code": …}.'),
+        (400, "invalid_request", 'The body is not a JSON object. Send {"code": …}.'),
         (400, "invalid_request", "There is no field 'cod' here. Did you mean 'code'?"),
         (400, "invalid_request", f"The body is wrong: Expected `str`, got `int`, in `code`. {body}"),
         (400, "invalid_request", f"The body is wrong: Expected `float` <= 120.0, in `timeout_seconds`. {body}"),
@@ -119,7 +119,7 @@ async def test_every_refusal_is_the_same_envelope_and_says_what_to_do(tmp_path: 
         (
             401,
             "unauthorized",
-            "This is no token of the gateway. Use one of its http.principals, or the key that it printed.",
+            "This is not a token of the gateway. Use one of its http.principals, or the key that it printed.",
         ),
         (413, "too_large", "The body has more than 65,536 bytes. Send less."),
         (400, "invalid_request", "No server named 'bank' has tools. There are: none yet."),

@@ -173,7 +173,7 @@ def test_a_wrong_address_says_what_one_looks_like(config: Config, address: str) 
 
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        f"error: {address!r} is no address to listen at. Give one such as 127.0.0.1:8321."
+        f"error: {address!r} is not an address to listen at. Give one such as 127.0.0.1:8321."
     )
 
 

@@ -2,13 +2,11 @@
 
 import asyncio
 import difflib
-import time
 from collections.abc import Collection, Mapping
 
 from sealyard.catalog import Snapshot
 from sealyard.errors import SandboxClosed
-from sealyard.offload import Offload, turn
-from sealyard.offload.turns import spend
+from sealyard.offload import Offload, short_work
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Finding, Review, ToolReference
 from sealyard.sandbox.review.offloaded import offloaded_review
@@ -73,10 +71,8 @@ class Runner:
         unknown = [each for each in verdict.references if not _is_known(each, view)]
         findings = []
         for number, reference in enumerate(unknown):
-            await turn()  # others have a turn between two searches
-            started = time.perf_counter()
-            findings.append(_unknown_tool(reference, _nearest(reference, view) if number < _HINTS else []))
-            spend(started)
+            async with short_work():  # others have a turn between two searches
+                findings.append(_unknown_tool(reference, _nearest(reference, view) if number < _HINTS else []))
         return verdict.with_findings(findings)
 
 

@@ -5,7 +5,6 @@ the gateway neither decodes nor scans it, and hands it to the code unchanged. `a
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from pathlib import PurePath
@@ -15,10 +14,9 @@ import msgspec
 
 from sealyard.broker.responses import Response, ResponseFile, read_answer, read_message, renamed, to_answer
 from sealyard.errors import HelperFailed, UpstreamError
-from sealyard.offload import Offload, turn
+from sealyard.offload import Offload, short_work
 from sealyard.offload.child import Query
 from sealyard.offload.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
-from sealyard.offload.turns import spend
 from sealyard.privacy import Guard, Mirror, Sent
 from sealyard.store.stored_json import CALL_VALUE_BYTES, encode_within
 from sealyard.values.tools import ToolSpec
@@ -77,12 +75,8 @@ async def admit_answer(
     most = LARGE - sum(len(file.content) for file in answer.files)
     is_much = is_large(value, most) and (bool(answer.files) or not guard.admits_quickly(value, sent))
     if not answer.message and (guard.is_off or not is_much):
-        await turn()
-        started = time.perf_counter()
-        try:
+        async with short_work():
             return admit(guard, spec, answer, sent)
-        finally:
-            spend(started)
     if offload is None or not (guard.is_off or guard.door.has_helpers):
         return await asyncio.to_thread(admit, guard, spec, answer, sent)
     try:

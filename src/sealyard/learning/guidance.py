@@ -36,8 +36,7 @@ from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest
 from sealyard.observe.recorder import Run
 from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.observe.visits import Visit
-from sealyard.offload import turn
-from sealyard.offload.turns import spend
+from sealyard.offload import short_work
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review
 from sealyard.store import Store
@@ -382,12 +381,8 @@ class Guidance:
         """Do short work here, in its turn on the event loop, and long work in a thread."""
         if not is_short:
             return await self.barrier.ask_beside(part, work, otherwise, who=who)
-        await turn()
-        started = time.perf_counter()
-        try:
+        async with short_work():
             return self.barrier.ask(part, work, otherwise, who=who)
-        finally:
-            spend(started)
 
     # After a run
 

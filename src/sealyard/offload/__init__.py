@@ -7,6 +7,6 @@ and a deadline ends the work by killing the helper.
 
 from sealyard.offload.documents import check_values, decode
 from sealyard.offload.pool import HelperResult, Memory, Offload
-from sealyard.offload.turns import turn
+from sealyard.offload.turns import short_work
 
-__all__ = ("HelperResult", "Memory", "Offload", "check_values", "decode", "turn")
+__all__ = ("HelperResult", "Memory", "Offload", "check_values", "decode", "short_work")

@@ -34,7 +34,7 @@ TASKS = {
     "find": "sealyard.privacy.helper_guard:find",
     "words": "sealyard.privacy.helper_guard:words",
     "answer": "sealyard.broker.admission:admit_in_helper",
-    "relay": "sealyard.serve.messages:relay",
+    "relay": "sealyard.serve.relay.concealment:relay",
     "review": "sealyard.sandbox.review.offloaded:review_code",
     "read_skill": "sealyard.skills.reading:read_in_helper",
     "rewrite": "sealyard.versioning.migrate.migration:rewrite",

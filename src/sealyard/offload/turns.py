@@ -6,6 +6,8 @@ before anything else has a turn.
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from weakref import WeakKeyDictionary
 
 _TURN_SECONDS = 0.005
@@ -26,19 +28,20 @@ class _Pass:
         self.is_counting = False
 
 
-async def turn() -> None:
-    """Wait until short work may be done on this loop: at once, unless this pass has had enough of it."""
+@asynccontextmanager
+async def short_work() -> AsyncIterator[None]:
+    """Do short work on this loop: at once, unless this pass has had enough of it. Nothing in it may be awaited."""
     while _pass().spent > _TURN_SECONDS:  # noqa: ASYNC110 - the next pass comes by itself
         await asyncio.sleep(0)
-
-
-def spend(started: float) -> None:
-    """Count the time since `started`, a `time.perf_counter`."""
-    current = _pass()
-    current.spent += time.perf_counter() - started
-    if not current.is_counting:
-        current.is_counting = True
-        asyncio.get_running_loop().call_soon(current.begin)
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        current = _pass()
+        current.spent += time.perf_counter() - started
+        if not current.is_counting:
+            current.is_counting = True
+            asyncio.get_running_loop().call_soon(current.begin)
 
 
 def _pass() -> _Pass:

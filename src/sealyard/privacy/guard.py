@@ -9,7 +9,6 @@ import codecs
 import re
 import secrets
 import threading
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,9 +20,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, UnknownToken, UpstreamError
-from sealyard.offload import HelperResult, Offload, turn
+from sealyard.offload import HelperResult, Offload, short_work
 from sealyard.offload.documents import is_large, signs_of
-from sealyard.offload.turns import spend
 from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes, nearest
@@ -794,12 +792,8 @@ class Door:
         """The result of work that needs no helper: much of it runs in a thread, little on the event loop."""
         if is_much:
             return await asyncio.to_thread(work)
-        await turn()
-        started = time.perf_counter()
-        try:
+        async with short_work():
             return work()
-        finally:
-            spend(started)
 
     async def _replaced(self, task: str, params: Any, values: list[Any]) -> list[Any]:
         try:

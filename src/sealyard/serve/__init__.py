@@ -1,6 +1,6 @@
 """The surfaces: MCP over stdio and streamable HTTP. Wire in, wire out; decisions are made below.
 
-Names are imported on first use: helper processes import `serve.messages` and do without the MCP SDK.
+Names are imported on first use: helper processes import `serve.relay.concealment` and do without the MCP SDK.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""Asks the person at the MCP client about calls that wait for approval, in both eras of the protocol.
+"""Asks the user of the MCP client about calls that wait for approval, in both eras of the protocol.
 
-With a handshake, a question is a request to the client while its call goes on. In the newer era the call is answered
-with the questions and goes on in the background; the client repeats it with the answers, and a sealed state identifies
-it.
+With a handshake, a question is a request to the client while its call goes on. In the newer era, the questions are the
+answer to the call, which goes on in the background. The client repeats the call with its user's answers, and a sealed
+state identifies it.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ _COMPANY_SECONDS = 0.05  # for asks that are made at the same time to be shown t
 _KEPT_SECONDS = 300.0  # in which a client that lost the connection can still come for the result
 _KEPT = 256  # held calls: more than wait for people at once
 _KEPT_CHARACTERS = 4_000  # of output that a slow client has not taken: a screenful
+_MESSAGE_CHARACTERS = 200  # of a tool's progress: a line or two, so that no tool fills what is kept
 _REASON_CHARACTERS = 1_000  # the same limit as over HTTP
 _STATE_SECONDS = 60.0  # beyond the ask's own time, for the way
 
@@ -44,7 +45,7 @@ def principal_of(ctx: Context) -> str:
 
 
 def seal_states(name: str, ask_seconds: float) -> RequestStateBoundary:
-    """Makes the state of a held call unreadable, unforgeable, and of use to its own principal and request only."""
+    """Seal the states of held calls: unreadable, unforgeable, and valid for their own principal and request alone."""
     security = RequestStateSecurity(
         keys=[secrets.token_bytes(32)], ttl=ask_seconds + _STATE_SECONDS, bind_principal=principal_of
     )
@@ -63,7 +64,7 @@ class Call:
         self.asks: dict[str, ApprovalRequest] = {}
         """Open questions to the client's user."""
         self.changed = asyncio.Event()
-        """Set when there is something to ask, or nothing more to wait for."""
+        """Set when a question opens, and when the call ends."""
         self._answers: dict[str, asyncio.Future[Approval]] = {}
 
     def channel(self, execution_id: str) -> AbstractContextManager[None]:
@@ -134,7 +135,7 @@ class Asking:
 
     @contextlib.asynccontextmanager
     async def dialogue(self, ctx: Context) -> AsyncIterator[Call]:
-        """A call of a client that is asked by requests, or cannot be asked. It hears of the call while it goes on."""
+        """A call of a client that gets questions as requests, or cannot ask its user. It gets progress meanwhile."""
         call = Call(self._approvals, principal_of(ctx), ctx)
         call.stream.open(ctx)
         try:
@@ -184,7 +185,7 @@ class Asking:
         return types.InputRequiredResult(input_requests=requests, request_state=state)
 
     def _hold(self, state: str, held: "_HeldCall") -> None:
-        """Keep a call for the client's next round, and its result for a while in case the answer gets lost."""
+        """Keep a call for the client's next round, and its result for a while afterwards: the answer may get lost."""
         over = [key for key, other in self._held.items() if other.task.done()]
         for key in over[: max(0, len(self._held) - _KEPT)]:
             del self._held[key]
@@ -258,7 +259,7 @@ def _form(ask: ApprovalRequest, version: str) -> types.ElicitRequestFormParams:
 
 
 def _approval(answer: object, principal: str) -> Approval:
-    """Return the decision of the client's user. Anything but a clear yes is a no."""
+    """Return the decision of the client's user. Anything but an explicit approval refuses the call."""
     decision: ApprovalDecision = "refuse"
     content: Mapping[str, Any] = {}
     if not isinstance(answer, types.ElicitResult):
@@ -276,9 +277,9 @@ def _approval(answer: object, principal: str) -> Approval:
 
 
 class Stream:
-    """Sends what the code prints as progress, as fast as the client takes it and no faster.
+    """Sends the output of code as progress, no faster than the client reads it.
 
-    Nothing is sent if the client did not ask for progress. While no request is open, the end of it is kept.
+    It sends nothing to a client that did not ask for progress. While no request is open, it keeps the output's end.
     """
 
     def __init__(self) -> None:
@@ -314,7 +315,7 @@ class Stream:
     def relay(self, progress: float, total: float | None, message: str | None) -> None:
         """Take an inner call's progress."""
         share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-        self.add(f"[{share}{' ' + message[:200] if message else ''}]\n")
+        self.add(f"[{share}{' ' + message[:_MESSAGE_CHARACTERS] if message else ''}]\n")
 
     def _start(self) -> None:
         if self._ctx is not None and self._waiting and (self._sending is None or self._sending.done()):

@@ -47,6 +47,7 @@ _LOGIN_TRIES = 30  # in a minute, from one address
 _ADDRESSES = 10_000  # with a bucket at once: bounds their memory, the least recent go first
 _STREAMS_EACH = 32  # of one principal: several open pages
 _SPARE_SHARE = 8  # one connection in 8 is kept for refusals because of too many requests
+_BUSY = {"Retry-After": "5"}  # seconds in which some of the requests under way are usually answered
 _EACH_SHARE = 2  # of several principals, one may use this part of the others, streams of `/mcp` included
 
 
@@ -144,7 +145,7 @@ class Gate:
             raise Refusal(
                 "rate_limited",
                 f"{principal!r} has {_STREAMS_EACH} streams open, which is the most. Close one.",
-                headers={"Retry-After": "5"},
+                headers=_BUSY,
             )
         with _counted(self._streams, principal):
             yield
@@ -156,10 +157,10 @@ class Gate:
         each = self._most // _EACH_SHARE if self._has_several_clients else self._most
         if self._under_way[principal] >= each:
             message = f"{principal!r} has {each:,} requests under way, which is the most. Wait until one is answered."
-            raise Refusal("rate_limited", message, headers={"Retry-After": "5"})
+            raise Refusal("rate_limited", message, headers=_BUSY)
         if self._under_way.total() >= self._most:
             message = f"There are {self._most:,} requests under way, which is the most. Try again in a moment."
-            raise Refusal("unavailable", message, headers={"Retry-After": "5"})
+            raise Refusal("unavailable", message, headers=_BUSY)
 
     def _let_in(self, scope: Scope) -> str:
         """Identify and return the principal; empty for pages that need none. Raises `Refusal`."""
@@ -172,7 +173,9 @@ class Gate:
             raise Refusal("forbidden", "This Origin is not allowed. Name it in http.allowed_origins.")
         is_api = path.startswith("/api/") or path in ("/api", "/metrics")
         if is_api and not origin and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            raise Refusal("forbidden", "A page of another site asks for this. Open the address of the gateway itself.")
+            raise Refusal(
+                "forbidden", "This request comes from another site's page. Open the address of the gateway itself."
+            )
         if path == _LOGIN_PATH:
             self._take(self._tries, str((scope.get("client") or ("",))[0]), "tries to log in", _LOGIN_TRIES)
             return ""
@@ -210,15 +213,15 @@ class Gate:
         return principal if until > time.monotonic() else None
 
     def _check_page(self, scope: Scope, headers: dict[str, str], origin: str | None) -> None:
-        """Raise `Refusal` for a change that another page asks for. One on another port of this machine is another."""
+        """Raise `Refusal` for a change from another page. A page on another port of this machine is another one."""
         if scope["method"] in _READING:
             return
         own = [f"{scheme}://{headers.get('host', '')}" for scheme in ("http", "https")]
         if origin not in own and (origin or "") not in self._named_origins:
             raise Refusal(
                 "forbidden",
-                "Who is logged in with a cookie changes things from the gateway's own page alone, and this request "
-                "names no such Origin. Use the page, or a bearer token.",
+                "A cookie login may change things only from the gateway's own page, and this request does not name it "
+                "as its Origin. Use the page, or a bearer token.",
             )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and kind != "application/json":

@@ -32,6 +32,7 @@ from sealyard.serve.connections import Entrance, HttpConnection, most_connection
 from sealyard.serve.gate import BoundedBodies, Gate
 
 _BACKLOG = 2_048  # a spike of new clients waits for its turn; beyond it the kernel lets them try again
+_LAST_SECONDS = 5  # for requests under way when the server ends: within the ten that `docker stop` waits
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened at
 
 
@@ -40,7 +41,7 @@ def parse_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise InvalidRequest(f"{text!r} is no address to listen at. Give one such as 127.0.0.1:8321.")
+        raise InvalidRequest(f"{text!r} is not an address to listen at. Give one such as 127.0.0.1:8321.")
     return host, int(port)
 
 
@@ -91,7 +92,7 @@ def build_app(
 
 
 class _Direct:
-    """Takes a request to the application at its very path and method; all else goes through Starlette's router."""
+    """Dispatches exact paths without Starlette's router, which gets all other requests."""
 
     def __init__(self, app: ASGIApp, routes: Sequence[Route]) -> None:
         self._app = app
@@ -174,7 +175,7 @@ async def open_http(
             ws="none",
             server_header=False,
             access_log=False,
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=_LAST_SECONDS,
             timeout_keep_alive=math.ceil(settings.idle_seconds),
         )
         name = f"[{host}]" if ":" in host else host

@@ -4,7 +4,6 @@ What is asked for is looked up by its exact URI among what the principal's own l
 or normalised, so none leads elsewhere.
 """
 
-import base64
 import hashlib
 import logging
 from collections.abc import Awaitable, Iterable
@@ -16,6 +15,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+from sealyard.serve.cursors import read_cursor, to_cursor
 from sealyard.serve.dialogue import Context, principal_of
 from sealyard.skills import Skills
 from sealyard.skills.requests import ServedFolder
@@ -29,23 +29,14 @@ _LIST, _GET, _DIRECTORY = "skills/list", "skills/get", "resources/directory/read
 _RESOURCES, _TEMPLATES, _READ = "resources/list", "resources/templates/list", "resources/read"
 
 _PAGE_ENTRIES = 50  # an entry has the digests of all files of a skill, so pages stay short
-_SKILL_FILES = 512  # this limit and the next are the extension's own: no client need load a skill that is over them
-_SKILL_BYTES = 16 << 20  # of all its files together
 
 # A skill can be saved anew at any time, and a file must fit the digest in its entry: nothing is to be kept.
 _RESULT: Json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 _SKILL_FILE = "SKILL.md"
 _PATH_CHARACTERS = "/!$&'()*+,;=:@"  # allowed in the path of a URI besides those that always are
-_MIME_TYPES = {
-    "csv": "text/csv",
-    "json": "application/json",
-    "md": "text/markdown",
-    "py": "text/x-python",
-    "toml": "application/toml",
-    "yaml": "application/yaml",
-    "yml": "application/yaml",
-}
+_MIME_TYPES = {"json": "application/json", "md": "text/markdown", "py": "text/x-python"}
+"""By the endings of the files that a saved skill is written as: all of them are text."""
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +99,7 @@ class _Served:
         children = listing.directories().get(params.uri)
         if children is None:
             raise _refusal(
-                f"{params.uri[:200]!r} is no directory that is served. Take the URI of a skill's {_SKILL_FILE} "
+                f"{params.uri[:200]!r} is not a directory that is served. Take the URI of a skill's {_SKILL_FILE} "
                 f"without /{_SKILL_FILE}, or a directory below it, without a slash at the end."
             )
         page, more = _page(children, f"{_DIRECTORY} {params.uri}", params.cursor)
@@ -128,11 +119,7 @@ class _Served:
         if found is None:
             raise _refusal(f"No resource is served at {params.uri[:200]!r}. Take a URI of {_RESOURCES}.")
         skill, name = found
-        contents: Json = {"uri": params.uri, "mimeType": _mime_type(name, skill.files[name])}
-        try:
-            contents["text"] = skill.files[name].decode()
-        except UnicodeDecodeError:
-            contents["blob"] = base64.b64encode(skill.files[name]).decode()
+        contents = {"uri": params.uri, "mimeType": _mime_type(name), "text": skill.files[name].decode()}
         return {"contents": [contents], **_RESULT}
 
     async def _look(self, ctx: Context) -> "_Listing":
@@ -175,24 +162,14 @@ class _Listing:
         described = {"name": name.rpartition("/")[2]}
         if name == _SKILL_FILE:
             described = {field: skill.frontmatter[field] for field in ("name", "description")}
-        return {"uri": uri, **described, "mimeType": _mime_type(name, content), "size": len(content)}
+        return {"uri": uri, **described, "mimeType": _mime_type(name), "size": len(content)}
 
 
 def _problem(skill: ServedFolder) -> str | None:
-    """The reason why a skill cannot be served: clients would refuse it, or its URIs would lead out of it."""
+    """The reason why a skill cannot be served: a URI of it would lead out of its folder."""
     for path in (skill.path, *skill.files):
         if "\\" in path or not path.isprintable() or not {"", ".", ".."}.isdisjoint(path.split("/")):
-            return f"{path!r} is no plain relative path"
-    if _SKILL_FILE not in skill.files:
-        return f"it has no {_SKILL_FILE}"
-    if skill.frontmatter.get("name") != skill.path.rpartition("/")[2]:
-        return f"its frontmatter gives it the name {skill.frontmatter.get('name')!r}"
-    if not skill.frontmatter.get("description"):
-        return "its frontmatter has no description"
-    if len(skill.files) > _SKILL_FILES:
-        return f"it has {len(skill.files):,} files, over the limit of {_SKILL_FILES}"
-    if (size := sum(map(len, skill.files.values()))) > _SKILL_BYTES:
-        return f"it has {size:,} bytes, over the limit of {_SKILL_BYTES:,}"
+            return f"{path!r} is not a plain relative path"
     return None
 
 
@@ -209,14 +186,8 @@ def _entry(uri: str, skill: ServedFolder) -> Json:
     return {"uri": uri, "frontmatter": dict(skill.frontmatter), "resources": resources}
 
 
-def _mime_type(name: str, content: bytes) -> str:
-    known = _MIME_TYPES.get(name.rpartition(".")[2].lower())
-    if known is None:
-        try:
-            content.decode()
-        except UnicodeDecodeError:
-            return "application/octet-stream"
-    return known or "text/plain"
+def _mime_type(name: str) -> str:
+    return _MIME_TYPES.get(name.rpartition(".")[2], "text/plain")
 
 
 def _uri(skill: ServedFolder, name: str) -> str:
@@ -234,17 +205,14 @@ def _page(uris: Iterable[str], scope: str, cursor: str | None) -> tuple[list[str
     if len(rest) <= _PAGE_ENTRIES:
         return rest, {}
     page = rest[:_PAGE_ENTRIES]
-    return page, {"nextCursor": base64.urlsafe_b64encode(f"{scope} {page[-1]}".encode()).decode()}
+    return page, {"nextCursor": to_cursor(scope, page[-1])}
 
 
 def _last_seen(scope: str, cursor: str) -> str:
-    try:
-        made_for, _, uri = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().rpartition(" ")
-    except ValueError:
-        made_for = uri = ""
-    if made_for != scope:
-        raise _refusal(f"{cursor[:200]!r} is no cursor of this list. Begin without one, and pass on nextCursor.")
-    return uri
+    found = read_cursor(cursor, str)
+    if found is None or found[0] != scope:
+        raise _refusal(f"{cursor[:200]!r} is not a cursor of this list. Begin without one, and pass on nextCursor.")
+    return found[1]
 
 
 def _refusal(message: str) -> MCPError:

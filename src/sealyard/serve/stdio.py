@@ -23,6 +23,7 @@ from sealyard.serve.relay import written
 
 _log = logging.getLogger(__name__)
 
+_LAST_SECONDS = 5.0  # for the last answers to be written: a client that does not read must not hold up the end
 _LINE_BYTES = 64 << 20  # a client is trusted more than an upstream, but not with all the memory
 
 
@@ -39,7 +40,7 @@ async def serve_stdio(server: Server[Any], offload: Offload | None = None) -> No
         finally:
             reading.cancel()
             to_client.close()
-            await asyncio.wait({reading, writing}, timeout=5)
+            await asyncio.wait({reading, writing}, timeout=_LAST_SECONDS)
             writing.cancel()
 
 

@@ -1,6 +1,5 @@
 """Reviews that do not hold up the event loop: a helper process reviews long code."""
 
-import time
 from collections.abc import Collection
 from typing import Any
 
@@ -8,9 +7,8 @@ import msgspec
 
 from sealyard.code import Source, read
 from sealyard.errors import HelperFailed
-from sealyard.offload import Offload, turn
+from sealyard.offload import Offload, short_work
 from sealyard.offload.child import Query
-from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Finding, Review, review
 
@@ -46,12 +44,8 @@ async def offloaded_review(
 
 
 async def _review_here(code: str, policy: IsolationPolicy, packages: Collection[str]) -> Review:
-    await turn()
-    started = time.perf_counter()
-    try:
+    async with short_work():
         return review(code, policy, packages=packages)
-    finally:
-        spend(started)
 
 
 async def _review_there(

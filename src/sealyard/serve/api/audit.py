@@ -61,6 +61,8 @@ async def reveal(call: Call[None, Reveal]) -> Revealed:
     """The value behind a token of the principal's own sessions. The audit log records it first."""
     values = await call.yard.reveal(call.body.token, principal=call.principal)
     if not values:
-        message = f"{call.body.token[:80]!r} is no token of a session of {call.principal!r}. Give one as it was shown."
+        message = (
+            f"{call.body.token[:80]!r} is not a token of a session of {call.principal!r}. Give one as it was shown."
+        )
         raise Refusal("not_found", message)
     return Revealed(values=values)

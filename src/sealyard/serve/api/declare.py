@@ -5,8 +5,6 @@ object that is a `Body`, and answers with an `Answer`; None means there is none.
 OpenAPI document all read the same declaration, so they cannot differ.
 """
 
-import base64
-import binascii
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -14,6 +12,7 @@ import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 
+from sealyard.serve.cursors import read_cursor, to_cursor
 from sealyard.serve.envelope import Code, Refusal
 from sealyard.serve.gate import KnownBy
 from sealyard.values.access import PrincipalScope
@@ -170,11 +169,6 @@ Limit = Annotated[int, Meta(ge=1, le=200, description="The most items.")]
 Cursor = Annotated[str, Meta(max_length=500, description="The `next_cursor` of the page before.")]
 
 
-def to_cursor(place: str, after: int | str) -> str:
-    """Return the cursor that goes on after `after` in the list called `place`."""
-    return base64.urlsafe_b64encode(msgspec.json.encode([place, after])).decode().rstrip("=")
-
-
 def page_of(
     place: str, found: list[_Item], limit: int, key: Callable[[_Item], int | str]
 ) -> tuple[list[_Item], str | None]:
@@ -187,14 +181,9 @@ def from_cursor(cursor: str | None, place: str, kind: type[_T]) -> _T | None:
     """Return the item before the page; None for the first page. Raises `Refusal`."""
     if cursor is None:
         return None
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        text = base64.b64decode(padded, altchars="-_", validate=True)
-        found = msgspec.json.decode(text, type=tuple[str, kind])  # type: ignore[valid-type]
-    except (binascii.Error, ValueError, RecursionError):
-        found = None
+    found = read_cursor(cursor, kind)
     if found is None or found[0] != place:
-        message = "This cursor is none of this list. Use the next_cursor of an answer, or leave it out."
+        message = "This cursor is not one of this list. Use the next_cursor of an answer, or leave it out."
         raise Refusal("invalid_request", message)
     after: Any = found[1]
     return max(0, min(after, LAST)) if kind is int else after  # type: ignore[no-any-return]

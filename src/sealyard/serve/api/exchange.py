@@ -227,7 +227,7 @@ def _read_query(request: Request, kind: Any) -> Any:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS, errors="strict")
     except ValueError:
-        message = f"The query is no text in UTF-8, or has more than {_MOST_PARAMETERS} parameters. Encode it anew."
+        message = f"The query is not UTF-8 text, or has more than {_MOST_PARAMETERS} parameters. Encode it anew."
         raise Refusal("invalid_request", message) from None
     known = _fields(kind)
     _check_names((name for name, _ in pairs), known, "parameter")
@@ -268,9 +268,9 @@ def _to_body(body: bytes, content_type: str, kind: Any) -> Any:
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal("invalid_request", f"The body is no JSON: {error}. {_example(kind)}") from None
+        raise Refusal("invalid_request", f"The body is not JSON: {error}. {_example(kind)}") from None
     if not isinstance(value, dict):
-        raise Refusal("invalid_request", f"The body is no JSON object. {_example(kind)}")
+        raise Refusal("invalid_request", f"The body is not a JSON object. {_example(kind)}")
     _check_names(value, _fields(kind), "field")
     return None if kind is None else _convert(value, kind, "body", is_text=False)
 

@@ -323,7 +323,7 @@ async def _is_seen(call: Call[Any, Any], execution_id: str) -> bool:
 async def _claimed(call: Call[None, NewExecution], key: str, request: ExecuteRequest) -> str:
     """Return the id of the execution that the key stands for; begin it if the key is new."""
     if not _KEY.fullmatch(key):
-        raise Refusal("invalid_request", "Idempotency-Key is no 1 to 200 printable characters. Use a random text.")
+        raise Refusal("invalid_request", "Idempotency-Key is not 1 to 200 printable characters. Use a random text.")
     keys, yard, execution_id = call.yard.store.idempotency, call.yard, secrets.token_hex(8)
     sha256 = hashlib.sha256(msgspec.json.encode(request, order="sorted")).hexdigest()
     try:

@@ -57,7 +57,7 @@ async def log_in(call: Call[None, Login]) -> Reply[LoggedIn]:
     """Get a cookie for a token. It is good for 12 hours and until the gateway ends."""
     found = gate_of(call.request.scope).log_in(call.body.token)
     if found is None:
-        message = "This is no token of the gateway. Use one of its http.principals, or the key that it printed."
+        message = "This is not a token of the gateway. Use one of its http.principals, or the key that it printed."
         raise Refusal("unauthorized", message)
     principal, cookie = found
     return Reply(value=LoggedIn(principal=principal), headers={"Set-Cookie": _cookie(call, cookie, LOGIN_SECONDS)})

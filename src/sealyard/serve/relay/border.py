@@ -7,7 +7,6 @@ client are revealed before they are routed. Both happen once: revealed text is n
 import asyncio
 import logging
 import re
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,12 +17,11 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from sealyard.access import Guards
 from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
-from sealyard.offload import turn
+from sealyard.offload import short_work
 from sealyard.offload.documents import is_large, signs_of
-from sealyard.offload.turns import spend
 from sealyard.privacy import TOKEN, Guard, Reveal, Sent
-from sealyard.serve.messages import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.bulk import Json, read_fields
+from sealyard.serve.relay.concealment import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.routes import LISTS, Routes
 from sealyard.values.tools import ToolSpec
 
@@ -119,7 +117,7 @@ class Screen:
         return {name: value if name == "_meta" else await self._revealed(name, value) for name, value in answer.items()}
 
     async def handles(self, params: Json) -> Json:
-        """Parameters with the upstream's own handles, where `serve.messages` replaced them by tokens.
+        """Parameters with the upstream's own handles, where `serve.relay.concealment` replaced them by tokens.
 
         Raises:
             MCPError: They contain a token that this principal does not have.
@@ -154,7 +152,7 @@ class Screen:
     async def _address(self, uri: str) -> str:
         found = _CONCEALED_ADDRESS.fullmatch(uri)
         if found is None:
-            # An address is a text that a token is inside of. As a whole part of it nothing of code's own touches it.
+            # A token that is a whole component of the address may be revealed; one that touches other text may not.
             is_apart = not any(TOKEN.sub("", part) and TOKEN.search(part) for part in _ADDRESS_PARTS.split(uri))
             return str((await self._reveal({"uri": uri}, how="inside" if is_apart else None))["uri"])
         return (found[1] or "") + str((await self._reveal({"rest": found[2]}))["rest"])
@@ -262,14 +260,12 @@ class Screen:
         found: list[Any] = []
         start = sum(length for _, length in made.fields)
         for length in made.items:
-            await turn()
-            started = time.perf_counter()
-            if length <= _ITEM_BYTES:
-                found.append(msgspec.json.decode(document[start : start + length]))
-            else:
-                logger.warning("Upstream %r lists something of %d bytes, which is left out.", upstream, length)
-            start += length
-            spend(started)
+            async with short_work():
+                if length <= _ITEM_BYTES:
+                    found.append(msgspec.json.decode(document[start : start + length]))
+                else:
+                    logger.warning("Upstream %r lists something of %d bytes, which is left out.", upstream, length)
+                start += length
         return found
 
     async def _beside(
@@ -297,12 +293,8 @@ class Screen:
             return value
         try:
             if not is_large(value):
-                await turn()
-                started = time.perf_counter()
-                try:
+                async with short_work():
                     return self._concealed(kind, method, value, spec)
-                finally:
-                    spend(started)
             if not self.guard.door.has_helpers:
                 return await asyncio.to_thread(self._concealed, kind, method, value, spec)
             return await self._conceal_beside(kind, method, value, spec)
@@ -321,7 +313,7 @@ class Screen:
         try:
             answered = await door.run("relay", params, msgspec.json.encode(value))
         except (TypeError, ValueError) as error:
-            raise UpstreamError(f"{spec.upstream!r} sent something that is no JSON: {error}.") from None
+            raise UpstreamError(f"{spec.upstream!r} sent something that is not JSON: {error}.") from None
         except HelperFailed as error:
             self.guard.count_failure()
             raise UpstreamError(f"What {spec.upstream!r} sent is withheld: {error}") from None

@@ -161,7 +161,7 @@ class RelayedCall:
             opened.answer_bytes = size_of(result)
         except (TypeError, ValueError, RecursionError) as error:
             raise UpstreamError(
-                f"{opened.spec.full_name!r} answered with something that is no JSON: {error}."
+                f"{opened.spec.full_name!r} answered with something that is not JSON: {error}."
             ) from error
         opened.failure = None
         if result.get("isError") is True:

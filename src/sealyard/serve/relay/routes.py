@@ -1,12 +1,8 @@
 """Names and addresses of several upstreams in one list, and the way back from each to the upstream it belongs to."""
 
 import asyncio
-import base64
-import binascii
 import hashlib
-import json
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -20,8 +16,8 @@ from pydantic import ValidationError
 
 from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
-from sealyard.offload import turn
-from sealyard.offload.turns import spend
+from sealyard.offload import short_work
+from sealyard.serve.cursors import read_cursor
 from sealyard.serve.relay.bulk import Json
 from sealyard.values.naming import glob
 from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
@@ -73,10 +69,8 @@ class Routes:
             names = await asyncio.to_thread(make) if len(names) > _NAMES_HERE else make()
         if key == "tools":
             for item in items:
-                await turn()
-                started = time.perf_counter()
-                self._specs[upstream, item["name"]] = _spec(upstream, names[item["name"]], item)
-                spend(started)
+                async with short_work():
+                    self._specs[upstream, item["name"]] = _spec(upstream, names[item["name"]], item)
             if page.get("nextCursor") is None:
                 self._unlisted.discard(upstream)
         page[key] = items if self._is_single else self._renamed(method, upstream, items, names, is_first=is_first)
@@ -173,10 +167,8 @@ async def _well_formed(method: str, version: str, key: str, items: Any, upstream
     """The items that the protocol allows. One bad one costs only itself."""
     kept: list[Json] = []
     for start in range(0, len(items) if isinstance(items, list) else 0, _ITEMS_AT_ONCE):
-        await turn()
-        started = time.perf_counter()
-        kept += _well_formed_some(method, version, key, items[start : start + _ITEMS_AT_ONCE], upstream)
-        spend(started)
+        async with short_work():
+            kept += _well_formed_some(method, version, key, items[start : start + _ITEMS_AT_ONCE], upstream)
     return kept
 
 
@@ -212,22 +204,14 @@ def _fits(template: str, uri: str) -> bool:
         return False
 
 
-def sealed_cursor(upstream: str, cursor: str) -> str:
-    """A cursor of one upstream, with the upstream's name."""
-    return base64.urlsafe_b64encode(json.dumps([upstream, cursor]).encode()).decode()
-
-
 def opened_cursor(sealed: str | None, upstreams: list[str]) -> tuple[str, str | None]:
     """The upstream where a list continues, and its own cursor. Raises `MCPError` for any other cursor."""
     if sealed is None:
         return upstreams[0], None
-    try:
-        match json.loads(base64.urlsafe_b64decode(sealed)):
-            case [str(upstream), str(cursor)] if upstream in upstreams:
-                return upstream, cursor
-    except (ValueError, binascii.Error, RecursionError):
-        pass  # answered below, as any other wrong cursor
-    raise MCPError(INVALID_PARAMS, f"The cursor {sealed!r} is not one of this list. Begin again without one.")
+    found = read_cursor(sealed, str)
+    if found is None or found[0] not in upstreams:
+        raise MCPError(INVALID_PARAMS, f"The cursor {sealed!r} is not one of this list. Begin again without one.")
+    return found
 
 
 def merged_capabilities(offers: Iterable[Json]) -> Json:

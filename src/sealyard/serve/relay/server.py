@@ -6,7 +6,6 @@ merged: tools and prompts get their full names, resources go to the upstream tha
 """
 
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -29,17 +28,17 @@ from sealyard import __version__
 from sealyard.access import NameCheck
 from sealyard.broker.upstreams import Transport
 from sealyard.errors import UpstreamUnavailable
-from sealyard.offload import turn
-from sealyard.offload.turns import spend
+from sealyard.offload import short_work
+from sealyard.serve.cursors import to_cursor
 from sealyard.serve.dialogue import principal_of
-from sealyard.serve.forms import finished, sieved
-from sealyard.serve.messages import loosened
 from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.bulk import Json, LargeAnswers, small
 from sealyard.serve.relay.calls import Calls, RelayedCall, attempting
 from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_modern, reply_to
+from sealyard.serve.relay.concealment import loosened
+from sealyard.serve.relay.forms import finished, sieved
 from sealyard.serve.relay.links import Link, Links, untracked
-from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
+from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
 from sealyard.values.tools import ToolSpec, UpstreamConfig
 from sealyard.yard.assembly import Border
@@ -232,7 +231,7 @@ class _Relay:
             if cursor is not None:
                 break
         key = LISTS[ctx.method][1]
-        going_on = {} if cursor is None else {"nextCursor": sealed_cursor(name, cursor)}
+        going_on = {} if cursor is None else {"nextCursor": to_cursor(name, cursor)}
         answered = [page for page in pages if page]
         merged = {key: [item for page in answered for item in page[key]], **going_on, **hints(answered)}
         return await self._packed(ctx, merged)
@@ -244,11 +243,9 @@ class _Relay:
             return page
         parts: list[bytes] = []
         for start in range(0, len(page[key]), _ITEMS_AT_ONCE):
-            await turn()
-            started = time.perf_counter()
-            some = finished({key: page[key][start : start + _ITEMS_AT_ONCE]}, ctx.method, ctx.protocol_version)
-            parts += map(msgspec.json.encode, sieved(some, ctx.method, ctx.protocol_version)[key])
-            spend(started)
+            async with short_work():
+                some = finished({key: page[key][start : start + _ITEMS_AT_ONCE]}, ctx.method, ctx.protocol_version)
+                parts += map(msgspec.json.encode, sieved(some, ctx.method, ctx.protocol_version)[key])
         return {**page, key: msgspec.Raw(b"[%b]" % b",".join(parts))}
 
     async def _page(self, ctx: Context, method: str, upstream: str, cursor: str | None) -> Json:

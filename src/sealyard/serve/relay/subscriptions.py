@@ -1,8 +1,8 @@
 """Following an upstream's changes: `subscriptions/listen` of the modern era and its counterpart before."""
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -34,129 +34,118 @@ async def follow(
     Raises:
         MCPError: The upstream refused, or the stream broke off.
     """
-    stream = _ModernStream(link, wanted, meta, opened) if link.modern else _HandshakeStream(link, wanted, opened)
-    link.listeners.append(stream.hear)
-    try:
+    frames = _Frames()
+
+    async def drive() -> None:
+        try:
+            if link.modern:
+                await _listen(link, wanted, meta, opened, frames.queue)
+            else:
+                await _subscribe(link, wanted, opened, frames.queue)
+        except MCPError as error:
+            frames.error = error
+        frames.inlet.close()
+
+    with frames.outlet, frames.inlet:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stream.drive)
-            async for method, params in stream.frames:
+            tasks.start_soon(drive)
+            async for method, params in frames.outlet:
                 await emit(method, await link.screen.notification(link.config.name, method, params))
             tasks.cancel_scope.cancel()
-    finally:
-        link.listeners.remove(stream.hear)
-        stream.close()
-        await stream.leave()
-    if stream.error is not None:
-        raise stream.error
+    if frames.error is not None:
+        raise frames.error
 
 
-class _Stream:
-    def __init__(self, link: Link, wanted: Json, opened: Callable[[Json], None]) -> None:
-        self.link = link
-        self.wanted = wanted
-        self.opened = opened
+class _Frames:
+    """The notifications of one stream on their way to the client."""
+
+    def __init__(self) -> None:
         self.error: MCPError | None = None
-        self._inlet, self.frames = anyio.create_memory_object_stream[tuple[str, Json]](_WAITING_FRAMES)
-
-    async def drive(self) -> None:
-        """Keep the stream open; its end is the stream's end."""
-        try:
-            await self.subscribe()
-        except MCPError as error:
-            self.error = error
-        self._inlet.close()
-
-    async def subscribe(self) -> None:
-        """Open the stream and return when it is over."""
-        raise NotImplementedError
-
-    async def leave(self) -> None:
-        """Undo what outlives the stream."""
-
-    def hear(self, method: str, params: Json) -> bool:
-        """Take a notification that belongs to this stream; True if no other listener may have it."""
-        raise NotImplementedError
+        """The reason why the stream broke off."""
+        self.inlet, self.outlet = anyio.create_memory_object_stream[tuple[str, Json]](_WAITING_FRAMES)
 
     def queue(self, method: str, params: Json) -> None:
         """Keep a frame for the client. One that does not read loses the stream: it listens again and fetches anew."""
         try:
-            self._inlet.send_nowait((method, params))
+            self.inlet.send_nowait((method, params))
         except anyio.WouldBlock:
             self.error = MCPError(INTERNAL_ERROR, "The client did not read its subscription; listen again and refetch.")
-            self._inlet.close()
+            self.inlet.close()
         except anyio.ClosedResourceError:
             pass  # the stream is over already
 
-    def close(self) -> None:
-        self._inlet.close()
-        self.frames.close()
+
+@contextmanager
+def _hearing(link: Link, hear: Callable[[str, Json], bool]) -> Iterator[None]:
+    """While entered, `hear` gets each notification of the link; True keeps it from other listeners."""
+    link.listeners.append(hear)
+    try:
+        yield
+    finally:
+        link.listeners.remove(hear)
 
 
-class _ModernStream(_Stream):
-    """The upstream's own stream, identified on the link by the id of its request."""
+async def _listen(
+    link: Link, wanted: Json, meta: Json, opened: Callable[[Json], None], queue: Callable[[str, Json], None]
+) -> None:
+    """Open the upstream's own stream, which the id of its request identifies; returns when it is over."""
+    request_id = f"relay-{next(_numbers)}"
 
-    def __init__(self, link: Link, wanted: Json, meta: Json, opened: Callable[[Json], None]) -> None:
-        super().__init__(link, wanted, opened)
-        self._meta = meta
-        self._id = f"relay-{next(_numbers)}"
-
-    async def subscribe(self) -> None:
-        params = {"notifications": self.wanted, "_meta": self._meta}
-        await self.link.request("subscriptions/listen", params, request_id=self._id)
-
-    def hear(self, method: str, params: Json) -> bool:
-        meta = params.get("_meta")
-        if not isinstance(meta, dict) or meta.get(SUBSCRIPTION_ID_META_KEY) != self._id:
+    def hear(method: str, params: Json) -> bool:
+        own = params.get("_meta")
+        if not isinstance(own, dict) or own.get(SUBSCRIPTION_ID_META_KEY) != request_id:
             return False
         if method == "notifications/subscriptions/acknowledged":
-            self.opened(params.get("notifications") or {})
+            opened(params.get("notifications") or {})
         else:
-            self.queue(method, params)
+            queue(method, params)
         return True
 
+    with _hearing(link, hear):
+        await link.request("subscriptions/listen", {"notifications": wanted, "_meta": meta}, request_id=request_id)
 
-class _HandshakeStream(_Stream):
-    """The notifications of an upstream that knows no streams, as far as the filter wants them."""
 
-    def __init__(self, link: Link, wanted: Json, opened: Callable[[Json], None]) -> None:
-        super().__init__(link, wanted, opened)
-        offers = link.capabilities
-        honored: Json = {
-            flag: True for flag, kind in FLAGS.items() if wanted.get(flag) and _says(offers, kind, "listChanged")
-        }
-        if wanted.get("resourceSubscriptions") and _says(offers, "resources", "subscribe"):
-            honored["resourceSubscriptions"] = list(wanted["resourceSubscriptions"])
-        self._honored = honored
-        self._filter = SubscriptionFilter.model_validate(honored)
-        self._uris: list[str] = []
+async def _subscribe(
+    link: Link, wanted: Json, opened: Callable[[Json], None], queue: Callable[[str, Json], None]
+) -> None:
+    """Queue the wanted notifications of an upstream that knows no streams, until it goes away, which is an error."""
+    offers = link.capabilities
+    honored: Json = {
+        flag: True for flag, kind in FLAGS.items() if wanted.get(flag) and _says(offers, kind, "listChanged")
+    }
+    if wanted.get("resourceSubscriptions") and _says(offers, "resources", "subscribe"):
+        honored["resourceSubscriptions"] = list(wanted["resourceSubscriptions"])
+    honored_filter = SubscriptionFilter.model_validate(honored)
+    uris: list[str] = []
 
-    async def subscribe(self) -> None:
-        for uri in self._honored.get("resourceSubscriptions", ()):
-            await self.link.request("resources/subscribe", {"uri": uri})
-            self.link.watched[uri] += 1
-            self._uris.append(uri)
-        self.opened(self._honored)
-        await self.link.over.wait()
-        raise MCPError(INTERNAL_ERROR, f"The upstream {self.link.config.name!r} went away; listen again and refetch.")
-
-    async def leave(self) -> None:
-        self.link.watched.subtract(self._uris)
-        with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
-            for uri in self._uris:
-                if self.link.watched[uri] == 0 and not self.link.over.is_set():
-                    await self._unsubscribe(uri)
-
-    async def _unsubscribe(self, uri: str) -> None:
-        try:
-            await self.link.request("resources/unsubscribe", {"uri": uri})
-        except MCPError:
-            pass  # its notifications find no stream any more
-
-    def hear(self, method: str, params: Json) -> bool:
+    def hear(method: str, params: Json) -> bool:
         event = event_from_wire(method, params)
-        if event is not None and event_matches(self._filter, frozenset(self._uris), event):
-            self.queue(method, params)
+        if event is not None and event_matches(honored_filter, frozenset(uris), event):
+            queue(method, params)
         return False
+
+    try:
+        with _hearing(link, hear):
+            for uri in honored.get("resourceSubscriptions", ()):
+                await link.request("resources/subscribe", {"uri": uri})
+                link.watched[uri] += 1
+                uris.append(uri)
+            opened(honored)
+            await link.over.wait()
+            raise MCPError(INTERNAL_ERROR, f"The upstream {link.config.name!r} went away; listen again and refetch.")
+    finally:
+        await _unsubscribe(link, uris)
+
+
+async def _unsubscribe(link: Link, uris: list[str]) -> None:
+    """End the subscriptions to resources that no other stream follows."""
+    link.watched.subtract(uris)
+    with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
+        for uri in uris:
+            if link.watched[uri] == 0 and not link.over.is_set():
+                # Without an answer too, its notifications find no stream any more.
+                with suppress(MCPError):
+                    await link.request("resources/unsubscribe", {"uri": uri})
 
 
 def _says(capabilities: Json, kind: str, flag: str) -> bool:

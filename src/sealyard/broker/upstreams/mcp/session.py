@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import inspect
 import logging
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -48,8 +47,7 @@ from pydantic import TypeAdapter, ValidationError
 from sealyard import __version__
 from sealyard.broker.responses import short
 from sealyard.broker.upstreams.mcp.transport import Child, Inbound, whole_message
-from sealyard.offload import turn
-from sealyard.offload.turns import spend
+from sealyard.offload import short_work
 from sealyard.values.tools import Definition, ToolAnnotations
 
 _log = logging.getLogger(__name__)
@@ -209,11 +207,9 @@ async def _decoded(message: bytes | bytearray) -> dict[str, Any]:
         raise MCPError(INTERNAL_ERROR, f"A large answer is no list of tools: {short(str(error), 200)}.") from None
     tools = []
     for raw in page.tools[:_MOST_TOOLS]:
-        await turn()
-        started = time.perf_counter()
-        size = len(memoryview(raw))
-        tools.append(msgspec.json.decode(raw) if size <= _TOOL_BYTES else {"name": _name_of(raw), _TOO_LARGE: size})
-        spend(started)
+        async with short_work():
+            size = len(memoryview(raw))
+            tools.append(msgspec.json.decode(raw) if size <= _TOOL_BYTES else {"name": _name_of(raw), _TOO_LARGE: size})
     return {"tools": tools, "nextCursor": page.nextCursor}
 
 

@@ -38,28 +38,30 @@ _OWN_META = "io.modelcontextprotocol/"
 """Prefix of the protocol's own keys in `_meta`; an upstream's are data."""
 
 
+def _leaf(kind: str) -> Shape:
+    """A string of this kind; any other value is data."""
+    return lambda value, leaf: leaf(kind if isinstance(value, str) else "data", value)
+
+
 def _echo(value: Any, leaf: Leaf) -> Any:
     return value if value is None or isinstance(value, bool) else leaf("echo", value)
-
-
-def _word(*known: str) -> Shape:
-    """A word of the protocol. Any other text in its place is the upstream's."""
-    return lambda value, leaf: value if isinstance(value, str) and value in known else _echo(value, leaf)
-
-
-def _leaf(kind: str) -> Shape:
-    def walk(value: Any, leaf: Leaf) -> Any:
-        return leaf(kind if isinstance(value, str) else "data", value)
-
-    return walk
 
 
 def _handle(value: Any, leaf: Leaf) -> Any:
     return leaf("handle", value) if isinstance(value, str) else _echo(value, leaf)
 
 
-def _structured(value: Any, leaf: Leaf) -> Any:
-    return leaf("structured", value)
+_LEAVES: dict[str, Shape] = {
+    **{kind: _leaf(kind) for kind in ("text", "uri", "blob", "data")},
+    "structured": lambda value, leaf: leaf("structured", value),
+    "echo": _echo,
+    "handle": _handle,
+}
+
+
+def _word(*known: str) -> Shape:
+    """A word of the protocol. Any other text in its place is the upstream's."""
+    return lambda value, leaf: value if isinstance(value, str) and value in known else _echo(value, leaf)
 
 
 def _each(shape: Shape) -> Shape:
@@ -74,8 +76,17 @@ def _one_or_each(shape: Shape) -> Shape:
     return lambda value, leaf: every(value, leaf) if isinstance(value, list) else shape(value, leaf)
 
 
-def _fields(known: Mapping[str, Shape], rest: str = "data") -> Shape:
-    """An object: the fields that the protocol knows by their shapes, all others together as data, or as `rest`."""
+def _fields(*parts: Mapping[str, Shape], **names: str) -> dict[str, Shape]:
+    """Fields that the protocol defines: some with shapes, others as `names`, which are separated by spaces, by kind."""
+    fields = {name: _LEAVES[kind] for kind, those in names.items() for name in those.split()}
+    for part in parts:
+        fields |= part
+    return fields
+
+
+def _object(*parts: Mapping[str, Shape], rest: str = "data", **names: str) -> Shape:
+    """An object with these `_fields`. All others are one leaf of the kind `rest`."""
+    known = _fields(*parts, **names)
 
     def walk(value: Any, leaf: Leaf) -> Any:
         if not isinstance(value, dict):
@@ -136,119 +147,98 @@ def _questions(value: Any, leaf: Leaf) -> Any:
 
 def _question(value: Any, leaf: Leaf) -> Any:
     method = value.get("method") if isinstance(value, dict) else None
-    return _fields({"method": _word(*_REQUESTS, "roots/list"), "params": _request_shape(str(method))})(value, leaf)
+    return _object({"method": _word(*_REQUESTS, "roots/list"), "params": _request_shape(str(method))})(value, leaf)
 
 
-_text, _uri, _blob, _data = (_leaf(kind) for kind in ("text", "uri", "blob", "data"))
-_ANNOTATIONS = _fields({"audience": _echo, "priority": _echo, "lastModified": _echo})
-_UNKNOWN = _fields({"type": _echo, "mimeType": _echo, "uri": _uri, "annotations": _ANNOTATIONS, "_meta": _meta})
-_CONTENTS = _fields({"uri": _uri, "mimeType": _echo, "text": _text, "blob": _blob, "_meta": _meta})
-_RESOURCE: dict[str, Shape] = {
-    "uri": _uri,
-    "name": _text,
-    "title": _text,
-    "description": _text,
-    "mimeType": _echo,
-    "size": _echo,
-    "icons": _echo,
-    "annotations": _ANNOTATIONS,
-    "_meta": _meta,
-}
+_META: dict[str, Shape] = {"_meta": _meta}
+_NOTES: dict[str, Shape] = {**_META, "annotations": _object(echo="audience priority lastModified")}
+_UNKNOWN = _object(_NOTES, echo="type mimeType", uri="uri")
+_CONTENTS = _object(_META, uri="uri", echo="mimeType", text="text", blob="blob")
+_RESOURCE = _fields(_NOTES, uri="uri", text="name title description", echo="mimeType size icons")
 _KINDS = ("text", "image", "audio", "resource", "resource_link", "tool_use", "tool_result")
-_IN_BLOCK: dict[str, Shape] = {"type": _word(*_KINDS), "annotations": _ANNOTATIONS, "_meta": _meta}
-_MEDIA = _fields({**_IN_BLOCK, "data": _blob, "mimeType": _echo})
+_IN_BLOCK: dict[str, Shape] = {**_NOTES, "type": _word(*_KINDS)}
+_MEDIA = _object(_IN_BLOCK, blob="data", echo="mimeType")
 _BLOCKS: dict[str, Shape] = {
-    "text": _fields({**_IN_BLOCK, "text": _text}),
+    "text": _object(_IN_BLOCK, text="text"),
     "image": _MEDIA,
     "audio": _MEDIA,
-    "resource": _fields({**_IN_BLOCK, "resource": _CONTENTS}),
-    "resource_link": _fields({**_IN_BLOCK, **_RESOURCE}),
-    "tool_use": _fields({**_IN_BLOCK, "id": _handle, "name": _handle, "input": _data}),
-    "tool_result": _fields(
-        {
-            **_IN_BLOCK,
-            "toolUseId": _handle,
-            "isError": _echo,
-            "content": _each(_block),
-            "structuredContent": _data,
-        }
+    "resource": _object(_IN_BLOCK, {"resource": _CONTENTS}),
+    "resource_link": _object(_IN_BLOCK, _RESOURCE),
+    "tool_use": _object(_IN_BLOCK, handle="id name", data="input"),
+    "tool_result": _object(
+        _IN_BLOCK, {"content": _each(_block)}, handle="toolUseId", echo="isError", data="structuredContent"
     ),
 }
-_MESSAGE = _fields({"role": _word("user", "assistant"), "content": _one_or_each(_block), "_meta": _meta})
-_IN_RESULT: dict[str, Shape] = {
-    "_meta": _meta,
-    "resultType": _word("complete", "input_required"),
-    "ttlMs": _echo,
-    "cacheScope": _word("public", "private"),
-    "nextCursor": _handle,
-    "requestState": _handle,
-    "inputRequests": _questions,
-}
-_COMPLETION = _fields({"values": _each(_text), "total": _echo, "hasMore": _echo})
+_MESSAGE = _object(_META, {"role": _word("user", "assistant"), "content": _one_or_each(_block)})
+_IN_RESULT = _fields(
+    _META,
+    {
+        "resultType": _word("complete", "input_required"),
+        "cacheScope": _word("public", "private"),
+        "inputRequests": _questions,
+    },
+    echo="ttlMs",
+    handle="nextCursor requestState",
+)
+_COMPLETION = _object({"values": _each(_LEAVES["text"])}, echo="total hasMore")
 
 
-def _listing(key: str, **known: Shape) -> Shape:
+def _listing(key: str, name: str) -> Shape:
     """A list of an upstream's offers. Its descriptions are not data, but may repeat values that were sent to it."""
-    item = _fields(known, rest="echo")
-    return _fields({**_IN_RESULT, key: _each(item)}, rest="echo")
+    return _object(_IN_RESULT, {key: _each(_object(handle=name, rest="echo"))}, rest="echo")
 
 
-_TOOLS = _listing("tools", name=_handle)
 _RESULTS: dict[str, Shape] = {
-    "tools/call": _fields({**_IN_RESULT, "content": _each(_block), "structuredContent": _structured, "isError": _echo}),
-    "resources/read": _fields({**_IN_RESULT, "contents": _each(_CONTENTS)}),
-    "prompts/get": _fields({**_IN_RESULT, "description": _text, "messages": _each(_MESSAGE)}),
-    "completion/complete": _fields({**_IN_RESULT, "completion": _COMPLETION}),
-    "initialize": _fields({"protocolVersion": _echo}, rest="echo"),
-    "server/discover": _fields({**_IN_RESULT, "supportedVersions": _echo}, rest="echo"),
-    "tools/list": _TOOLS,
-    "prompts/list": _listing("prompts", name=_handle),
-    "resources/templates/list": _listing("resourceTemplates", uriTemplate=_handle),
+    "tools/call": _object(_IN_RESULT, {"content": _each(_block)}, structured="structuredContent", echo="isError"),
+    "resources/read": _object(_IN_RESULT, {"contents": _each(_CONTENTS)}),
+    "prompts/get": _object(_IN_RESULT, {"messages": _each(_MESSAGE)}, text="description"),
+    "completion/complete": _object(_IN_RESULT, {"completion": _COMPLETION}),
+    "initialize": _object(echo="protocolVersion", rest="echo"),
+    "server/discover": _object(_IN_RESULT, echo="supportedVersions", rest="echo"),
+    "tools/list": _listing("tools", "name"),
+    "prompts/list": _listing("prompts", "name"),
+    "resources/templates/list": _listing("resourceTemplates", "uriTemplate"),
     # Resources are data. They are searched once their addresses can be mapped back: see "resources".
-    "resources/list": _fields({**_IN_RESULT, "resources": lambda value, _: value}, rest="echo"),
+    "resources/list": _object(_IN_RESULT, {"resources": lambda value, _: value}, rest="echo"),
 }
 _REQUESTS: dict[str, Shape] = {
-    "sampling/createMessage": _fields(
+    "sampling/createMessage": _object(
+        _META,
         {
             "messages": _each(_MESSAGE),
-            "systemPrompt": _text,
-            "_meta": _meta,
             "includeContext": _word("none", "thisServer", "allServers"),
-            "tools": _each(_fields({"name": _handle}, rest="echo")),
-            **dict.fromkeys(("modelPreferences", "temperature", "maxTokens", "stopSequences", "toolChoice"), _echo),
-        }
+            "tools": _each(_object(handle="name", rest="echo")),
+        },
+        text="systemPrompt",
+        echo="modelPreferences temperature maxTokens stopSequences toolChoice",
     ),
-    "elicitation/create": _fields(
-        {
-            "message": _text,
-            "requestedSchema": _form,
-            "_meta": _meta,
-            "mode": _word("form", "url"),
-            # A page that the user opens. With a token in its address it does not open, and the value is not shown.
-            "url": _echo,
-            "elicitationId": _handle,
-        }
+    "elicitation/create": _object(
+        _META,
+        {"requestedSchema": _form, "mode": _word("form", "url")},
+        text="message",
+        # A page that the user opens. With a token in its address it does not open, and the value is not shown.
+        echo="url",
+        handle="elicitationId",
     ),
 }
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_FOLLOWED = _object({"resourceSubscriptions": _each(_LEAVES["uri"])})
 _NOTIFICATIONS: dict[str, Shape] = {
-    "notifications/message": _fields({"level": _word(*_LEVELS), "logger": _text, "data": _data, "_meta": _meta}),
-    "notifications/resources/updated": _fields({"uri": _uri, "_meta": _meta}),
-    "notifications/elicitation/complete": _fields({"elicitationId": _handle, "_meta": _meta}),
-    "notifications/subscriptions/acknowledged": _fields(
-        {"notifications": _fields({"resourceSubscriptions": _each(_uri)}), "_meta": _meta}
-    ),
+    "notifications/message": _object(_META, {"level": _word(*_LEVELS)}, text="logger", data="data"),
+    "notifications/resources/updated": _object(_META, uri="uri"),
+    "notifications/elicitation/complete": _object(_META, handle="elicitationId"),
+    "notifications/subscriptions/acknowledged": _object(_META, {"notifications": _FOLLOWED}),
 }
-_RESOURCES = _fields(
-    {**_IN_RESULT, "nextCursor": lambda value, _: value, "resources": _each(_fields(_RESOURCE))}, rest="echo"
+_RESOURCES = _object(
+    _IN_RESULT,
+    {"nextCursor": lambda value, _: value, "resources": _each(_object(_RESOURCE))},
+    rest="echo",
 )
 """A page of a list of resources, whose cursor is a handle already."""
-_ERROR_DATA = _fields(
-    {
-        "uri": _uri,
-        "elicitations": _each(_REQUESTS["elicitation/create"]),
-        **dict.fromkeys(("requiredCapabilities", "supported", "requested"), _echo),
-    }
+_ERROR_DATA = _object(
+    {"elicitations": _each(_REQUESTS["elicitation/create"])},
+    uri="uri",
+    echo="requiredCapabilities supported requested",
 )
 
 
@@ -278,7 +268,7 @@ def shape_of(kind: str, method: str = "") -> Shape:
             return _request_shape(method)
         case "notification":
             return _NOTIFICATIONS.get(method, _ANY_PARAMS)
-    return {"resources": _RESOURCES, "error": _error, "text": _text, "uri": _uri, "echo": _echo}[kind]
+    return {"resources": _RESOURCES, "error": _error}.get(kind) or _LEAVES[kind]
 
 
 def _request_shape(method: str) -> Shape:
@@ -307,8 +297,8 @@ def loosened(schema: Any, levels: int = _SCHEMA_LEVELS) -> Any:
     return found
 
 
-_ANY_RESULT = _fields(_IN_RESULT)
-_ANY_PARAMS = _fields({"_meta": _meta})
+_ANY_RESULT = _object(_IN_RESULT)
+_ANY_PARAMS = _object(_META)
 
 
 # Concealment
@@ -542,7 +532,7 @@ def _written(given: _Given, value: Any, *, is_changed: bool) -> tuple[Made, list
         return made, documents
     if given.version:
         # Here and not above: a helper that never sees a large result does without the SDK.
-        from sealyard.serve.forms import finished, sieved  # noqa: PLC0415
+        from sealyard.serve.relay.forms import finished, sieved  # noqa: PLC0415
 
         value = sieved(finished(value, given.method, given.version), given.method, given.version)
     items = value.get(given.items)
