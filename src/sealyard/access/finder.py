@@ -5,16 +5,15 @@ import functools
 import logging
 import re
 from collections.abc import Collection, Mapping
-from typing import Protocol
 
 from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, Snapshot
 from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files, stub_packages, tool_stubs
 from sealyard.catalog.text import plain
-from sealyard.discovery import Index, Learned, Ranking, Semantic
+from sealyard.discovery import Index, Learned, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
 from sealyard.sandbox.library import Library
-from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
+from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, SearchRequest, ToolSpec
 
 _log = logging.getLogger(__name__)
 
@@ -26,22 +25,6 @@ _MOST_HITS = 50  # in one answer
 _VIEWS_INDEXED = 8  # views whose index stays in memory; the oldest goes first
 _WRITTEN_AHEAD = 200
 """Tools whose stubs are written before a first run: that takes 20 ms. The stubs of more follow in the background."""
-_LEVELS: dict[str, DetailLevel] = {
-    "name_only": "name_only",
-    "with_description": "with_description",
-    "name_and_description": "with_description",
-    "full": "full",
-}
-
-
-class Experience(Protocol):
-    """Adds learned knowledge to one search: `search_guide.SearchGuide`, or nothing. Its errors are ignored."""
-
-    def recall(self, query: str) -> Learned | None:
-        """Words of the query that led to uses of tools; None to leave the ranking as it is."""
-
-    def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
-        """A hit with learned knowledge about its tool; `place` is 0 for the best."""
 
 
 class Finder:
@@ -119,55 +102,30 @@ class Finder:
         return self._library.has(view.stubs_version) and (not is_whole or self._library.version == view.stubs_version)
 
     async def search(
-        self,
-        query: str,
-        *,
-        detail_level: str = "with_description",
-        server: str | None = None,
-        limit: int = 5,
-        view: Snapshot | None = None,
-        experience: Experience | None = None,
+        self, request: SearchRequest, *, view: Snapshot | None = None, learned: Learned | None = None
     ) -> SearchAnswer:
-        """The tools of `view`, or of the whole catalog, that match `query` best. Raises `InvalidRequest`.
+        """The tools of `view`, or of the whole catalog, that match best. Raises `InvalidRequest`.
 
-        `experience` may change their order and add notes to them.
+        `learned` may change their order.
         """
-        level = _LEVELS.get(detail_level.replace("-", "_"))
-        if level is None:
-            raise InvalidRequest(f"detail_level is {detail_level!r}. Use name_only, with_description or full.")
+        level, limit = request.level, request.limit
         if not 1 <= limit <= _MOST_HITS:
             raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_HITS}.")
         whole = self._catalog.snapshot
         view = view or whole
-        server = _find_server(self._upstreams if view is whole else view.by_upstream, server) if server else None
+        servers = self._upstreams if view is whole else view.by_upstream
+        server = _find_server(servers, request.server) if request.server else None
         index = await self._index_of(view)
-        ranking = await self._rank(index, query, limit, server, experience)
-        hits = tuple(
-            _decorated(experience, view.tools[name], _hit(view.tools[name], level), level, place)
-            for place, name in enumerate(ranking.names)
-        )
-        return SearchAnswer(
-            hits=hits, unmatched=tuple(ranking.unmatched), total=len(view.tools), text_ranks=tuple(ranking.text_ranks)
-        )
-
-    async def _rank(
-        self, index: Index, query: str, limit: int, server: str | None, experience: Experience | None
-    ) -> Ranking:
-        if experience is not None:
-            try:
-                learned = experience.recall(query)
-                if learned is not None:
-                    return await self._search(index, query, limit, server, learned)
-            except Exception:  # noqa: BLE001 - text search works without experience
-                _log.exception("Tools are ranked without experience, which failed.")
-        return await self._search(index, query, limit, server, None)
-
-    async def _search(
-        self, index: Index, query: str, limit: int, server: str | None, learned: Learned | None
-    ) -> Ranking:
         if self._meaning is None:
-            return index.search(query, limit=limit, server=server, learned=learned)
-        return await self._meaning.search(index, query, limit=limit, server=server, learned=learned)
+            ranking = index.search(request.query, limit=limit, server=server, learned=learned)
+        else:
+            ranking = await self._meaning.search(index, request.query, limit=limit, server=server, learned=learned)
+        return SearchAnswer(
+            hits=tuple(_hit(view.tools[name], level) for name in ranking.names),
+            unmatched=tuple(ranking.unmatched),
+            total=len(view.tools),
+            text_ranks=tuple(ranking.text_ranks),
+        )
 
     def is_indexed(self, view: Snapshot) -> bool:
         """True if a search over the view finds an index that is already built."""
@@ -250,16 +208,6 @@ def _hit(spec: ToolSpec, level: DetailLevel) -> Hit:
         parameters=parameter_notes(spec),
         returns=returns(spec),
     )
-
-
-def _decorated(experience: Experience | None, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
-    if experience is None:
-        return hit
-    try:
-        return experience.decorate(spec, hit, level, place)
-    except Exception:  # noqa: BLE001 - as above
-        _log.exception("A tool is shown without experience, which failed.")
-        return hit
 
 
 def _first_sentence(text: str) -> str:
