@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, Snapshot
+from sealyard.catalog.recent import Recent
 from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files, stub_packages, tool_stubs
 from sealyard.catalog.text import plain
 from sealyard.discovery import Index, Learned, Semantic
@@ -22,7 +23,7 @@ _FIRST_LIST_SECONDS = 15.0
 _SHORT_CHARACTERS = 110  # about one line of a result list
 _LONG_CHARACTERS = 2_000  # of a description: servers write any length
 _MOST_HITS = 50  # in one answer
-_VIEWS_INDEXED = 8  # views whose index stays in memory; the oldest goes first
+_VIEWS_INDEXED = 8  # views whose index stays in memory: a bound
 _WRITTEN_AHEAD = 200
 """Tools whose stubs are written before a first run: that takes 20 ms. The stubs of more follow in the background."""
 
@@ -42,8 +43,8 @@ class Finder:
         self._listing: dict[str, asyncio.Task[None]] = {}
         self._index: tuple[str, Index] | None = None
         """The index of the whole catalog, and the catalog's version."""
-        self._view_indexes: dict[str, Index] = {}
-        """Indexes by version, the most recently used last."""
+        self._view_indexes: Recent[str, Index] = Recent(_VIEWS_INDEXED)
+        """By the version of a view."""
         self._meaning: Semantic | None = None
         self._embedding: asyncio.Task[None] | None = None
         self._indexing = asyncio.Lock()
@@ -130,7 +131,7 @@ class Finder:
     def is_indexed(self, view: Snapshot) -> bool:
         """True if a search over the view finds an index that is already built."""
         is_whole = self._index is not None and self._index[0] == view.version
-        return is_whole or view.version in self._view_indexes
+        return is_whole or self._view_indexes.find(view.version) is not None
 
     def unlisted(self) -> list[str]:
         """Upstreams that have not listed their tools yet."""
@@ -155,16 +156,14 @@ class Finder:
                 earlier = None if self._index is None else self._index[1]
                 index = await asyncio.to_thread(Index, whole.tools.values(), earlier=earlier)
                 self._index = (whole.version, index)
-                self._view_indexes.clear()
+                self._view_indexes = Recent(_VIEWS_INDEXED)
                 await self._embed(whole)
             if view.version == whole.version:
                 return self._index[1]
-            found = self._view_indexes.pop(view.version, None)
+            found = self._view_indexes.find(view.version)
             if found is None:  # its tools have been read for the whole catalog
                 found = await asyncio.to_thread(Index, view.tools.values(), earlier=self._index[1])
-            self._view_indexes[view.version] = found
-            for version in list(self._view_indexes)[:-_VIEWS_INDEXED]:
-                del self._view_indexes[version]
+                self._view_indexes.put(view.version, found)
             return found
 
     def use_meaning(self, meaning: Semantic) -> None:

@@ -10,6 +10,7 @@ from sealyard.access.unmatched import NameCheck, Unmatched
 from sealyard.broker import Policy
 from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, DriftWatch, Snapshot
+from sealyard.catalog.recent import Recent
 from sealyard.values.access import PrincipalScope
 from sealyard.values.naming import glob
 from sealyard.values.tools import UpstreamStatus
@@ -40,7 +41,8 @@ class Tools:
         """Learned result shapes of tools that declare none."""
         self._name_check = names
         self._on_published = on_published
-        self._functions: dict[str, dict[str, str]] = {}
+        self._functions: Recent[str, dict[str, str]] = Recent(_VIEWS_KEPT)
+        """By the version of a view."""
 
     def seen_by(self, principal: str) -> Snapshot:
         """The part of the catalog that a principal sees now."""
@@ -80,10 +82,10 @@ class Tools:
 
     def functions(self, view: Snapshot) -> Mapping[str, str]:
         """The full names of tools by `module.function`."""
-        names = self._functions.get(view.version)
+        names = self._functions.find(view.version)
         if names is None:
             names = {f"{spec.module}.{spec.function}": name for name, spec in view.tools.items()}
-            self._functions = {**dict(list(self._functions.items())[-_VIEWS_KEPT:]), view.version: names}
+            self._functions.put(view.version, names)
         return names
 
 
@@ -99,10 +101,6 @@ class Views:
         self._catalog: Snapshot | None = None
         self._by_principal: dict[str, Snapshot] = {}
         self._by_hidden: dict[frozenset[str], Snapshot] = {}
-
-    def scope(self, principal: str) -> PrincipalScope:
-        """The principal's permissions in the config; a principal without an entry may use everything."""
-        return self._scopes.get(principal) or PrincipalScope(name=principal)
 
     def of(self, snapshot: Snapshot, principal: str) -> Snapshot:
         """The tools that `principal` may see: `snapshot` itself if that is all of them.
@@ -148,5 +146,6 @@ class Views:
         return view
 
     def _is_in_scope(self, upstream: str, principal: str) -> bool:
-        patterns = self.scope(principal).upstreams
-        return patterns is None or any(glob(pattern)(upstream) for pattern in patterns)
+        """True if the config lets the principal use the upstream. A principal without an entry may use all."""
+        scope = self._scopes.get(principal)
+        return scope is None or scope.upstreams is None or any(glob(each)(upstream) for each in scope.upstreams)
