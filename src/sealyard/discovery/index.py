@@ -191,13 +191,6 @@ class Index:
             for term, (numbers, _) in self._postings.items()
         }
 
-    def updated(self, added: Iterable[ToolSpec] = (), removed: Iterable[str] = ()) -> "Index":
-        """A new index with these tools added, or replaced by full name, and without those of the names in `removed`."""
-        gone = set(removed)
-        tools = {spec.full_name: spec for spec in self.specs if spec.full_name not in gone}
-        tools.update((spec.full_name, spec) for spec in added)
-        return Index(tools.values(), earlier=self)
-
     def search(
         self, query: str, *, limit: int = 5, server: str | None = None, learned: Learned | None = None
     ) -> Ranking:
