@@ -4,13 +4,20 @@ import difflib
 from collections.abc import Iterable
 
 _COMPARED_CHARACTERS = 100
-"""Of a name that somebody else chose: comparing is quadratic."""
+"""Bound on names that are compared, because others choose them and a comparison takes quadratic time."""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, or None if none is like it."""
+    compared = [each for each in known if len(each) <= _COMPARED_CHARACTERS]
+    near = difflib.get_close_matches(name[:_COMPARED_CHARACTERS], compared, n=1)
+    return near[0] if near else None
 
 
 def suggest(name: str, known: Iterable[str], otherwise: str) -> str:
     """`Did you mean 'x'?` for the known name most like `name`, or `otherwise` if none is like it."""
-    near = difflib.get_close_matches(name[:_COMPARED_CHARACTERS], list(known), n=1)
-    return f"Did you mean {near[0]!r}?" if near else otherwise
+    near = closest(name, known)
+    return otherwise if near is None else f"Did you mean {near!r}?"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -164,6 +164,29 @@ async def test_a_model_that_raises_is_left_out(
 
 
 @pytest.mark.behaviour("learning.faults")
+async def test_a_shape_that_cannot_be_written_is_left_out(journal: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The hit keeps the signature that the tool declares."""
+
+    class Nonsense:
+        """Shapes that are none."""
+
+        def shape_for(self, *_: object, **__: object) -> str:
+            """Text in place of a shape."""
+            return "nonsense"
+
+    async with opened(journal.parent / "off", enabled=False) as yard:
+        declared = await yard.search("pay a bill", detail_level="full")
+    async with opened(journal.parent / "on") as yard:
+        model = Model()
+        model.shapes = Nonsense()  # type: ignore[assignment]
+        yard.guidance.learner.model_for = lambda *_: model  # type: ignore[method-assign]
+        found = await yard.search("pay a bill", detail_level="full")
+
+    assert found == declared
+    assert messages(caplog) == [LEFT_OUT.format("shapes")]
+
+
+@pytest.mark.behaviour("learning.faults")
 async def test_a_model_that_hangs_is_left_out_at_the_third_time(
     journal: Path, usual: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:

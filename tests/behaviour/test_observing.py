@@ -130,7 +130,7 @@ async def test_tokens_are_those_of_the_texts_that_went_by(tmp_path: Path) -> Non
 async def test_a_search_whose_tool_is_then_called_is_a_hit(tmp_path: Path) -> None:
     """Whoever searched: the agent, or code inside the sandbox."""
     async with opened(tmp_path) as yard:
-        await yard.search("weather", principal="alice")
+        await yard.search("weather", principal="alice", detail_level="name_and_description")
         await yard.search("list expenses", principal="alice", detail_level="name-only")
         await run(yard, "from servers.expenses import list_expenses\nlen(list_expenses())")
         await run(

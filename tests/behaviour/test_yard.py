@@ -569,7 +569,7 @@ async def test_ranking_by_meaning_fails_soft_without_its_packages(
 ) -> None:
     """Search goes on by words, and a warning says what to install."""
     if importlib.util.find_spec("wordllama") is not None:
-        pytest.skip("the extra `semantic` is installed here: test_discovery_semantic.py covers it")
+        pytest.skip("the extra `semantic` is installed here: test_semantic.py covers it")
     config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"), discovery=DiscoveryConfig(semantic=True))
     bank = {"bank": FakeUpstream("bank", pay=pay)}
     async with open_yard(config, policy=PLAIN, upstreams=bank, with_sandbox=False) as yard:

@@ -245,8 +245,8 @@ SAID = [
     " Did you mean 'expenses/approve_expense'?",
     "policy.limits[0].tools names 'mcp__expenses__list_expense', which fits no tool."
     " Did you mean 'mcp__expenses__list_expenses'?",
-    "privacy.rules[0].tools names 'mcp__expense__*', which fits no tool. Did you mean 'mcp__expenses__*'?",
-    "privacy.rules[0].tools names 'expense/*', which fits no tool. Did you mean 'expenses/*'?",
+    "privacy.rules[0].tools names 'mcp__expense__*', which fits no tool.",
+    "privacy.rules[0].tools names 'expense/*', which fits no tool.",
     "surface.direct names 'list_employee', which fits no tool. Did you mean 'mcp__expenses__list_employees'?",
     "policy.rules[0].principals names 'httpp', which fits no principal. Did you mean 'http'?",
     "policy.rules[1].when names 'raeson', which fits no argument. Did you mean 'reason'?",

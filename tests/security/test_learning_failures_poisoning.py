@@ -17,7 +17,7 @@ from tests.unit.learning.failure_runs import (
     make_spec,
     make_view,
 )
-from tests.unit.versioning.schema_cases import HOSTILE
+from tests.unit.versioning.compare.schema_cases import HOSTILE
 
 from sealyard.learning.failures import GROUPS, standing_advice
 from sealyard.learning.part import Viewer

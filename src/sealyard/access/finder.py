@@ -5,16 +5,16 @@ import functools
 import logging
 import re
 from collections.abc import Collection, Mapping
-from typing import Protocol
 
 from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, Snapshot
+from sealyard.catalog.recent import Recent
 from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files, stub_packages, tool_stubs
 from sealyard.catalog.text import plain
-from sealyard.discovery import Index, Learned, Ranking, Semantic
+from sealyard.discovery import Index, Learned, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
 from sealyard.sandbox.library import Library
-from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
+from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, SearchRequest, ToolSpec
 
 _log = logging.getLogger(__name__)
 
@@ -23,25 +23,9 @@ _FIRST_LIST_SECONDS = 15.0
 _SHORT_CHARACTERS = 110  # about one line of a result list
 _LONG_CHARACTERS = 2_000  # of a description: servers write any length
 _MOST_HITS = 50  # in one answer
-_VIEWS_INDEXED = 8  # views whose index stays in memory; the oldest goes first
+_VIEWS_INDEXED = 8  # views whose index stays in memory: a bound
 _WRITTEN_AHEAD = 200
 """Tools whose stubs are written before a first run: that takes 20 ms. The stubs of more follow in the background."""
-_LEVELS: dict[str, DetailLevel] = {
-    "name_only": "name_only",
-    "with_description": "with_description",
-    "name_and_description": "with_description",
-    "full": "full",
-}
-
-
-class Experience(Protocol):
-    """Adds learned knowledge to one search: `search_guide.SearchGuide`, or nothing. Its errors are ignored."""
-
-    def recall(self, query: str) -> Learned | None:
-        """Words of the query that led to uses of tools; None to leave the ranking as it is."""
-
-    def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
-        """A hit with learned knowledge about its tool; `place` is 0 for the best."""
 
 
 class Finder:
@@ -59,8 +43,8 @@ class Finder:
         self._listing: dict[str, asyncio.Task[None]] = {}
         self._index: tuple[str, Index] | None = None
         """The index of the whole catalog, and the catalog's version."""
-        self._view_indexes: dict[str, Index] = {}
-        """Indexes by version, the most recently used last."""
+        self._view_indexes: Recent[str, Index] = Recent(_VIEWS_INDEXED)
+        """By the version of a view."""
         self._meaning: Semantic | None = None
         self._embedding: asyncio.Task[None] | None = None
         self._indexing = asyncio.Lock()
@@ -119,60 +103,35 @@ class Finder:
         return self._library.has(view.stubs_version) and (not is_whole or self._library.version == view.stubs_version)
 
     async def search(
-        self,
-        query: str,
-        *,
-        detail_level: str = "with_description",
-        server: str | None = None,
-        limit: int = 5,
-        view: Snapshot | None = None,
-        experience: Experience | None = None,
+        self, request: SearchRequest, *, view: Snapshot | None = None, learned: Learned | None = None
     ) -> SearchAnswer:
-        """The tools of `view`, or of the whole catalog, that match `query` best. Raises `InvalidRequest`.
+        """The tools of `view`, or of the whole catalog, that match best. Raises `InvalidRequest`.
 
-        `experience` may change their order and add notes to them.
+        `learned` may change their order.
         """
-        level = _LEVELS.get(detail_level.replace("-", "_"))
-        if level is None:
-            raise InvalidRequest(f"detail_level is {detail_level!r}. Use name_only, with_description or full.")
+        level, limit = request.level, request.limit
         if not 1 <= limit <= _MOST_HITS:
             raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_HITS}.")
         whole = self._catalog.snapshot
         view = view or whole
-        server = _find_server(self._upstreams if view is whole else view.by_upstream, server) if server else None
+        servers = self._upstreams if view is whole else view.by_upstream
+        server = _find_server(servers, request.server) if request.server else None
         index = await self._index_of(view)
-        ranking = await self._rank(index, query, limit, server, experience)
-        hits = tuple(
-            _decorated(experience, view.tools[name], _hit(view.tools[name], level), level, place)
-            for place, name in enumerate(ranking.names)
-        )
-        return SearchAnswer(
-            hits=hits, unmatched=tuple(ranking.unmatched), total=len(view.tools), text_ranks=tuple(ranking.text_ranks)
-        )
-
-    async def _rank(
-        self, index: Index, query: str, limit: int, server: str | None, experience: Experience | None
-    ) -> Ranking:
-        if experience is not None:
-            try:
-                learned = experience.recall(query)
-                if learned is not None:
-                    return await self._search(index, query, limit, server, learned)
-            except Exception:  # noqa: BLE001 - text search works without experience
-                _log.exception("Tools are ranked without experience, which failed.")
-        return await self._search(index, query, limit, server, None)
-
-    async def _search(
-        self, index: Index, query: str, limit: int, server: str | None, learned: Learned | None
-    ) -> Ranking:
         if self._meaning is None:
-            return index.search(query, limit=limit, server=server, learned=learned)
-        return await self._meaning.search(index, query, limit=limit, server=server, learned=learned)
+            ranking = index.search(request.query, limit=limit, server=server, learned=learned)
+        else:
+            ranking = await self._meaning.search(index, request.query, limit=limit, server=server, learned=learned)
+        return SearchAnswer(
+            hits=tuple(_hit(view.tools[name], level) for name in ranking.names),
+            unmatched=tuple(ranking.unmatched),
+            total=len(view.tools),
+            text_ranks=tuple(ranking.text_ranks),
+        )
 
     def is_indexed(self, view: Snapshot) -> bool:
         """True if a search over the view finds an index that is already built."""
         is_whole = self._index is not None and self._index[0] == view.version
-        return is_whole or view.version in self._view_indexes
+        return is_whole or self._view_indexes.find(view.version) is not None
 
     def unlisted(self) -> list[str]:
         """Upstreams that have not listed their tools yet."""
@@ -197,16 +156,14 @@ class Finder:
                 earlier = None if self._index is None else self._index[1]
                 index = await asyncio.to_thread(Index, whole.tools.values(), earlier=earlier)
                 self._index = (whole.version, index)
-                self._view_indexes.clear()
+                self._view_indexes = Recent(_VIEWS_INDEXED)
                 await self._embed(whole)
             if view.version == whole.version:
                 return self._index[1]
-            found = self._view_indexes.pop(view.version, None)
+            found = self._view_indexes.find(view.version)
             if found is None:  # its tools have been read for the whole catalog
                 found = await asyncio.to_thread(Index, view.tools.values(), earlier=self._index[1])
-            self._view_indexes[view.version] = found
-            for version in list(self._view_indexes)[:-_VIEWS_INDEXED]:
-                del self._view_indexes[version]
+                self._view_indexes.put(view.version, found)
             return found
 
     def use_meaning(self, meaning: Semantic) -> None:
@@ -250,16 +207,6 @@ def _hit(spec: ToolSpec, level: DetailLevel) -> Hit:
         parameters=parameter_notes(spec),
         returns=returns(spec),
     )
-
-
-def _decorated(experience: Experience | None, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
-    if experience is None:
-        return hit
-    try:
-        return experience.decorate(spec, hit, level, place)
-    except Exception:  # noqa: BLE001 - as above
-        _log.exception("A tool is shown without experience, which failed.")
-        return hit
 
 
 def _first_sentence(text: str) -> str:

@@ -41,6 +41,7 @@ class Tools:
         self._name_check = names
         self._on_published = on_published
         self._functions: Recent[str, dict[str, str]] = Recent(_VIEWS_KEPT)
+        """By the version of a view."""
 
     def seen_by(self, principal: str) -> Snapshot:
         """The part of the catalog that a principal sees now."""
@@ -100,10 +101,6 @@ class Views:
         self._by_principal: dict[str, Snapshot] = {}
         self._by_hidden: dict[frozenset[str], Snapshot] = {}
 
-    def scope(self, principal: str) -> PrincipalScope:
-        """The principal's permissions in the config; a principal without an entry may use everything."""
-        return self._scopes.get(principal) or PrincipalScope(name=principal)
-
     def of(self, snapshot: Snapshot, principal: str) -> Snapshot:
         """The tools that `principal` may see: `snapshot` itself if that is all of them.
 
@@ -148,5 +145,6 @@ class Views:
         return view
 
     def _is_in_scope(self, upstream: str, principal: str) -> bool:
-        patterns = self.scope(principal).upstreams
-        return patterns is None or any(glob(pattern)(upstream) for pattern in patterns)
+        """True if the config lets the principal use the upstream. A principal without an entry may use all."""
+        scope = self._scopes.get(principal)
+        return scope is None or scope.upstreams is None or any(glob(each)(upstream) for each in scope.upstreams)

@@ -1,9 +1,9 @@
 """Names in the config that match nothing. A rule with a misspelled tool has no effect, so it is reported."""
 
 import asyncio
-import difflib
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -12,17 +12,14 @@ from sealyard.catalog.names import full_name, upstream_part
 from sealyard.config import Config
 from sealyard.values.naming import glob, spellings
 from sealyard.values.tools import ToolSpec
+from sealyard.wording import closest
 
 _log = logging.getLogger(__name__)
 
 _ANYWHERE = ("local", "http", "operator")
 """Principals that no table of the config names: stdio, the shared token, and the key that the gateway prints."""
-_NEAR = 0.6
-"""The least similarity of a suggested name: `difflib`'s own default."""
-_LONG, _MANY = 100, 1_000
-"""Bounds on the comparison of names, whose cost is the product of their lengths: servers choose both."""
-
-
+_COMPARED = 1_000
+"""Bound on the names that one pattern is compared with, because servers choose their number."""
 _NONE: Mapping[str, Sequence[str]] = {}
 
 
@@ -126,19 +123,13 @@ class _Names:
             fixed = pattern.partition("*")[0].partition("?")[0]
             if any(fixed.startswith(begin) or begin.startswith(fixed) for begin in self._beginnings):
                 continue
-            yield Unmatched(at=at, pattern=pattern, kind="tool", nearest=self._near(pattern))
+            yield Unmatched(at=at, pattern=pattern, kind="tool", nearest=self._nearest(pattern))
 
-    def _near(self, pattern: str) -> str | None:
-        """The nearest tool, or the same pattern with the nearest server."""
-        spelling = 1 if "/" in pattern else 0
+    def _nearest(self, pattern: str) -> str | None:
         if "*" in pattern or "?" in pattern:
-            separator = "/" if spelling else "__"
-            servers = {spelled[spelling].rpartition(separator)[0] for spelled in self._spellings.values()}
-            server, _, rest = pattern.rpartition(separator)
-            near = _nearest(server, servers) if server else None
-            return None if near is None else f"{near}{separator}{rest}"
+            return None
         found = self._snapshot.nearest(pattern, n=1)
-        return self._spellings[found[0]][spelling] if found else None
+        return self._spellings[found[0]][1 if "/" in pattern else 0] if found else None
 
 
 def _unmatched(at: str, patterns: Sequence[str], names: Collection[str], kind: str) -> Iterator[Unmatched]:
@@ -160,7 +151,4 @@ def _undeclared(at: str, conditions: Mapping[str, object], tools: Sequence[ToolS
 
 
 def _nearest(pattern: str, names: Collection[str]) -> str | None:
-    found = difflib.get_close_matches(
-        pattern, [name for name in names if len(name) <= _LONG][:_MANY], cutoff=_NEAR, n=1
-    )
-    return found[0] if found else None
+    return closest(pattern, islice(names, _COMPARED))

@@ -4,9 +4,9 @@ The weights of a tool's words depend on the tool alone: the length of a field is
 not against the catalog's average, so an analysed tool stays valid when the catalog changes. Names, descriptions and
 schemas are untrusted: each is cut to a bounded length first, and repeating a word in a description soon gains nothing.
 
-Words by which a tool was found before are one more field of it. A word that its own text has already adds little, as a
-second mention does; a word that it lacks adds much. So experience fills the gaps of descriptions and leaves alone what
-they say well.
+Learned words, by which a tool was found before, are one more field. A word that the tool's text already has adds
+little, like a second mention; a missing word adds much. So experience fills gaps in descriptions and leaves the rest
+alone.
 """
 
 import heapq
@@ -33,7 +33,7 @@ class Document(NamedTuple):
 class _Field(NamedTuple):
     weight: float
     typical_words: float
-    """A field of this length is neither helped nor held back."""
+    """A field of this length keeps its weight; a longer one loses some."""
     by_length: float
     """0: length does not matter; 1: twice as long, half the weight."""
 
@@ -60,13 +60,13 @@ _CHOICE_CHARACTERS = 64  # of each of them
 
 # Tuned like those weights.
 _QUERY_SATURATION = 1.2
-"""A word that the query repeats counts more, but not as often as it is there."""
+"""A repeated word of the query counts more, but less than in proportion."""
 _RARITY_POWER = 1.3
 """Above 1: rare words outweigh common ones more than in BM25, because long requests hold many words by chance."""
 _NAME_COVERED = 0.4
 """The bonus of a tool whose whole name is in the query."""
 _NAME_SLACK = 1.5
-"""Keeps a tool with one common word as its name from being covered by accident."""
+"""Keeps a query from covering the name of a tool, one common word, by accident."""
 _SYNONYM = 0.55
 """The weight of a synonym, beside 1 for the word itself."""
 
@@ -78,11 +78,11 @@ _AHEAD = 60  # tools scored in full: twelve times the default limit
 _UNHEARD = 0.1
 """Experience counts only beyond this share of the best score: a little of it for many tools is chance."""
 _LEAST_COVERED = 0.15
-"""The least share of the query that a tool's learned words cover: long queries share common words."""
+"""The least share of the query that learned words must cover, because long queries share common words."""
 _RANKED = 100
-"""Places of the order by text that a ranking reports."""
+"""Places of the text order that a ranking reports."""
 _KEEPS_FIRST = 3
-"""With fewer places than this, text keeps all of them."""
+"""With fewer places than this, the text order decides all."""
 _BELOW = 1 - 1e-9  # just under the first tool by text
 
 
@@ -100,7 +100,7 @@ class Learned(msgspec.Struct, frozen=True, kw_only=True):
     """The experience with a query."""
 
     words: Mapping[str, Sequence[LearnedWord]]
-    """By the full names of tools. Those that are in no catalog, or not in a view, do not count."""
+    """By the full names of tools. Tools outside the index do not count."""
     content_words: Sequence[str] = ()
     """The informative words of the query; those among them that are in `words` must cover enough of it."""
     explores: bool = False
@@ -123,9 +123,9 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     names: list[str]
     """Full names, best first."""
     unmatched: list[str]
-    """Words of the query, as they were written, that are in no tool at all."""
+    """Words of the query, as written, that no tool has."""
     text_ranks: list[int] = []
-    """The place of each by text alone, 1 for the best and 0 for none; empty if experience changed nothing."""
+    """The place of each by text alone, 1 for the best and 0 for none. Empty if experience changed nothing."""
 
 
 class _Postings(NamedTuple):
@@ -191,20 +191,13 @@ class Index:
             for term, (numbers, _) in self._postings.items()
         }
 
-    def updated(self, added: Iterable[ToolSpec] = (), removed: Iterable[str] = ()) -> "Index":
-        """A new index with these tools added, or replaced by full name, and without those of the names in `removed`."""
-        gone = set(removed)
-        tools = {spec.full_name: spec for spec in self.specs if spec.full_name not in gone}
-        tools.update((spec.full_name, spec) for spec in added)
-        return Index(tools.values(), earlier=self)
-
     def search(
         self, query: str, *, limit: int = 5, server: str | None = None, learned: Learned | None = None
     ) -> Ranking:
         """The best `limit` tools for `query`, those of that exact name first; equal ones by their full name.
 
-        A name is exact whatever its case and separators, with or without its server. A query without a word to look
-        for lists tools: one of each server, then the next of each. `learned` moves tools up by words they were used by.
+        Case, separators and a missing server do not matter to an exact name. A query of stop words alone lists tools,
+        one of each server in turn. `learned` moves tools up that such words led to before.
         """
         request = self.read(query)
         among = self.among(server)
@@ -343,7 +336,7 @@ class Index:
         return Request(self._exactly(query), dict(counts), list(unmatched))
 
     def _exactly(self, query: str) -> dict[int, int]:
-        """Without case and separators, a hostile tool can have the name of another; the better way to be named wins."""
+        """The tools of this name. A hostile one may differ only in case and separators, so the closer match wins."""
         name = squashed(query)
         if not name or len(name) > _NAME_CHARACTERS:
             return {}
@@ -357,7 +350,7 @@ class Index:
     def _present(self, term: str) -> list[tuple[str, float]]:
         """The term and its synonyms in the index, each with its weight.
 
-        A synonym counts no more than its own rarity: asking for `film` must not make every `movie` a rare find.
+        A synonym counts no more than its own rarity, or a query for `film` would make every `movie` a rare match.
         """
         own = [(term, 1.0)] if term in self._postings else []
         synonyms = self._synonyms(term)
@@ -381,10 +374,10 @@ class Index:
         return []
 
     def scores(self, request: Request, *, limit: int, among: frozenset[int] | None) -> dict[int, float]:
-        """The scores of tools by their number in `specs`; those that cannot be among the best `limit` are left out.
+        """The scores of tools by their number in `specs`, without those that cannot be among the best `limit`.
 
-        Without a server, terms are read from the rarest on. What is left when enough postings have been read is so
-        common that it only decides between tools which are ahead already.
+        Without a server, terms are read from the rarest on. The terms beyond `_POSTINGS_READ` are so common that they
+        only decide between tools which already lead.
         """
         query_terms = sorted(self._query_terms(request), key=lambda term: term.postings)
         shares = _shares(query_terms)

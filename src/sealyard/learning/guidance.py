@@ -595,38 +595,47 @@ class SearchGuide:
     def _ask(self, part: str, look: Callable[[], _T], otherwise: _T) -> _T:
         return self._guidance.barrier.ask(part, look, otherwise, who=self._visit.principal)
 
-    def recall(self, query: str) -> Learned | None:
+    def recall(self) -> Learned | None:
         """The evidence on the words of the query."""
         return self._ask("ranking", lambda: self._model.ranking.recall(self._query, self._viewer), None)
 
-    def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
-        """A hit with hints about its tool; `place` is 0 for the best."""
-        if level == "name_only":
-            return hit
-        is_full = level == "full"
-        tips = self._tips(spec)[: None if is_full else 1] if place < _HINTED else ()
-        self._tips_shown += tips
-        hints = [tip.text for tip in tips]
-        if not is_full:
-            return msgspec.structs.replace(hit, hints=tuple(hints)) if hints else hit
-        learned = self._guidance.shape_of(self._model, spec, self._viewer) or self._view.shapes.get(spec.full_name)
-        if learned is not None:
-            self._shown.append(spec.full_name)
-        return msgspec.structs.replace(
-            hit, hints=tuple(hints), signature=signature(spec, learned), returns=returns_text(spec, learned)
-        )
-
-    def _tips(self, spec: ToolSpec) -> tuple[Tip, ...]:
-        return self._ask("chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view), ())
-
-    async def finish(self, answer: SearchAnswer) -> SearchAnswer:
-        """The answer with saved skills that may do the job. The hints are recorded."""
+    async def finish(self, answer: SearchAnswer, level: DetailLevel) -> SearchAnswer:
+        """The answer with hints about its tools, and with saved skills that may do the job. The hints are recorded."""
+        if level != "name_only":
+            hits = tuple(self._decorated(hit, level, place) for place, hit in enumerate(answer.hits))
+            answer = msgspec.structs.replace(answer, hits=hits)
         for tip in self._tips_shown:
             self._guidance.record_hint(self._visit, "chain", tip.subject, tip.mark)
         for name in self._shown:
             self._guidance.record_hint(self._visit, "shape", name)
         skills = await self._skills()
         return msgspec.structs.replace(answer, skills=skills) if skills else answer
+
+    def _decorated(self, hit: Hit, level: DetailLevel, place: int) -> Hit:
+        """A hit with hints about its tool; `place` is 0 for the best."""
+        spec, is_full = self._view.tools[hit.name], level == "full"
+        tips = self._tips(spec)[: None if is_full else 1] if place < _HINTED else ()
+        self._tips_shown += tips
+        if tips:
+            hit = msgspec.structs.replace(hit, hints=tuple(tip.text for tip in tips))
+        return self._with_shape(hit, spec) if is_full else hit
+
+    def _with_shape(self, hit: Hit, spec: ToolSpec) -> Hit:
+        """A hit with the learned shape of the tool's responses."""
+        learned = self._guidance.shape_of(self._model, spec, self._viewer) or self._view.shapes.get(spec.full_name)
+        if learned is None:
+            return hit
+
+        def look() -> Hit:
+            return msgspec.structs.replace(hit, signature=signature(spec, learned), returns=returns_text(spec, learned))
+
+        shown = self._ask("shapes", look, hit)
+        if shown is not hit:
+            self._shown.append(spec.full_name)
+        return shown
+
+    def _tips(self, spec: ToolSpec) -> tuple[Tip, ...]:
+        return self._ask("chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view), ())
 
     async def _skills(self) -> tuple[str, ...]:
         skills, principal = self._guidance.skills, self._visit.principal

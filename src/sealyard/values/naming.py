@@ -1,4 +1,4 @@
-"""Tool patterns of the configuration, which rules, limits and lists all match through here, and spellings of names."""
+"""Patterns over tool names, the same for rules, limits and lists of the configuration, and spellings of names."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ def checked_glob(patterns: Sequence[str], at: str) -> Callable[[str], object]:
     """Return `glob` for patterns of the configuration.
 
     Raises:
-        InvalidConfig: There is no pattern, or an empty one; `at` is its place in the configuration.
+        InvalidConfig: A pattern is missing or empty; `at` is its place in the configuration.
     """
     if not patterns or not all(patterns):
         raise InvalidConfig(f"{at} has no pattern or an empty one, which fits nothing. Give one, or '*' for all.")

@@ -28,7 +28,7 @@ class TraceCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     """`Type: message` if the call failed."""
     missing: str | None = None
-    """Why there is no answer, such as `it had 9,000,000 bytes`."""
+    """The reason for a missing answer, such as `it had 9,000,000 bytes`."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,7 +48,7 @@ class SkillExample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     passed: bool = False
     """True if its last run passed."""
     problem: str = ""
-    """Why it failed."""
+    """The reason of a failure."""
 
 
 class ToolNeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

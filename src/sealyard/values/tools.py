@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from sealyard.errors import InvalidRequest
+
 
 class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True):
     """An upstream's claims about the effects of a tool. Untrusted; `None` means no claim."""
@@ -119,6 +121,32 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DetailLevel = Literal["name_only", "with_description", "full"]
+
+_LEVELS: dict[str, DetailLevel] = {
+    "name_only": "name_only",
+    "with_description": "with_description",
+    "name_and_description": "with_description",
+    "full": "full",
+}
+
+
+class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A search for tools."""
+
+    query: str = ""
+    detail_level: str = "with_description"
+    """A `DetailLevel`, or `name_and_description`; hyphens count as underscores."""
+    server: str | None = None
+    """The name or module of the only upstream to search."""
+    limit: int = 5
+
+    @property
+    def level(self) -> DetailLevel:
+        """The detail of each hit. Raises `InvalidRequest`."""
+        level = _LEVELS.get(self.detail_level.replace("-", "_"))
+        if level is None:
+            raise InvalidRequest(f"detail_level is {self.detail_level!r}. Use name_only, with_description or full.")
+        return level
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

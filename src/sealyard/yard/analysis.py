@@ -16,7 +16,7 @@ from sealyard.yard.executions import ExecuteRequest
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
 _ROWS = 100  # in the answer of one analysis
 _BYTES_PER_TOKEN = 2.5
-"""Of rows as JSON, at least: what is longer would not fit the budget of the answer."""
+"""Of rows as JSON, at least. Longer rows would not fit the token budget of the answer."""
 
 _CODE = """\
 from sealyard_analysis import run
@@ -30,23 +30,22 @@ class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     analysis_type: str
     """`filter`, `aggregate`, `transform`, `validate` or `statistics`."""
     data: Any = None
-    """The rows themselves."""
+    """The rows."""
     source: dict[str, Any] | None = None
-    """In their place: `{"workspace": path}`, or `{"tool": name, "arguments": {…}}`."""
+    """The place of the rows, without `data`: `{"workspace": path}`, or `{"tool": name, "arguments": {…}}`."""
     parameters: dict[str, Any] = {}
     session: str | None = None
     timeout_seconds: float | None = None
 
 
 def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteRequest:
-    """The run that carries it out. Raises `InvalidRequest` for faults that show without the rows."""
+    """The run that answers the request. Raises `InvalidRequest` for faults that show without the rows."""
     if request.analysis_type not in _TYPES:
         hint = suggest(request.analysis_type, _TYPES, f"Use {', '.join(_TYPES)}.")
         raise InvalidRequest(f"analysis_type is {request.analysis_type[:100]!r}. {hint}")
     if (request.data is None) == (request.source is None):
-        both = "both" if request.source is not None else "neither"
         raise InvalidRequest(
-            f"Of data and source there is {both}. Give the rows in data, or source = "
+            "Give either data or source, not both: the rows in data, or source = "
             '{"workspace": path} or {"tool": name, "arguments": {…}}.'
         )
     asked: dict[str, Any] = {
@@ -71,7 +70,7 @@ def written(request: ExecuteRequest) -> str:
     """The agent's own text behind this run: its code and the context, or its request for an analysis.
 
     Raises:
-        InvalidRequest: It is not JSON.
+        InvalidRequest: The context is not JSON.
     """
     context = request.context
     if not context:

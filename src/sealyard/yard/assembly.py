@@ -1,4 +1,4 @@
-"""Builds the gateway's parts in the order in which they depend on each other, and takes them down again."""
+"""Builds the parts of the gateway in the order of their dependencies, and closes them in reverse."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _CHANGES_NAMED = 5
-"""Tools that one line of the log names: a server may change ten thousand at once."""
+"""Tools that one log line names, because a server may change ten thousand at once."""
 
 
 @contextlib.asynccontextmanager
@@ -69,15 +69,15 @@ async def open_yard(
     with_sandbox: bool = True,
     sinks: Sequence[Sink] = (),
 ) -> AsyncIterator[Yard]:
-    """A gateway over the upstreams of the config, and `upstreams` beside them.
+    """A gateway over the upstreams of the config, and over `upstreams`.
 
-    It searches what the store remembers at once; the sandbox and the upstreams that nobody has listed yet start
-    meanwhile. `policy` is used instead of what the config says. `preset` is for calls that no rule of the config
-    decides, unless it names one. `with_sandbox=False` opens a yard that cannot run code. `sinks` observe every run
-    beside the gateway's own: each makes a `RunObserver` when one begins.
+    Search works at once over the tools that the store remembers; the sandbox and the upstreams without remembered tools
+    start in the background. `policy` replaces the isolation of the config. `preset` decides calls without a rule unless
+    the config names a preset. `with_sandbox=False` opens a yard that cannot run code. Each of `sinks` makes a
+    `RunObserver` for every run, after the gateway's own.
 
     Raises:
-        InvalidConfig: Something in the config cannot be carried out.
+        InvalidConfig: The config asks for something that is not available.
         StoreError: The store cannot be used.
         VaultError: The vault's key is missing or cannot be used.
     """
@@ -93,7 +93,7 @@ async def open_yard(
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(config.store.path, traces=_trace_budget(config)))
         catalog = Catalog(store)
-        # Beside the store: programs that clean up temporary directories do not come there. Resolved, because workers
+        # Beside the store, out of reach of programs that clean up temporary directories. Resolved, because workers
         # have another working directory than the gateway.
         home = (await asyncio.to_thread(config.store.path.resolve)).parent
         library = await stack.enter_async_context(open_library(home / "run"))
@@ -161,7 +161,7 @@ def _assemble(
     runner: Runner,
     sinks: Sequence[Sink],
 ) -> Yard:
-    """The parts of the request path, each made of those before it."""
+    """The parts of the request path, each built from the parts before it."""
     broker = Broker(
         tools.upstreams,
         policy=rules,
@@ -233,9 +233,9 @@ def _assemble(
 
 
 async def _load_catalog(config: Config, store: Store, catalog: Catalog, given: Iterable[str]) -> dict[str, str]:
-    """Load the remembered tools of the config's unchanged upstreams, and of those that are `given`.
+    """Load the remembered tools of the config's unchanged upstreams and of the `given` ones.
 
-    Returns the fingerprints that the store has.
+    Returns the fingerprints in the store.
     """
     kept = await store.fingerprints()
     same = [name for name, upstream in config.upstreams.items() if kept.get(name) == _fingerprint(upstream)]
@@ -244,7 +244,7 @@ async def _load_catalog(config: Config, store: Store, catalog: Catalog, given: I
 
 
 class _Listing:
-    """Updates the catalog with what upstreams list. The tools of another server under the same name do not count."""
+    """Updates the catalog with the tools that upstreams list. Tools of a former server of that name do not count."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class _Listing:
         names: NameCheck,
         kept: dict[str, str],
     ) -> None:
-        """`kept` are the fingerprints that the store has."""
+        """`kept` are the fingerprints in the store."""
         self._store = store
         self._catalog = catalog
         self._servers = servers
@@ -268,7 +268,7 @@ class _Listing:
         self._is_complete = False
 
     async def take(self, upstream: str, definitions: list[Definition]) -> None:
-        """Update the catalog with the tools that one of them lists now."""
+        """Update the catalog with the tools that `upstream` lists now."""
         declared, source = self._servers[upstream].status().server, self._sources.get(upstream, "")
         change = await self._catalog.update(upstream, definitions, declared=declared, source=source)
         mark = self._prints.get(upstream)
@@ -284,7 +284,7 @@ class _Listing:
             await self._log_names()
 
     async def check_names(self) -> None:
-        """Log names of the config that match no tool, once servers had their time to list, and then at each listing."""
+        """Log names of the config that match no tool, after the first listing of all servers and at each later one."""
         await self._finder.listed()
         await self._log_names()
         self._is_complete = True
@@ -400,7 +400,7 @@ async def _open_tracing(config: Config, endpoint: str, guards: Guards) -> "conte
 
 
 async def _serve(config: Config, rules: Policy, store: Store, guards: Guards, stack: contextlib.AsyncExitStack) -> None:
-    """Record start and stop in the audit log, and expire values of the vault meanwhile."""
+    """Record start and stop in the audit log, and expire values of the vault in between."""
     await _record_start(config, rules, store)
     stack.callback(store.audit, AuditEntry(kind="gateway.stop", principal="local"))
     _begin(stack, guards.expire())
@@ -428,15 +428,11 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
 
 
 def _pool_options(config: Config, home: Path) -> PoolOptions:
-    settings, options = config.sandbox, PoolOptions()
-    if settings.pool_size is not None:
-        options = msgspec.structs.replace(options, size=settings.pool_size)
-    if settings.running is not None:
-        options = msgspec.structs.replace(options, running=settings.running)
-    if settings.sessions is not None:
-        options = msgspec.structs.replace(options, sessions=settings.sessions)
+    settings = config.sandbox
+    sizes = {"size": settings.pool_size, "running": settings.running, "sessions": settings.sessions}
     return msgspec.structs.replace(
-        options,
+        PoolOptions(),
+        **{name: size for name, size in sizes.items() if size is not None},
         queue=settings.queue,
         queue_each=settings.queue_each,
         weights={name: scope.weight for name, scope in config.http.scopes().items()},
@@ -462,7 +458,7 @@ async def _open(
         library=library,
         own=GUESTS,
         folder=folder,
-        slots=slots,  # which calls without code take too, before there is a sandbox
+        slots=slots,  # calls without code take them too, before the sandbox is ready
     )
     return await stack.enter_async_context(opening)
 
@@ -473,7 +469,7 @@ def _fingerprint(upstream: UpstreamConfig) -> str:
 
 
 def _source(upstream: UpstreamConfig) -> str:
-    """Identifies a server by how it is started or reached, without what may change between two starts of the same."""
+    """Identifies a server by its command or address, without parts that may change between two starts."""
     return _digest(upstream.transport, upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or "")
 
 
@@ -482,7 +478,7 @@ def _digest(*parts: str) -> str:
 
 
 async def _load_meaning(finder: Finder, store: Store, folder: str | None) -> None:
-    """Takes a moment; searches meanwhile rank by words."""
+    """Load the encoder, which takes a moment. Until then, searches rank by words."""
     encoder = await asyncio.to_thread(load_encoder, Path(folder) if folder else None)
     if encoder is not None:
         finder.use_meaning(Semantic(encoder, store))
@@ -494,7 +490,7 @@ async def _close_all(servers: Mapping[str, ToolServer]) -> None:
 
 
 def _begin(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
-    """Start work in the background, which is cancelled and awaited when the stack is closed."""
+    """Start work in the background. Closing the stack cancels and awaits it."""
     task = asyncio.create_task(work)
 
     async def abandon() -> None:

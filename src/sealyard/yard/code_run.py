@@ -1,9 +1,9 @@
-"""One execution of code around the run itself: limits, tools, the review, the outcome, and the text of it."""
+"""One execution of code, around the run in the sandbox: limits, tools, review, outcome and its text."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from sealyard.observe.results import conceal_outcome, preview_bytes, render
 from sealyard.observe.sinks import Observer
 from sealyard.observe.visits import Visit
 from sealyard.privacy import Guard
-from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
+from sealyard.sandbox.policy.levels import MAX_SECONDS
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.slots import Slot
@@ -31,7 +31,7 @@ from sealyard.store import Store
 from sealyard.values.access import Grant
 from sealyard.values.naming import is_python
 from sealyard.values.runs import Failure, Limits, Outcome, Result, Usage
-from sealyard.values.tools import SearchAnswer, ToolSpec
+from sealyard.values.tools import SearchAnswer, SearchRequest, ToolSpec
 from sealyard.versioning import Plan
 from sealyard.yard.analysis import without_code_details, written
 from sealyard.yard.executions import ExecuteRequest, Execution
@@ -39,14 +39,14 @@ from sealyard.yard.operations import Operations
 
 _SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
 _SCAN_SECONDS = 0.05
-"""For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
+"""For scanning the output of a run that has used up its time; `conceal_outcome` says what it leaves out then."""
 _SHORT_CODE = 1_000
-"""Characters of code that are reviewed at once: a timer would cost more."""
+"""Characters of code whose review has no timer, which would cost more than the review."""
 _WARNINGS = 3  # of the review in one result
 _QUERY_CHARACTERS = 1_000  # of a query that is recorded
 _RAGGED_CHARACTERS = 200  # at a cut end, where half of a private value may stand
 _NAME_CHARACTERS = 200
-"""Of a name that no tool has, in what is said about it."""
+"""Of an unknown name, in an error message."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -65,104 +65,87 @@ class Parts:
     """The operators' view: readiness, figures, alerts."""
 
 
-@contextlib.asynccontextmanager
-async def open_code(
-    yard: Parts,
-    execution: Execution,
-    sandbox: Sandbox,
-    slot: Slot,
-    limits: Limits,
-    on_output: OnOutput | None,
-    on_progress: OnProgress | None,
-) -> AsyncIterator["CodeRun"]:
-    """An execution of code, recorded from its beginning to its end, which is on disk when this is left."""
-    request, principal = execution.request, execution.principal
-    snapshot = await yard.tools.view(principal)
-    session = session_of(principal, request.session)
-    guard = await yard.guards.of(session)
-    wrote = written(request)
-    skills = yard.skills.session(principal, snapshot, guard)
-    visit = yard.observer.begin(principal, snapshot, is_code=request.form == "code")
-    began_at = asyncio.get_running_loop().time()
-    policy = yard.runner.policy_of(principal)
-    seconds = limits.wall_seconds or policy.wall_seconds
-    search = partial(_search, yard, execution.id, visit, snapshot, guard)
-    opening = yard.recorder.open(
-        Grant(execution_id=execution.id, principal=principal, session=session, tools=snapshot.tools),
-        guard,
-        form=request.form,
-        wrote=wrote,
-        code=request.code,
-        context=request.context,
-        catalog_version=snapshot.version,
-        visit=visit,
-        background=execution.background,
-        begin_seconds=seconds,
-        own={name: partial(skills.answer, name) for name in OWN_CALLS} | {"search_tools": search},
-        find=partial(_find, snapshot, skills),
-        on_progress=on_progress,
-    )
-    async with opening as run:
-        if (listen := on_output or (execution.on_output if execution.background else None)) is not None:
-            run.output.listen(listen)
-            run.output.open()
-        if execution.background:
-            await yard.store.flush()
-            execution.recorded.set()
-        code = CodeRun(yard, run, execution, snapshot, sandbox, slot, skills, policy)
-        code.left_seconds = seconds - (asyncio.get_running_loop().time() - began_at)  # its turn is waited for without
-        try:
-            yield code
-        except Exception:
-            run.status = "broken"
-            raise
-        finally:
-            run.skills = yard.skills.note_uses(skills, execution.id, principal, run.status)
-    execution.record = run.record
-
-
 class CodeRun:
     """One execution of code, step by step: `turn`, `prepare`, the sandbox with `options`, `conclude`, `render`."""
 
-    def __init__(
-        self,
-        yard: Parts,
-        run: Run,
-        execution: Execution,
-        snapshot: Snapshot,
-        sandbox: Sandbox,
-        slot: Slot,
-        skills: SkillSession,
-        policy: IsolationPolicy,
-    ) -> None:
-        self.run = run
-        self.left_seconds = 0.0
-        """Of its wall time when its turn comes."""
+    run: Run
+    """Its record, which `open` begins."""
+    _snapshot: Snapshot
+    _skills: SkillSession
+
+    def __init__(self, yard: Parts, execution: Execution, sandbox: Sandbox, slot: Slot, limits: Limits) -> None:
         self._yard = yard
         self._execution = execution
-        self._snapshot = snapshot
         self._sandbox = sandbox
         self._slot = slot
-        self._skills = skills
-        self._policy = policy
+        self._limits = limits
+        self._policy = yard.runner.policy_of(execution.principal)
         self._is_code = execution.request.form == "code"
+        self._wall_seconds = 0.0
+        """The wall time that is left when its turn comes."""
         self._verdict = Review(verdict="allow")
         self._look: RunAdvice | None = None
 
     @contextlib.asynccontextmanager
+    async def open(self, on_output: OnOutput | None, on_progress: OnProgress | None) -> AsyncIterator[Run]:
+        """Record the execution from its beginning to its end, which is on disk when the block is left."""
+        yard, execution = self._yard, self._execution
+        request, principal = execution.request, execution.principal
+        snapshot = self._snapshot = await yard.tools.view(principal)
+        session = session_of(principal, request.session)
+        guard = await yard.guards.of(session)
+        wrote = written(request)
+        skills = self._skills = yard.skills.session(principal, snapshot, guard)
+        visit = yard.observer.begin(principal, snapshot, is_code=self._is_code)
+        began_at = asyncio.get_running_loop().time()
+        seconds = self._limits.wall_seconds or self._policy.wall_seconds
+        opening = yard.recorder.open(
+            Grant(execution_id=execution.id, principal=principal, session=session, tools=snapshot.tools),
+            guard,
+            form=request.form,
+            wrote=wrote,
+            code=request.code,
+            context=request.context,
+            catalog_version=snapshot.version,
+            visit=visit,
+            background=execution.background,
+            begin_seconds=seconds,
+            own={name: partial(skills.answer, name) for name in OWN_CALLS} | {"search_tools": self._search},
+            find=self._find,
+            on_progress=on_progress,
+        )
+        async with opening as run:
+            self.run = run
+            if (listen := on_output or (execution.on_output if execution.background else None)) is not None:
+                run.output.listen(listen)
+                run.output.open()
+            if execution.background:
+                await yard.store.flush()
+                execution.recorded.set()
+            self._wall_seconds = seconds - (asyncio.get_running_loop().time() - began_at)  # the queue does not count
+            try:
+                yield run
+            except Exception:
+                run.status = "broken"
+                raise
+            finally:
+                run.skills = yard.skills.note_uses(skills, execution.id, principal, run.status)
+        execution.record = run.record
+
+    @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """The turn of its principal, once it is due. Its clock starts then."""
+        """Hold the turn of its principal. The clock of the run starts with the turn."""
         self._slot.on_wait = self._note_wait
         async with self._slot.hold(self.run.clock):
-            self.run.clock.end_by = asyncio.get_running_loop().time() + self.left_seconds
+            self.run.clock.end_by = asyncio.get_running_loop().time() + self._wall_seconds
             yield
 
-    async def prepare(self, limits: Limits) -> Failure | None:
+    async def prepare(self) -> Failure | None:
         """Review the code and predict its outcome. Returns the failure if it must not run.
 
-        Code that cannot be read in its time is not run. Waiting for a person does not count.
+        Code that takes longer to read than its time limit does not run. Time in which a person decides does not count.
         """
-        yard, run, code = self._yard, self.run, self._execution.request.code
+        yard, run, code, limits = self._yard, self.run, self._execution.request.code, self._limits
         modules = self._sandbox.packages.modules
         policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
         look = self._look = RunAdvice(limits=limits)
@@ -171,7 +154,7 @@ class CodeRun:
                 view, who = self._snapshot, self._execution.principal
                 self._verdict = await yard.runner.review(code, policy, view, modules, who)
                 if self._is_code:
-                    look = self._look = await self._take_look(limits)
+                    look = self._look = await self._take_look()
         except TimeoutError:
             message = f"Reviewing the code exceeded the run's limit of {policy.wall_seconds:g} s."
             return limit_failure("wall_time", message)
@@ -201,14 +184,8 @@ class CodeRun:
             "offload": self._yard.guards.offload,
         }
 
-    @contextlib.contextmanager
-    def last_output(self) -> Iterator[None]:
-        """Gives what was printed last the time that is left, once the sandbox is done."""
-        yield
-        self.run.output.last_seconds = self._left_seconds()
-
     def refused(self, failure: Failure) -> Outcome:
-        """The outcome of code that was never started."""
+        """The outcome of code that did not start."""
         return Outcome(
             execution_id=self.run.id,
             status="failed",
@@ -220,8 +197,8 @@ class CodeRun:
         )
 
     async def conclude(self, seen: Outcome) -> Outcome:
-        """The outcome with nothing private in it, and of a failure what may help."""
-        run, left = self.run, self._left_seconds()
+        """The outcome with private values concealed, and with advice on a failure."""
+        run, left = self.run, self.left_seconds()
         run.passage.settle()
         if not self._is_code:
             return await conceal_outcome(without_code_details(seen), run.guard, seconds=left)
@@ -234,7 +211,7 @@ class CodeRun:
         warnings = [
             finding.message
             for finding in self._verdict.findings
-            if finding.severity == "warn" and not (outcome.ok and finding.rule == "sleep")  # it was given the time
+            if finding.severity == "warn" and not (outcome.ok and finding.rule == "sleep")  # the run had enough time
         ]
         tips = []
         if self._is_code and look is not None:
@@ -253,18 +230,18 @@ class CodeRun:
         self._execution.is_queued = is_waiting
         self.run.queued(is_waiting)
 
-    def _left_seconds(self) -> float:
-        """The rest of its time, and a moment: the result of a stopped run comes at once."""
+    def left_seconds(self) -> float:
+        """The rest of the time limit, and at least a moment, because the result of a stopped run comes at once."""
         clock = self.run.clock
         return max(_SCAN_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
 
-    async def _take_look(self, limits: Limits) -> RunAdvice:
+    async def _take_look(self) -> RunAdvice:
         look = await self._yard.guidance.look(
             self.run.record,
             self._verdict,
             snapshot=self._snapshot,
             policy=self._policy,
-            limits=limits,
+            limits=self._limits,
         )
         self.run.assessed = look.assessed
         await self._warn(look)
@@ -278,14 +255,25 @@ class CodeRun:
             if sending is not None:
                 await sending
 
+    def _find(self, name: str) -> tuple[ToolSpec, Plan | None]:
+        """The tool that code means by a name other than its full name: another spelling, or an older version."""
+        return self._skills.find_plan(name) or (find_tool(self._snapshot, name), None)
 
-def _find(snapshot: Snapshot, skills: SkillSession, name: str) -> tuple[ToolSpec, Plan | None]:
-    """The tool that code means by a name other than its full name: another spelling, or an older version."""
-    return skills.find_plan(name) or (find_tool(snapshot, name), None)
+    async def _search(self, arguments: dict[str, Any]) -> list[Any]:
+        """Answer `search_tools` for code. Raises `InvalidRequest`."""
+        try:  # nothing has checked what comes from inside the sandbox
+            request = msgspec.convert(arguments, SearchRequest)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(f"Invalid arguments for search_tools: {error}.") from None
+        run = self.run
+        found = await find_tools(
+            self._yard, request, visit=run.visit, view=self._snapshot, guard=run.guard, execution_id=run.id
+        )
+        return [msgspec.to_builtins(hit) for hit in found.hits]
 
 
 def find_tool(snapshot: Snapshot, name: str) -> ToolSpec:
-    """The tool of this name. Raises `UnknownTool` with those whose names are like it."""
+    """The tool of this name. Raises `UnknownTool`, which suggests the most similar names."""
     spec = snapshot.find(name)
     if spec is None:
         nearest = ", ".join(map(repr, snapshot.nearest(name)))
@@ -295,35 +283,26 @@ def find_tool(snapshot: Snapshot, name: str) -> ToolSpec:
 
 
 async def find_tools(
-    yard: Parts,
-    query: str,
-    *,
-    visit: Visit,
-    view: Snapshot,
-    guard: Guard,
-    detail_level: str = "with_description",
-    server: str | None = None,
-    limit: int = 5,
-    execution_id: str = "",
+    yard: Parts, request: SearchRequest, *, visit: Visit, view: Snapshot, guard: Guard, execution_id: str = ""
 ) -> SearchAnswer:
     """Search a view of the catalog, for an agent or for code that runs."""
     started = time.perf_counter()
+    level = request.level
     is_cached = yard.tools.finder.is_indexed(view)
-    shown = await _shown(query, guard)
+    shown = await _shown(request.query, guard)
     guide = SearchGuide(yard.guidance, visit, view, shown) if yard.guidance.is_on else None
-    if guide is not None:
+    if guide is None:
+        answer = await yard.tools.finder.search(request, view=view)
+    else:
         await yard.guidance.skills.first_look(visit.principal)
-    answer = await yard.tools.finder.search(
-        query, detail_level=detail_level, server=server, limit=limit, view=view, experience=guide
-    )
-    if guide is not None:
-        answer = await guide.finish(answer)
+        answer = await yard.tools.finder.search(request, view=view, learned=guide.recall())
+        answer = await guide.finish(answer, level)
     yard.observer.searched(
         visit,
         shown,
         answer,
         place="code" if execution_id else "agent",
-        detail_level=detail_level.replace("-", "_"),
+        detail_level=level,
         seconds=time.perf_counter() - started,
         is_cached=is_cached,
         execution_id=execution_id,
@@ -337,29 +316,8 @@ async def _shown(query: str, guard: Guard) -> str:
     return shown if len(query) <= _QUERY_CHARACTERS else shown[:-_RAGGED_CHARACTERS]
 
 
-async def _search(
-    yard: Parts, execution_id: str, visit: Visit, view: Snapshot, guard: Guard, arguments: dict[str, Any]
-) -> list[Any]:
-    """Answer `search_tools` for code. Raises `InvalidRequest`."""
-    try:  # nothing has checked what comes from inside the sandbox
-        asked = msgspec.convert(arguments, _SearchArguments)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"Invalid arguments for search_tools: {error}.") from None
-    found = await find_tools(
-        yard, **msgspec.structs.asdict(asked), visit=visit, view=view, guard=guard, execution_id=execution_id
-    )
-    return [msgspec.to_builtins(hit) for hit in found.hits]
-
-
-class _SearchArguments(msgspec.Struct, frozen=True, kw_only=True):
-    query: str = ""
-    detail_level: str = "with_description"
-    server: str | None = None
-    limit: int = 5
-
-
 def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
-    """The limits that a request asks for. Raises `InvalidRequest` for one that is wrong."""
+    """The limits that a request sets. Raises `InvalidRequest` for an invalid request."""
     if not is_python(request.language):
         raise InvalidRequest(f"language is {request.language!r}. Only 'python' is run here.")
     check_code(request.code)
@@ -372,7 +330,7 @@ def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
 
 
 def session_of(principal: str, session: str | None) -> str:
-    """The workspace's name in the sandbox. No principal has a `:` in its name, so no two of them can mean the same."""
+    """The workspace's name in the sandbox. A principal's name has no `:`, so each name has one owner."""
     if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
         raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
     return f"{principal}:{session or 'default'}"

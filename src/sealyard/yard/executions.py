@@ -1,4 +1,4 @@
-"""Executions in the background: started, looked at while they run, read when they are over, cancelled."""
+"""Executions in the background: start them, read their state and result, cancel them."""
 
 import asyncio
 import contextlib
@@ -12,9 +12,9 @@ import msgspec
 from sealyard.errors import SealyardError, UnknownExecution
 from sealyard.values.runs import ExecutionRecord, Result
 
-_KEPT = 256  # finished ones of one principal whose result can still be asked for; the journal has them all
-_SHOWN_CHARACTERS = 4_000  # of a background run's output, its end
-_LOOK_SECONDS = 5.0  # that a caller waits for the end by default
+_KEPT = 256  # finished executions of one principal whose result is kept; the journal has all results
+_SHOWN_CHARACTERS = 4_000  # at the end of a background run's output
+_LOOK_SECONDS = 5.0  # for which a caller waits for the end by default
 
 
 class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     timeout_seconds: float | None = None
     form: Literal["code", "analysis"] = "code"
-    """`analysis`: the code is ours, and its context is the request."""
+    """`analysis`: sealyard wrote the code, and its context is the request."""
 
 
 class Execution:
@@ -40,9 +40,9 @@ class Execution:
         self.principal = principal
         self.background = background
         self.recorded = asyncio.Event()
-        """Set when the journal has it."""
+        """Set when the journal has the execution."""
         self.record: ExecutionRecord | None = None
-        """Its record in the journal, once it is over."""
+        """Its record in the journal, after its end."""
         self.is_queued = False
         """True while it waits for its turn."""
         self.task: asyncio.Task[Result] | None = None
@@ -68,10 +68,10 @@ class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
     execution_id: str
     state: Literal["queued", "running", "done", "cancelled", "failed"]
     output: str = ""
-    """The end of what it printed so far, while it runs."""
+    """The end of the output so far, while it runs."""
     result: Result | None = None
     error: str | None = None
-    """The reason why the gateway could not carry it out."""
+    """The fault that kept the gateway from running it."""
 
     @property
     def is_over(self) -> bool:
@@ -80,7 +80,7 @@ class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Executions:
-    """The background executions of one gateway. `run` carries one out."""
+    """The background executions of one gateway. `run` runs one."""
 
     def __init__(self, run: Callable[[Execution], Coroutine[Any, Any, Result]]) -> None:
         self._run = run
@@ -89,10 +89,10 @@ class Executions:
     async def start(
         self, request: ExecuteRequest, *, principal: str, execution_id: str | None = None
     ) -> ExecutionState:
-        """Begin, and return when the journal has it. An `execution_id` that is given must be a new one.
+        """Begin, and return when the journal has the execution. `execution_id` must be new.
 
         Raises:
-            InvalidRequest: The request is wrong.
+            InvalidRequest: The request is invalid.
             QueueFull: Too many runs wait for their turn.
         """
         execution = Execution(request, principal, background=True, execution_id=execution_id)
@@ -109,12 +109,12 @@ class Executions:
             if not execution.recorded.is_set():
                 self._known.pop(execution.id, None)
         if not execution.recorded.is_set():
-            await execution.task  # raises what was wrong with the request
+            await execution.task  # raises the fault of the request
         self._forget_old(principal)
         return self.state(execution.id, principal=principal)
 
     def state(self, execution_id: str, *, principal: str) -> ExecutionState:
-        """Its current state. Raises `UnknownExecution` for one that is not this principal's."""
+        """The current state. Raises `UnknownExecution`, also for an execution of another principal."""
         execution = self._get(execution_id, principal)
         task = execution.task
         assert task is not None
@@ -131,14 +131,14 @@ class Executions:
         return ExecutionState(execution_id=execution_id, state="done", result=task.result())
 
     async def look(self, execution_id: str, *, principal: str, seconds: float = _LOOK_SECONDS) -> ExecutionState:
-        """The state when it is over, or after `seconds`: who looks again and again need not hurry."""
+        """The state at its end, or after `seconds`, so that callers need not poll often."""
         task = self._get(execution_id, principal).task
         assert task is not None
         await asyncio.wait({task}, timeout=seconds)
         return self.state(execution_id, principal=principal)
 
     async def cancel(self, execution_id: str, *, principal: str) -> ExecutionState:
-        """Kill it and return its state then; one that is over stays unchanged."""
+        """Kill it and return its state. A finished execution stays unchanged."""
         task = self._get(execution_id, principal).task
         assert task is not None
         task.cancel()
@@ -146,7 +146,7 @@ class Executions:
         return self.state(execution_id, principal=principal)
 
     async def close(self) -> None:
-        """Cancel all of them."""
+        """Cancel all executions."""
         tasks = [each.task for each in self._known.values() if each.task is not None and not each.task.done()]
         for task in tasks:
             task.cancel()
@@ -161,7 +161,7 @@ class Executions:
         return execution
 
     def _forget_old(self, principal: str) -> None:
-        """Only its own: nobody can push out what another has not read yet."""
+        """Drop old executions of this principal only, so that nobody can push out another's unread results."""
         over = [each.id for each in self._known.values() if _is_over(each) and each.principal == principal]
         for execution_id in over[: max(0, len(over) - _KEPT)]:
             del self._known[execution_id]

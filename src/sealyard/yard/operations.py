@@ -19,10 +19,10 @@ from sealyard.observe.upkeep import Upkeep
 from sealyard.store import Store
 
 _ANSWER_SECONDS = 5.0
-"""For the store to answer a scrape: half of what Prometheus waits by default."""
+"""For the store to answer a scrape: half of the default timeout of Prometheus."""
 _DOWN = ("failed", "backing_off")
 _LEARNED_SECONDS = 60.0
-"""Learned things are counted no more often than this: it takes the event loop some milliseconds."""
+"""Between two counts of learned things, each of which takes the event loop some milliseconds."""
 
 
 class Figures:
@@ -54,12 +54,12 @@ class Figures:
         self._learned_at = -_LEARNED_SECONDS
 
     async def sums(self, since: float | None = None, until: float | None = None) -> Sums:
-        """Everything that was added up in that time, up to this moment. Raises `StoreError`."""
+        """All sums of that period, up to this moment. Raises `StoreError`."""
         await self._catch_up()
         return await self._store.metrics.sums(since, until)
 
     async def _catch_up(self) -> None:
-        await asyncio.sleep(0)  # the end of an execution that was just answered is counted in this turn of the loop
+        await asyncio.sleep(0)  # this turn of the loop counts the end of an execution that was just answered
         await self._store.flush()
 
     async def report(self, since: float | None = None, until: float | None = None) -> Report:
@@ -69,7 +69,7 @@ class Figures:
         return Report.of(sums, since=since or 0.0, until=until or now, prices=self.prices, tokenizer=tokens.TOKENIZER)
 
     async def points(self, since: float, until: float, step: str) -> list[Point]:
-        """The same for each minute, hour or day of that time. Raises `StoreError`."""
+        """The report for each minute, hour or day of that period. Raises `StoreError`."""
         await self._catch_up()
         return [Point.of(start, sums) for start, sums in await self._store.metrics.series(since, until, step)]
 
@@ -77,21 +77,21 @@ class Figures:
         """The current values of all gauges. Raises `StoreError`."""
         whole = await self.report()
         census = await self._store.census()
-        found = [
+        values = {
+            "sealyard_approvals_waiting": len(await self._approvals.waiting()),
+            "sealyard_context_tokens_saved": whole.tokens.saved,
+            "sealyard_context_dollars_saved": whole.tokens.dollars_saved,
+            "sealyard_store_bytes": census.size_bytes,
+            "sealyard_metrics_uncounted_rows": await self._store.metrics.uncounted(),
+            "sealyard_discovery_hit_rate": whole.discovery.hit_rate,
+            "sealyard_skill_reuse_ratio": whole.skills.reuse_ratio,
+        }
+        return [
             *self.current(),
-            Gauge.of("sealyard_approvals_waiting", len(await self._approvals.waiting())),
-            Gauge.of("sealyard_context_tokens_saved", whole.tokens.saved),
-            Gauge.of("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
-            Gauge.of("sealyard_store_bytes", census.size_bytes),
-            Gauge.of("sealyard_metrics_uncounted_rows", await self._store.metrics.uncounted()),
+            *(Gauge.of(name, value) for name, value in values.items() if value is not None),
+            *(Gauge.of("sealyard_skills", count, status=status) for status, count in census.skills.items()),
+            *await self._learning(),
         ]
-        for skill_status, count in census.skills.items():
-            found.append(Gauge.of("sealyard_skills", count, status=skill_status))
-        if whole.discovery.hit_rate is not None:
-            found.append(Gauge.of("sealyard_discovery_hit_rate", whole.discovery.hit_rate))
-        if whole.skills.reuse_ratio is not None:
-            found.append(Gauge.of("sealyard_skill_reuse_ratio", whole.skills.reuse_ratio))
-        return [*found, *await self._learning()]
 
     def current(self) -> list[Gauge]:
         """The gauges that need no store."""

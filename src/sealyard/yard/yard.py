@@ -1,4 +1,4 @@
-"""The yard: everything an agent can ask for, each as one method. `Yard.execute` is the request path."""
+"""The yard: every request of an agent as one method. `Yard.execute` is the request path."""
 
 import secrets
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from sealyard.sandbox.worker import OnOutput
 from sealyard.values.access import AuditEntry, Grant
 from sealyard.values.facts import UseCase
 from sealyard.values.runs import Result
-from sealyard.values.tools import SearchAnswer
+from sealyard.values.tools import SearchAnswer, SearchRequest
 from sealyard.yard.analysis import AnalyzeRequest, analysis_run, as_json
-from sealyard.yard.code_run import Parts, find_tool, find_tools, limits_of, open_code, session_of
+from sealyard.yard.code_run import CodeRun, Parts, find_tool, find_tools, limits_of, session_of
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 
 _LONG_NAME = 1_000  # a longer token is not written to the audit log
@@ -58,28 +58,29 @@ class Yard(Parts):
         on_progress: OnProgress | None = None,
         handle: Execution | None = None,
     ) -> Result:
-        """Run the code and return what the agent may see of it. It is in the journal before this returns.
+        """Run the code and return the result for the agent. The execution is in the journal before this returns.
 
         `handle` identifies a background execution.
 
         Raises:
-            InvalidRequest: The request is wrong; nothing was run.
-            SandboxBroken: The host side failed; whether the code ran is unknown.
-            StoreError: It could not be recorded: it was not begun, or it ran and its end is not in the journal.
+            InvalidRequest: The request is invalid, and no code ran.
+            SandboxBroken: The host side failed. The code may have run.
+            StoreError: The journal cannot be written: no code ran, or it ran and its end is not in the journal.
         """
         limits = limits_of(request, self.runner.result_tokens)
         check_values("The context", request.context)
         sandbox = await self.sandbox()
         execution = handle or Execution(request, principal, execution_id=execution_id)
-        # A run that cannot be queued is not begun. Its leftovers are scanned before they may go to disk.
+        # A run that cannot be queued does not begin. Its leftovers are scanned before they may go to disk.
         with sandbox.slots.enter(principal) as slot, sandbox.keep(session_of(principal, request.session)):
-            async with open_code(self, execution, sandbox, slot, limits, on_output, on_progress) as code:
+            code = CodeRun(self, execution, sandbox, slot, limits)
+            async with code.open(on_output, on_progress) as run:
                 async with code.turn():
-                    refusal = await code.prepare(limits)
+                    refusal = await code.prepare()
                     if refusal is None:
-                        async with code.run.output:
-                            with code.last_output():
-                                seen = await sandbox.run(request.code, **code.options())
+                        async with run.output:
+                            seen = await sandbox.run(request.code, **code.options())
+                            run.output.last_seconds = code.left_seconds()
                     else:
                         seen = code.refused(refusal)
                     outcome = await code.conclude(seen)
@@ -97,7 +98,7 @@ class Yard(Parts):
         execution_id: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
-        """Answer a question about rows without any code of the agent's. It raises what `execute` does."""
+        """Answer a question about rows without code from the agent. Raises errors like `execute`."""
         run = analysis_run(request, result_tokens=self.runner.result_tokens)
         return await self.execute(run, principal=principal, execution_id=execution_id, on_progress=on_progress)
 
@@ -121,13 +122,12 @@ class Yard(Parts):
         limit: int = 5,
         principal: str = "local",
     ) -> SearchAnswer:
-        """Tools for the words of `query` that `principal` may use, the best first. Raises `InvalidRequest`."""
+        """The tools that `principal` may use and that match `query`, best first. Raises `InvalidRequest`."""
         view = await self.tools.view(principal)
         guard = await self.guards.of(session_of(principal, None))
         visit = self.observer.visit(principal, view)
-        return await find_tools(
-            self, query, detail_level=detail_level, server=server, limit=limit, visit=visit, view=view, guard=guard
-        )
+        request = SearchRequest(query=query, detail_level=detail_level, server=server, limit=limit)
+        return await find_tools(self, request, visit=visit, view=view, guard=guard)
 
     async def call(
         self,
@@ -201,7 +201,7 @@ class Yard(Parts):
         return found
 
     async def snapshot(self, principal: str | None = None) -> Snapshot:
-        """The catalog, or what `principal` sees of it, once every upstream has had its chance to list its tools."""
+        """The catalog, or the view of `principal`, once every upstream has listed its tools or failed to."""
         return await self.tools.view(principal)
 
     async def sandbox(self) -> Sandbox:
@@ -209,7 +209,7 @@ class Yard(Parts):
         return await self.runner.sandbox()
 
     async def close(self) -> None:
-        """End what runs in the background, and count what is left to be counted."""
+        """End background executions, and write the last figures."""
         await self.executions.close()
         await self.guidance.close()
         await self.observer.accounting.close()

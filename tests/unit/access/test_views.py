@@ -15,7 +15,7 @@ from sealyard.sandbox.library import Library, open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import PrincipalScope
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import SearchRequest, ToolSpec
 
 DENY_PAY = Rule(decision="deny", tools=("mcp__bank__pay",), principals=("ci", "bob"))
 
@@ -149,8 +149,8 @@ async def test_a_search_tells_nothing_of_what_is_hidden(tmp_path: Path, query: s
     """Hits, words that match nothing and the count are what they would be without the hidden tools."""
     async with found(tmp_path) as (catalog, finder, _):
         view = views(ci=("notes",)).of(catalog.snapshot, "ci")
-        await finder.search(query)  # the whole catalog is indexed by then
-        answer = await finder.search(query, view=view, limit=5)
+        await finder.search(SearchRequest(query=query))  # the whole catalog is indexed by then
+        answer = await finder.search(SearchRequest(query=query, limit=5), view=view)
 
     assert [hit.name for hit in answer.hits] == ([] if query else ["mcp__notes__write_note"])
     assert (list(answer.unmatched), answer.total) == (query.replace("_", " ").split(), 1)
@@ -160,8 +160,8 @@ async def test_a_search_within_a_view_gives_as_many_as_were_asked_for(tmp_path: 
     """Hidden tools take no place among the hits."""
     async with found(tmp_path) as (catalog, finder, _):
         view = views(ci=("notes",)).of(catalog.snapshot, "ci")
-        hidden = await finder.search("note money", limit=1, view=view)
-        whole = await finder.search("note money", limit=2)
+        hidden = await finder.search(SearchRequest(query="note money", limit=1), view=view)
+        whole = await finder.search(SearchRequest(query="note money", limit=2))
 
     assert [hit.name for hit in hidden.hits] == ["mcp__notes__write_note"]
     assert {hit.name for hit in whole.hits} == {"mcp__notes__write_note", "mcp__bank__transfer_money"}
@@ -174,7 +174,7 @@ async def test_a_hidden_server_is_as_unknown_as_one_that_does_not_exist(tmp_path
         messages = []
         for server in ("bank", "bnak"):
             with pytest.raises(InvalidRequest) as caught:
-                await finder.search("money", server=server, view=view)
+                await finder.search(SearchRequest(query="money", server=server), view=view)
             messages.append(str(caught.value))
 
     assert messages == [f"No server named {name!r}. There are: notes." for name in ("bank", "bnak")]

@@ -22,7 +22,7 @@ from sealyard.sandbox.library import open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import CallEvidence, Executed, LearningEvent, RunEvidence, Searched, Used
-from sealyard.values.tools import DetailLevel, Hit, ToolSpec
+from sealyard.values.tools import SearchRequest, ToolSpec
 
 DAY = 86_400.0
 MONTH = 30 * DAY
@@ -756,31 +756,6 @@ async def test_experience_counts_beside_meaning_too() -> None:
 # The finder
 
 
-class Broken:
-    """Experience that fails at everything."""
-
-    def __init__(self, recalled: Any = None) -> None:
-        self._recalled = recalled
-
-    def recall(self, query: str) -> Learned | None:
-        """Nothing, or nonsense."""
-        if self._recalled is None:
-            raise RuntimeError("no memory")
-        return self._recalled  # type: ignore[no-any-return]
-
-    def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
-        """Nothing."""
-        raise RuntimeError("no memory")
-
-
-class Kind(Broken):
-    """Experience that works."""
-
-    def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
-        """A hint at the best."""
-        return msgspec.structs.replace(hit, hints=("often used",)) if place == 0 else hit
-
-
 @contextlib.asynccontextmanager
 async def open_finder(folder: Path) -> AsyncIterator[Finder]:
     """A finder over the shop."""
@@ -806,23 +781,14 @@ async def open_finder(folder: Path) -> AsyncIterator[Finder]:
         await finder.close()
 
 
-async def test_finder_shows_what_experience_says(tmp_path: Path) -> None:
-    """The order, where text has each, and hints."""
+async def test_finder_ranks_by_experience(tmp_path: Path) -> None:
+    """The answer has the place that text alone gives each tool."""
     async with open_finder(tmp_path) as finder:
         journal = Journal()
         journal.teach("reimburse the customer", REFUND, times=5)
 
-        answer = await finder.search(
-            "reimburse the customer", limit=3, experience=Kind(journal.recall("reimburse the customer"))
-        )
+        request = SearchRequest(query="reimburse the customer", limit=3)
+        answer = await finder.search(request, learned=journal.recall(request.query))
 
         assert answer.hits[0].name == REFUND
-        assert answer.hits[0].hints == ("often used",)
         assert answer.text_ranks[0] == 0
-
-
-@pytest.mark.parametrize("recalled", [None, "nonsense", Learned(words={LIST: [("order", "much", None)]})])  # type: ignore[list-item]
-async def test_broken_experience_leaves_a_search_as_it_was(tmp_path: Path, recalled: Any) -> None:
-    """It raises, or says what is no answer: text finds what it finds."""
-    async with open_finder(tmp_path) as finder:
-        assert await finder.search("orders", experience=Broken(recalled)) == await finder.search("orders")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.versioning.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
+from tests.unit.versioning.compare.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
 from sealyard.values.tools import ToolAnnotations, ToolSpec
 from sealyard.versioning.compare.changes import BreakingChange, Change, ChangeKind, Deprecation, Severity

@@ -33,7 +33,7 @@ from sealyard.store.database import MIGRATIONS
 from sealyard.values.access import AuditEntry
 from sealyard.values.runs import CallRecord, ExecutionRecord
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 Members = dict[str, tuple[tarfile.TarInfo, bytes]]
 
@@ -647,7 +647,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import pytest
-from tests.unit.store.test_backup import _fail_at
+from tests.unit.store.backup.test_backup import _fail_at
 from sealyard.store.backup.copies import restore_backup
 _fail_at(int(sys.argv[3]), lambda: os.kill(os.getpid(), signal.SIGKILL), pytest.MonkeyPatch())
 restore_backup(Path(sys.argv[1]), Path(sys.argv[2]))

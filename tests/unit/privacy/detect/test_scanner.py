@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.privacy.shapes import BUSINESS, PERSONAL
+from tests.unit.privacy.detect.shapes import BUSINESS, PERSONAL
 
 from sealyard.errors import InvalidConfig
 from sealyard.privacy import TYPES

@@ -174,12 +174,14 @@ def test_title_and_choices_are_searched() -> None:
     assert Index(specs).search("in kelvin").names == ["mcp__b__y"]
 
 
-def test_updated_index_equals_one_built_anew_and_reads_only_what_is_new() -> None:
+def test_index_built_from_an_earlier_one_equals_one_built_anew_and_reads_only_what_is_new() -> None:
     """Tools are added, replaced by full name and removed; analysed tools are the same objects as before."""
     index = Index(OFFICE)
-    changed = tool("mail", "send_message", "Post a letter.")
+    tools = {spec.full_name: spec for spec in OFFICE if spec.full_name != "mcp__github__delete_branch"}
+    for spec in (tool("mail", "send_message", "Post a letter."), tool("maps", "route", "The way to a place.")):
+        tools[spec.full_name] = spec
 
-    updated = index.updated([changed, tool("maps", "route", "The way to a place.")], ["mcp__github__delete_branch"])
+    updated = Index(tools.values(), earlier=index)
 
     fresh = Index(updated.specs)
     for query in ("letter", "email", "way", "branch", "list issues", ""):

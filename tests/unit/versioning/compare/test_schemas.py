@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.versioning.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
+from tests.unit.versioning.compare.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
 from sealyard.versioning.compare.proof import Schema, Verdict, input_verdict, output_verdict
 
