@@ -7,8 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from sealyard.broker.call import ToolServer
-from sealyard.catalog import Catalog, Snapshot
-from sealyard.catalog.recent import Recent
+from sealyard.catalog import Catalog, Recent, Snapshot
 from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files, stub_packages, tool_stubs
 from sealyard.catalog.text import plain
 from sealyard.discovery import Index, Learned, Semantic
