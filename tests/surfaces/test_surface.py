@@ -134,7 +134,7 @@ async def test_an_error_names_the_line_and_what_to_do(reach: Reach) -> None:
         "NameError: name 'missing' is not defined",
         "line 2: y = x + missing",
     ]
-    assert "Nearest: 'list_expenses'" in text_of(unknown)
+    assert "Nearest: 'servers.expenses.list_expenses'" in text_of(unknown)
     assert refused.is_error
 
 
