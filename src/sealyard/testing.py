@@ -90,7 +90,7 @@ class FakeUpstream:
             InvalidArguments: The arguments cannot be written as JSON.
             UpstreamUnavailable: It is dead or closed.
             UpstreamTimeout: The function did not return in time.
-            ToolFailed: The function raised, or there is no tool of this name.
+            ToolFailed: The function raised, or no tool has this name.
             UpstreamError: The upstream was closed during the call.
         """
         _check_sendable(tool, arguments)

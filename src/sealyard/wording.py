@@ -1,4 +1,4 @@
-"""Sentences that many messages end with."""
+"""Suggestions at the end of error messages."""
 
 import difflib
 from collections.abc import Iterable
@@ -21,6 +21,6 @@ def suggest(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`Nearest: x, y.` for the known names most like `name`, or nothing if none is like it."""
+    """`Nearest: x, y.` for the known names most like `name`, or an empty string if none is like it."""
     near = difflib.get_close_matches(name[:_COMPARED_CHARACTERS], list(known), n=3)
     return f"Nearest: {', '.join(near)}." if near else ""

@@ -67,7 +67,7 @@ def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteReque
 
 
 def written(request: ExecuteRequest) -> str:
-    """The agent's own text behind this run: its code and the context, or its request for an analysis.
+    """The text that the agent wrote for this run: its code and context, or its request for an analysis.
 
     Raises:
         InvalidRequest: The context is not JSON.

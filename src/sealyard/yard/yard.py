@@ -143,8 +143,8 @@ class Yard(Parts):
         Raises:
             QueueFull: Too many runs and calls wait for their turn.
             UnknownTool: No tool has this name.
-            InvalidArguments: The arguments do not fit.
-            CallRefused: The policy or a person said no, or a token or a limit stands in the way.
+            InvalidArguments: The arguments do not match the schema.
+            CallRefused: The policy, a person, a token or a limit refuses the call.
             UpstreamError: The server or the tool failed.
         """
         session = session_of(principal, None)
@@ -178,7 +178,7 @@ class Yard(Parts):
         return answer
 
     async def _shown(self, value: Any, guard: Guard) -> Any:
-        """An admitted answer as shown outside."""
+        """An admitted answer with private values concealed."""
         if isinstance(value, msgspec.Raw):
             return await guard.door.conceal_document(bytes(value))
         return await guard.door.conceal(value)
