@@ -21,7 +21,7 @@ from sealyard.serve.api.events import ENDED, block, number_of, stream
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values.runs import ExecutionRecord, Failure, Form, RecordStatus, Result
+from sealyard.values.runs import ExecutionRecord, Failure, Form, RecordStatus, Result, Usage
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import Execution
 
@@ -79,16 +79,6 @@ class ExecutionPage(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
-class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The resources of a run."""
-
-    wall_seconds: float
-    cpu_seconds: float | None
-    memory_peak_bytes: int | None
-    output_bytes: int
-    tool_calls: int
-
-
 class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that waits for a person."""
 
@@ -111,7 +101,7 @@ class ExecutionView(ExecutionSummary, frozen=True, kw_only=True):
     """The file with the whole result, for the next run of the same session."""
     details: Failure | None
     notes: list[str]
-    usage: RunUsage | None
+    usage: Usage | None
     tier: str | None
     level: str | None
     asks: list[WaitingCall]
@@ -436,7 +426,7 @@ def _view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) 
         file=None if outcome is None or outcome.spill is None else outcome.spill.path,
         details=None if outcome is None else outcome.failure,
         notes=[] if outcome is None else list(outcome.notes),
-        usage=None if outcome is None else view_of(RunUsage, outcome.usage),
+        usage=None if outcome is None else outcome.usage,
         tier=None if outcome is None else outcome.tier,
         level=None if outcome is None else outcome.level,
         asks=[view_of(WaitingCall, ask) for ask in yard.approvals.open_asks(record.execution_id)],

@@ -77,7 +77,7 @@ def _one_or_each(shape: Shape) -> Shape:
 
 
 def _fields(*parts: Mapping[str, Shape], **names: str) -> dict[str, Shape]:
-    """Fields that the protocol defines: some with shapes, others as `names`, which are separated by spaces, by kind."""
+    """Shapes of fields by their names. `parts` have theirs; each keyword is a kind, with the names of its fields."""
     fields = {name: _LEAVES[kind] for kind, those in names.items() for name in those.split()}
     for part in parts:
         fields |= part
@@ -85,7 +85,7 @@ def _fields(*parts: Mapping[str, Shape], **names: str) -> dict[str, Shape]:
 
 
 def _object(*parts: Mapping[str, Shape], rest: str = "data", **names: str) -> Shape:
-    """An object with these `_fields`. All others are one leaf of the kind `rest`."""
+    """An object with these `_fields`. All other fields together are one leaf of the kind `rest`."""
     known = _fields(*parts, **names)
 
     def walk(value: Any, leaf: Leaf) -> Any:

@@ -14,13 +14,14 @@ from mcp_types import INVALID_PARAMS
 from mcp_types import methods as wire
 from pydantic import ValidationError
 
+from sealyard.broker.upstreams import definition_of
 from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import short_work
 from sealyard.serve.cursors import read_cursor
 from sealyard.serve.relay.bulk import Json
 from sealyard.values.naming import glob
-from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
+from sealyard.values.tools import ToolSpec, UpstreamConfig
 
 logger = logging.getLogger(__name__)
 
@@ -135,20 +136,7 @@ class Routes:
 
 def _spec(upstream: str, name: str, item: Json) -> ToolSpec:
     """A tool by its definition, which is well-formed."""
-    said = item.get("annotations") or {}
-    definition = Definition(
-        name=item["name"],
-        title=item.get("title") or "",
-        description=item.get("description") or "",
-        input_schema=item["inputSchema"],
-        output_schema=item.get("outputSchema"),
-        annotations=ToolAnnotations(
-            read_only=said.get("readOnlyHint"),
-            destructive=said.get("destructiveHint"),
-            idempotent=said.get("idempotentHint"),
-            open_world=said.get("openWorldHint"),
-        ),
-    )
+    definition = definition_of(item)
     try:
         digest = hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
     except (ValueError, TypeError, OverflowError, RecursionError):

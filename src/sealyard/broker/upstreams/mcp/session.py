@@ -489,14 +489,19 @@ def _definition(tool: Any, warnings: list[str]) -> Definition | None:
     if output is not None and not isinstance(output, dict):
         warnings.append(f"Tool {name!r} has an outputSchema that is not an object; it was ignored.")
         output = None
+    return definition_of({**tool, "inputSchema": schema, "outputSchema": output})
+
+
+def definition_of(tool: Mapping[str, Any]) -> Definition:
+    """The definition of a listed tool whose name and schemas are valid."""
     hints = tool.get("annotations")
     hints = hints if isinstance(hints, dict) else {}
     return Definition(
-        name=name,
+        name=tool["name"],
         title=_first_text(tool.get("title"), hints.get("title")),
         description=_first_text(tool.get("description")),
-        input_schema=schema,
-        output_schema=output,
+        input_schema=tool["inputSchema"],
+        output_schema=tool.get("outputSchema"),
         annotations=ToolAnnotations(
             read_only=_flag(hints.get("readOnlyHint")),
             destructive=_flag(hints.get("destructiveHint")),
