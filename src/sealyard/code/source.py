@@ -36,6 +36,7 @@ _ADVICE = {
     "parser": "Simplify it.",
     "syntax": "Change the code and try again.",
 }
+_OTHERWISE = ("await", "async", "__future__", "\r", "\f")
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 _parser_lock = threading.Lock()
@@ -91,6 +92,11 @@ class Source:
         self._features: dict[Callable[[Source], Any], Any] = {}
 
     @property
+    def is_read(self) -> bool:
+        """True if the text was parsed already."""
+        return self._is_read
+
+    @property
     def tree(self) -> ast.Module | None:
         """The syntax tree, which may `await` at its top; None if there is a `fault`. It is shared: change nothing."""
         if not self._is_read:
@@ -110,6 +116,15 @@ class Source:
         if self._names is None and self.tree is not None:
             self._names = Names(self.tree)
         return self._names
+
+    @property
+    def value_span(self) -> tuple[int, int] | None:
+        """The place of the last expression in the text, in characters, for the sandbox, which then parses no tree.
+
+        The same number twice if the text ends with another statement; None for what the sandbox rewrites or counts
+        otherwise: asynchronous code, other line ends than newlines, and text beyond ASCII, whose columns are of bytes.
+        """
+        return self.of(_value_span)
 
     @property
     def digest(self) -> str:
@@ -233,3 +248,18 @@ def _fault_at(kind: Literal["surrogate", "null"], text: str, index: int) -> Faul
     # Lines as Python counts them; `splitlines` would also split at form feeds and the like.
     before = text[:index].replace("\r\n", "\n").replace("\r", "\n")
     return Fault(kind=kind, line=before.count("\n") + 1, column=len(before) - before.rfind("\n"))
+
+
+def _value_span(source: Source) -> tuple[int, int] | None:
+    text, tree = source.text, source.tree
+    if tree is None or not text.isascii() or any(word in text for word in _OTHERWISE):
+        return None
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr) or last.end_lineno is None or last.end_col_offset is None:
+        return len(text), len(text)
+    lines = text.split("\n")
+    start, end = (
+        sum(len(line) + 1 for line in lines[: number - 1]) + column
+        for number, column in ((last.lineno, last.col_offset), (last.end_lineno, last.end_col_offset))
+    )
+    return start, end

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from sealyard.code import read
 from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxClosed
 from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
@@ -33,6 +34,7 @@ _WATCH_SECONDS = 0.1  # between looks at a limit: a run may be over it for this 
 _PROBED_THREADS = 8  # few, so that the probe can exceed them at once
 _WORDS_CHARACTERS = 16_384  # of each text in a worker's report
 _NOTES = 20  # of one run
+_SHORT_CHARACTERS = 1_000  # of unparsed code: parsing this much takes about as long as the worker saves
 _STATUS: dict[str, Status] = {
     "wall_time": "timeout",
     "protocol": "broken",
@@ -558,9 +560,12 @@ def _job(
     if workspace is not None:
         root = "/workspace" if workspace.directory is None else str(workspace.directory)
         spill = f"{root}/results/{execution_id}.json"
+    source = read(code)
+    is_known = source.is_read or len(code) <= _SHORT_CHARACTERS
     job = {
         "kind": "run",
         "code": code,
+        "value_at": source.value_span if is_known else None,
         "context": context,
         "result_bytes": policy.result_bytes,
         "inline_bytes": policy.inline_bytes,

@@ -5,10 +5,13 @@ import asyncio
 import importlib
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sealyard.code import Source
 
 GUEST = Path(__file__).parents[3] / "src/sealyard/sandbox/guest"
 
@@ -145,3 +148,86 @@ def test_awaiting_a_plain_value_gives_it() -> None:
         return [first, second, both]
 
     assert asyncio.run(scenario()) == [5, "awaited", [7, "awaited"]]
+
+
+PLACED = [
+    "1 + 1",
+    "x = 1\nx",
+    "x = 1; y = 2; x + y",
+    "x = 1; x;  # the value",
+    "# nothing first\n\n\nx = [1,\n     2]\n(x\n + [3])  # over two lines",
+    "def f(n):\n    return n\nf(\n  2,  # two\n)",
+    "1, 2",
+    "*[1, 2], 3",
+    "[n for n in range(3)]",
+    "'only a text'",
+    'y = """a\nb"""\ny + """\nc"""',
+    "x = 1; \\\nx",
+    "if True:\n    x = 3\nx if x else (lambda: 4)()",
+    "(x := 5)",
+    "x=1;\tx",
+    "x = 1",
+    "",
+    "\n\n",
+]
+
+
+@pytest.mark.parametrize("code", PLACED)
+def test_splitting_gives_the_value_of_the_rewritten_code(code: str) -> None:
+    """What is split where the gateway found the last expression has the same value, or is left to the rewriting."""
+    place = Source(code).value_span
+    assert place is not None
+    whole: dict[str, Any] = {}
+    exec(transform.compiled(code, "<agent>"), whole)
+    try:
+        body, last = transform.split(code, "<agent>", *place)
+    except SyntaxError:
+        assert "\\" in code or code[0] == "*"
+        return
+    names: dict[str, Any] = {}
+    exec(body, names)
+    value = None if last is None else eval(last, names)
+    assert value == whole.get(transform.LAST)
+
+
+@pytest.mark.parametrize(
+    "code", ["1 / 0", "x = 1; x / 0", "x = 0\n\n\n[1,\n   2 / x]", "x=1;\tx / 0", "  # a\n(1 +\n 1 / 0)"]
+)
+def test_splitting_keeps_lines_and_columns(code: str) -> None:
+    """A traceback points to the same characters as that of the rewritten code."""
+    place = Source(code).value_span
+    assert place is not None
+    body, last = transform.split(code, "<agent>", *place)
+    names: dict[str, Any] = {}
+    exec(body, names)
+    assert _failing_place(lambda: eval(last, names)) == _failing_place(
+        lambda: exec(transform.compiled(code, "<agent>"), {})
+    )
+
+
+def _failing_place(run: Callable[[], object]) -> tuple[int | None, ...]:
+    with pytest.raises(ZeroDivisionError) as caught:
+        run()
+    frame = caught.tb
+    while frame.tb_next is not None:
+        frame = frame.tb_next
+    return list(frame.tb_frame.f_code.co_positions())[frame.tb_lasti // 2]
+
+
+@pytest.mark.parametrize(
+    "code", ["await f()", "async def f(): pass", "x = 1\r\nx", "'é'", "1 +", "from __future__ import annotations\n1"]
+)
+def test_code_that_must_be_rewritten_or_counted_otherwise_has_no_place(code: str) -> None:
+    """The sandbox reads the tree itself."""
+    assert Source(code).value_span is None
+
+
+def test_one_parenthesis_too_many_is_left_to_the_rewriting() -> None:
+    """The parentheses that keep an expression in its place are one level more than the parser may allow."""
+    code = f"x = 1\n{'(' * 199}x{')' * 199}"
+    place = Source(code).value_span
+    assert place is not None
+    try:
+        transform.split(code, "<agent>", *place)
+    except SyntaxError:
+        exec(transform.compiled(code, "<agent>"), {})

@@ -39,6 +39,7 @@ text = f"{total:>8}"
 """
 _WARM_JOB: dict[str, Any] = {
     "code": _WARM_CODE,
+    "value_at": (_WARM_CODE.index('{"total'), len(_WARM_CODE) - 1),
     "context": {},
     "call_bytes": 1 << 20,
     "result_bytes": 1 << 20,
@@ -71,7 +72,7 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
     names: dict[str, Any] = {}
     try:
         names = _furnish(job)
-        value = _execute(job["code"], names)
+        value = _execute(job["code"], names, job["value_at"])
         if count_threads():
             _join_threads()
         body = _success(job, value)
@@ -93,12 +94,13 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
 
 def warm() -> None:
     """Exercise the whole path once, in the zygote."""
+    _execute(_WARM_CODE, dict(_furnish(_WARM_JOB)), None)
     _failure(ValueError("x"), failures.remember(failures.AGENT_FILE, _WARM_CODE))
     _warm_success()
 
 
 def _warm_success() -> None:
-    value = _execute(_WARM_CODE, dict(_furnish(_WARM_JOB)))
+    value = _execute(_WARM_CODE, dict(_furnish(_WARM_JOB)), _WARM_JOB["value_at"])
     _success(_WARM_JOB, value)
     pandas = sys.modules.get("pandas")
     if pandas is not None:
@@ -192,14 +194,27 @@ def _arguments(name: str, arguments: dict[str, Any] | None, max_bytes: int) -> s
     return encode.encode(arguments, max_bytes=max_bytes, root="arguments")[0]
 
 
-def _execute(code: str, names: dict[str, Any]) -> Any:
-    """Run `code` in `names`; its value is `result` if it set that, else its last expression."""
-    body = transform.compiled(code, failures.AGENT_FILE)
+def _execute(code: str, names: dict[str, Any], value_at: tuple[int, int] | None) -> Any:
+    """Run `code` in `names`; its value is `result` if it set that, else its last expression, which is at `value_at`.
+
+    None there: it is not known, or the code needs to be rewritten.
+    """
+    body: types.CodeType | None = None
+    last: types.CodeType | None = None
+    if value_at is not None:
+        try:
+            body, last = transform.split(code, failures.AGENT_FILE, *value_at)
+        except SyntaxError:
+            pass  # one level of parentheses too many
+    if body is None:
+        body = transform.compiled(code, failures.AGENT_FILE)
     with transform.leaving:
         if body.co_flags & inspect.CO_COROUTINE:
             asyncio.run(eval(body, names))
         else:
             exec(body, names)
+        if last is not None:
+            names[transform.LAST] = eval(last, names)
     return transform.value(names)
 
 

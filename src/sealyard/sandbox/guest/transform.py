@@ -18,6 +18,7 @@ AWAIT_ALL = "__sealyard_await_all__"
 LAST = "__sealyard_last__"
 
 _MISSING = object()
+_NEWLINE = "\n"
 
 _CONCURRENT = frozenset(
     {"as_completed", "create_task", "ensure_future", "gather", "run_coroutine_threadsafe", "shield", "wait", "wait_for"}
@@ -32,6 +33,27 @@ def compiled(code: str, file: str) -> types.CodeType:
     tree = prepare(tree, asynchronous="await" in code or "async" in code)
     made: types.CodeType = compile(tree, file, "exec", flags=flags, dont_inherit=True)
     return made
+
+
+def split(code: str, file: str, start: int, end: int) -> tuple[types.CodeType, types.CodeType | None]:
+    """The statements before the last expression, and that expression, for code that needs no other rewrite.
+
+    The expression stands at `start` to `end`; both are the same where the code ends with another statement. Without a
+    tree of Python objects this costs a third of `compiled`. Every line and column is that of the code.
+
+    Raises:
+        SyntaxError: The expression cannot be put into the parentheses that keep its place; use `compiled`.
+    """
+    if start == end:
+        return compile(code, file, "exec", dont_inherit=True), None
+    before, last = code[:start], code[start:end]
+    line = before.count("\n")
+    column = start - before.rfind("\n") - 1
+    if line:
+        last = f"({_NEWLINE * line}{column * ' '}{last}\n)"
+    elif column:
+        last = f"({(column - 1) * ' '}{last}\n)"
+    return compile(before, file, "exec", dont_inherit=True), compile(last, file, "eval", dont_inherit=True)
 
 
 def value(names: dict[str, Any]) -> Any:
