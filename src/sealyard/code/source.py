@@ -82,6 +82,8 @@ class Source:
     """One text of code, parsed when its tree is first asked for, and never again."""
 
     __slots__ = ("_fault", "_features", "_is_read", "_names", "_tree", "text")
+    most_bytes = MAX_CODE_BYTES
+    """The size of the largest text that is parsed."""
 
     def __init__(self, text: str) -> None:
         self.text = text

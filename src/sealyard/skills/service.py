@@ -13,7 +13,7 @@ import msgspec
 
 from sealyard.access import Guards, Runner, Tools
 from sealyard.catalog import Recent, Snapshot
-from sealyard.code import SkillRef, ToolRef
+from sealyard.code import Ref
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill
@@ -275,14 +275,13 @@ class Skills:
 
     async def _reading(self, request: SaveSkill, view: Snapshot, author: str) -> Reading:
         """Read the code of a request, long code in a helper process. Raises `InvalidSkill`."""
-        find = partial(_find_tool, view)
         given = {"name": request.name, "inputs": request.inputs, "output": request.output}
         code, offload = request.code, self.guards.offload
         if len(code) <= _LONG_CODE or offload is None:
-            return await asyncio.to_thread(read_skill, code=code, find=find, **given)
+            return await asyncio.to_thread(read_skill, code=code, find=view.find, **given)
 
-        async def answer(ref: Any) -> Any:
-            return msgspec.to_builtins(find(msgspec.convert(ref, ToolRef)))
+        async def answer(name: Any) -> Any:
+            return msgspec.to_builtins(view.find(msgspec.convert(name, str)))
 
         try:
             found = await offload.run("read_skill", given, code.encode(), who=author, on_query=answer)
@@ -290,7 +289,7 @@ class Skills:
             raise InvalidSkill(f"The code could not be read: {error}") from None
         return msgspec.convert(found.result, Reading)
 
-    async def _needed(self, user: str, ref: SkillRef, author: str, view: Snapshot, *, is_foreign: bool) -> Skill:
+    async def _needed(self, user: str, ref: Ref, author: str, view: Snapshot, *, is_foreign: bool) -> Skill:
         """Find the skill that `user` imports. A skill from elsewhere may import one that is in quarantine too."""
         if is_foreign:
             return await self.shelf.get(ref.name, ref.pin, author)
@@ -598,12 +597,6 @@ async def _serve(skill: Skill, guard: Guard) -> ServedFolder:
         frontmatter=read_frontmatter(folder.files["SKILL.md"]),
         files=dict(folder.files),
     )
-
-
-def _find_tool(view: Snapshot, ref: ToolRef) -> ToolSpec | None:
-    if ref.full_name is not None:
-        return view.find(ref.full_name)
-    return view.find(f"servers.{ref.module}.{ref.function}")
 
 
 def _indexed(full_name: str, skill: Skill) -> ToolSpec:

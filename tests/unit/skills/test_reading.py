@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.code import SkillRef, ToolRef
+from sealyard.code import Ref
 from sealyard.errors import InvalidRequest, InvalidSkill
 from sealyard.skills import signature_of
 from sealyard.skills.reading import Reading, read_skill
@@ -19,9 +19,9 @@ from sealyard.values.tools import ToolSpec
 STRING, INTEGER, NUMBER, ARRAY, OBJECT = ({"type": kind} for kind in ("string", "integer", "number", "array", "object"))
 
 
-def find(ref: ToolRef) -> ToolSpec | None:
+def find(name: str) -> ToolSpec | None:
     """A catalog of one server with one tool, in its second version."""
-    if str(ref) not in ("servers.bank.pay", "mcp__bank__pay"):
+    if name not in ("servers.bank.pay", "mcp__bank__pay"):
         return None
     names = {"upstream": "bank", "name": "pay", "full_name": "mcp__bank__pay", "module": "bank", "function": "pay"}
     return ToolSpec(**names, input_schema=OBJECT, digest="d2", version="1.1.0")
@@ -417,7 +417,7 @@ def test_tools_are_read_from_the_code_with_their_versions() -> None:
     found = read(code)
 
     assert found.tools == (ToolNeed(tool="mcp__bank__pay", version="1.1.0", digest="d2", lines=(1, 4, 5)),)
-    assert found.skills == (SkillRef("other", None, (2, 6)),)
+    assert found.skills == (Ref("other", None, (2, 6)),)
     assert found.warnings == ("Line 6: `call_tool` is called with a name that the code does not spell out.",)
 
 

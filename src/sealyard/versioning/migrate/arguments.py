@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sealyard.code.names import children
 from sealyard.versioning.migrate.abstract import (
     NONE,
     NOTHING,
@@ -101,7 +100,7 @@ class _Rewriter:
         """True if it makes no difference when an expression is not evaluated."""
         if isinstance(node, _ACTS) or (isinstance(node, ast.Call) and self._called(node) not in _HARMLESS):
             return False
-        return isinstance(node, ast.Lambda) or all(self.is_idle(child) for child in children(node))
+        return isinstance(node, ast.Lambda) or all(self.is_idle(child) for child in ast.iter_child_nodes(node))
 
     def passes(self, node: ast.expr, name: str, rules: Rules, held: Value = NOTHING) -> bool:
         """True if the value is known, and the new tool takes it as it is."""

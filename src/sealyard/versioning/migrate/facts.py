@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.code import Names
-from sealyard.code.names import Variable
+from sealyard.code import Names, Variable
 from sealyard.versioning.migrate.abstract import (
     ANY_KEY,
     ITEM,

@@ -8,7 +8,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sealyard.code.names import Variable
+from sealyard.code import Variable
 from sealyard.versioning.migrate.abstract import (
     JUST_NONE,
     JUST_OTHER,

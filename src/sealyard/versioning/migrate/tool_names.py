@@ -2,7 +2,7 @@
 
 import ast
 
-from sealyard.code.names import Variable
+from sealyard.code import Variable
 from sealyard.versioning.migrate.abstract import Value
 from sealyard.versioning.migrate.facts import State
 from sealyard.versioning.migrate.splices import Sources
