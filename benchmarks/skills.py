@@ -31,9 +31,9 @@ from sealyard.examples import customers, demo_upstreams, expenses, files, mail, 
 from sealyard.examples.toolbox import Toolbox
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server, text_of
-from sealyard.skills import SaveSkill
 from sealyard.store import open_store
 from sealyard.store.database import connect, connect_reader
+from sealyard.values.skills import SaveSkill
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 

@@ -35,8 +35,8 @@ from sealyard.serve.api import routes
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
-from sealyard.skills import SaveSkill
 from sealyard.testing import FakeUpstream
+from sealyard.values.skills import SaveSkill
 from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.assembly import open_border

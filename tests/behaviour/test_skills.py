@@ -14,9 +14,9 @@ from sealyard.config import Config
 from sealyard.config.settings import SkillsConfig, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
+from sealyard.skills import migrate_skills
 from sealyard.testing import FakeUpstream
-from sealyard.values.skills import Skill
+from sealyard.values.skills import SaveExample, SaveSkill, Skill, SkillSource
 from sealyard.values.tools import Definition, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from tests import warm
 
+from sealyard.cli.skills import _parse_duration
+from sealyard.errors import InvalidRequest
 from sealyard.skills.sharing import SigningKey, to_folder, write_archive
 from sealyard.values.skills import Skill
 
@@ -633,7 +635,7 @@ def test_an_export_is_what_the_format_s_own_command_accepts(shelf: Project, expo
     assert verdicts == [0, 0, 0]
     assert (again.returncode, again.stderr) == (
         2,
-        f"error: {str(folders[0])!r} exists. Choose another folder, or give --replace.\n",
+        f"error: {str(folders[0])!r} exists. Choose another directory, or replace it on purpose.\n",
     )
     assert (replaced.returncode, replaced.stdout.splitlines()[0]) == (0, str(folders[0]))
     assert archive.stdout.splitlines() == [
@@ -792,3 +794,28 @@ def test_a_market_is_searched_pinned_and_imported_from(exported: Path, tmp_path:
         ("local/best_month", "1.0.0", "quarantined"),
         ("local/monthly_total", "1.0.0", "quarantined"),
     ]
+
+
+def test_durations_are_read_as_people_write_them() -> None:
+    """With or without a space, in any case, short or long."""
+    texts = ("30days", "30d", "12h", "2 weeks", " 1.5 Hours ", "90s", "10 min", "1 month")
+
+    assert [_parse_duration(text) for text in texts] == [
+        30 * 86_400.0,
+        30 * 86_400.0,
+        43_200.0,
+        14 * 86_400.0,
+        5_400.0,
+        90.0,
+        600.0,
+        30 * 86_400.0,
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "30", "days", "-3d", "3 fortnights", "1e9d", "٣d", "1" * 400 + "d", "nan d"])
+def test_text_that_is_no_duration_is_refused(text: str) -> None:
+    """With examples of what is."""
+    with pytest.raises(InvalidRequest) as caught:
+        _parse_duration(text)
+
+    assert str(caught.value) == f"{text[:80]!r} is not a duration. Write it as 30days, 12h or '2 weeks'."

@@ -21,9 +21,9 @@ from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
 from sealyard.learning.part import Viewer
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.skills import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values.runs import Result
+from sealyard.values.skills import SaveExample, SaveSkill
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -33,9 +33,9 @@ from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, PrincipalEntry, SkillsConfig, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
 from sealyard.serve.texts import loaded_text
-from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
+from sealyard.skills import migrate_skills
 from sealyard.testing import FakeUpstream
-from sealyard.values.skills import Skill
+from sealyard.values.skills import SaveExample, SaveSkill, Skill, SkillSource
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 SCOPES = HttpConfig(

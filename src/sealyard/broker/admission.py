@@ -20,7 +20,7 @@ from sealyard.offload.documents import LARGE, MOST_DEPTH, is_large, is_too_deep,
 from sealyard.privacy import Guard, Mirror, Sent
 from sealyard.store.stored_json import CALL_VALUE_BYTES, encode_within
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import is_wrapped
+from sealyard.versioning.compare import is_wrapped
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
 _DECODED_BYTES = 256 << 10

@@ -27,7 +27,7 @@ from sealyard.values.access import Approval, AuditEntry, Grant
 from sealyard.values.runs import Reply
 from sealyard.values.tools import Definition, ToolSpec, UpstreamStatus
 from sealyard.versioning import Plan, translate_answer, translate_arguments
-from sealyard.versioning.compare.schemas import is_wrapped
+from sealyard.versioning.compare import is_wrapped
 
 _UNANSWERED = Response(value=None)
 _LONG_NAME = 1_000

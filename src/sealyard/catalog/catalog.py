@@ -20,8 +20,8 @@ from sealyard.errors import StoreError
 from sealyard.offload.documents import MOST_DEPTH, is_too_deep, signs_of
 from sealyard.store import Release, Store
 from sealyard.store.tools import LastRelease
+from sealyard.values.changes import Comparison
 from sealyard.values.tools import Definition, ToolSpec
-from sealyard.versioning.compare import Comparison
 
 _DEFINITION_BYTES = 256 << 10  # a definition has a few kB; a larger one would fill a context by itself
 _WARNINGS = 100  # kept of one upstream, the last: a bound on memory

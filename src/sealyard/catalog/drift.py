@@ -29,8 +29,9 @@ from sealyard.catalog.catalog import Catalog
 from sealyard.errors import StoreError
 from sealyard.store import Store
 from sealyard.store.tools import SeenShape
+from sealyard.values.changes import Comparison, highest, major_of
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import Comparison, compare, highest, major_of
+from sealyard.versioning.compare import compare
 
 _log = logging.getLogger(__name__)
 

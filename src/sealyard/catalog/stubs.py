@@ -27,7 +27,7 @@ from sealyard.catalog.text import (
     wrap,
 )
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import resolve, unwrapped
+from sealyard.versioning.compare import resolve, unwrapped
 
 # Characters that keep a stub readable for a model, and the work on a hostile schema small. Chosen, not measured.
 

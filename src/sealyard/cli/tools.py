@@ -18,10 +18,10 @@ from sealyard.cli.gateway import tool_hint, with_yard
 from sealyard.cli.terminal import Cell, columns, day, plain, say, screen, warn, write_json
 from sealyard.config import Config, describe_upstream
 from sealyard.errors import UnknownTool
-from sealyard.skills.requests import SkillCheck
 from sealyard.store import Release
+from sealyard.values.changes import Change, Severity
+from sealyard.values.skills import SkillCheck
 from sealyard.values.tools import ToolSpec, UpstreamStatus
-from sealyard.versioning.compare import Change, Severity
 from sealyard.yard import Yard
 
 _STDERR_LINES = 10

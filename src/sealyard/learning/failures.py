@@ -28,8 +28,8 @@ from sealyard.learning.part import (
 )
 from sealyard.learning.prints import CodePrint
 from sealyard.learning.repairs import PASSING, Edit, Wording, edits
+from sealyard.values.changes import major_of
 from sealyard.values.facts import Hinted, RunEvidence
-from sealyard.versioning.compare import major_of
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 

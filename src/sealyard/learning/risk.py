@@ -41,9 +41,9 @@ from sealyard.learning.precedents import (
 from sealyard.learning.prints import CodePrint
 from sealyard.learning.resources import Prediction
 from sealyard.sandbox.review import Finding, Review
+from sealyard.values.changes import major_of
 from sealyard.values.facts import Risk, RiskReason, RunEvidence
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import major_of
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 

@@ -33,9 +33,9 @@ from sealyard.learning.disclosure import is_data, is_field
 from sealyard.learning.part import Evidence, Insight, Lesson, Part, PartInsights, Viewer, faded, part_insights
 from sealyard.privacy import TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
+from sealyard.values.changes import major_of
 from sealyard.values.facts import CallEvidence, Hinted, RunEvidence
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import major_of
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 

@@ -26,11 +26,9 @@ from sealyard.learning.disclosure import IDENTIFIER, WORDS, is_nameable
 from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights, put_last, touch
 from sealyard.learning.prints import CodePrint, names_of, similarity
 from sealyard.skills import SkillLoader
-from sealyard.skills.record import REMOVABLE_SECONDS, combined, counted, effectiveness, judge
 from sealyard.store import Store
-from sealyard.store.skills import SkillRecord
 from sealyard.values.facts import Hinted, RunEvidence
-from sealyard.values.skills import SHARED, Skill
+from sealyard.values.skills import SHARED, Skill, SkillRecord
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
@@ -262,8 +260,8 @@ def known_skill(
     if skill.status != "active" or not IDENTIFIER.fullmatch(skill.name):
         return None
     whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
-    uses, success = counted(whole)
-    verdict = judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=REMOVABLE_SECONDS)
+    uses, success = whole.counted
+    verdict = whole.judge(modified_at=skill.modified_at, now=now)
     if verdict == "removable" or (uses >= _POOR_USES and success < _POOR_SUCCESS):
         return None
     is_own = skill.namespace != SHARED or skill.author == principal
@@ -278,7 +276,7 @@ def known_skill(
         description_words=tuple(dict.fromkeys([*name_words, *described]))[:_WORDS],
         name_words=name_words,
         print=job,
-        effectiveness=effectiveness(whole, now=now),
+        effectiveness=whole.effectiveness(now=now),
         uses=uses,
         success=success,
         principals=len(whole.shares),
@@ -670,7 +668,7 @@ class KnownSkills:
             names = [each.name for each in await self._loading.visible(principal, view) if each.status == "active"]
             found = [await self._resolve(name, principal, view) for name in names]
             skills = [each for each in found if each is not None]
-            records = combined(await table.uses()) if skills else {}
+            records = await self._loading.records() if skills else {}
             made = key, await asyncio.to_thread(self._index, skills, records, principal, view)
             self._made.put(principal, made)
         return made[1]

@@ -20,9 +20,9 @@ from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_st
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
-from sealyard.skills import SaveSkill
 from sealyard.values.naming import glob, spellings
 from sealyard.values.runs import Result
+from sealyard.values.skills import SaveSkill
 from sealyard.values.tools import ToolSpec
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState

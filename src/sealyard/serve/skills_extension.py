@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from sealyard.serve.cursors import read_cursor, to_cursor
 from sealyard.serve.dialogue import Context, principal_of
 from sealyard.skills import Skills
-from sealyard.skills.requests import ServedFolder
+from sealyard.values.skills import ServedFolder
 
 EXTENSION = "io.modelcontextprotocol/skills"
 

@@ -6,10 +6,8 @@ from typing import Any
 import msgspec
 
 from sealyard.metrics import tokens
-from sealyard.skills import signature_of
-from sealyard.skills.loader import LoadedSkill
-from sealyard.skills.requests import FoundSkill, SavedSkill
-from sealyard.values.skills import SHARED
+from sealyard.skills import LoadedSkill, signature_of
+from sealyard.values.skills import SHARED, FoundSkill, SavedSkill
 from sealyard.values.tools import Hit, SearchAnswer
 from sealyard.yard import Yard
 

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING
 from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
-    from sealyard.skills.loader import SkillLoader, SkillSession
+    from sealyard.skills.loader import LoadedSkill, NeedCheck, SkillLoader, SkillSession
     from sealyard.skills.migration import migrate_skills
     from sealyard.skills.reading import signature_of
-    from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
     from sealyard.skills.service import Skills
 
 __all__ = (
-    "SaveExample",
-    "SaveSkill",
+    "LoadedSkill",
+    "NeedCheck",
     "SkillLoader",
     "SkillSession",
-    "SkillSource",
     "Skills",
     "migrate_skills",
     "signature_of",
@@ -29,9 +27,8 @@ __all__ = (
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
     __getattr__ = lazy_door(
         __name__,
-        loader="SkillLoader SkillSession",
+        loader="LoadedSkill NeedCheck SkillLoader SkillSession",
         migration="migrate_skills",
         reading="signature_of",
-        requests="SaveExample SaveSkill SkillSource",
         service="Skills",
     )

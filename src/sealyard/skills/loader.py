@@ -8,9 +8,9 @@ use of each.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -20,17 +20,22 @@ from sealyard.catalog.stubs import parameters, stub_file
 from sealyard.catalog.text import plain
 from sealyard.errors import InvalidRequest, SkillUnusable, UnknownSkill, UnknownTool
 from sealyard.privacy import Guard
-from sealyard.skills.shelf import Shelf, namespaces_for, split_pin
+from sealyard.skills.shelf import Shelf, split_pin
 from sealyard.store import Store
+from sealyard.values.changes import Difficulty, Version, major_of
 from sealyard.values.runs import RecordStatus
-from sealyard.values.skills import Skill, SkillStatus, SkillUse, ToolNeed
+from sealyard.values.skills import (
+    NeedState,
+    Skill,
+    SkillRecord,
+    SkillStatus,
+    SkillUse,
+    ToolNeed,
+    UseShare,
+    namespaces_for,
+)
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning import Difficulty, Plan, make_plan
-from sealyard.versioning.compare import Version, major_of
-
-State = Literal["fits", "newer", "translated", "broken", "missing"]
-"""`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: a person
-has to migrate it. `missing`: the tool is gone, or hidden from this principal."""
+from sealyard.versioning import Plan, make_plan
 
 _PLANS = 1_000  # plans and renames in memory: more than there are tools in use
 _REASON_CHARACTERS = 600  # of a reason that quotes an upstream
@@ -54,7 +59,7 @@ class NeedCheck(msgspec.Struct, frozen=True, kw_only=True):
     current: str | None = None
     now: str | None = None
     """The tool's full name in the catalog; another one if it was renamed."""
-    state: State
+    state: NeedState
     difficulty: Difficulty | None = None
     """Of the migration, where one is needed."""
     reason: str = ""
@@ -166,12 +171,6 @@ class Compatibility:
 def _words(problems: Sequence[str]) -> str:
     """The first problems on one line. They quote an upstream, and models and terminals show them."""
     return " ".join(plain(" ".join(problems[:3]), limit=_REASON_CHARACTERS).split())
-
-
-def worst(checks: Sequence[NeedCheck]) -> State:
-    """The worst state among the checks."""
-    order: tuple[State, ...] = ("fits", "newer", "translated", "broken", "missing")
-    return max((check.state for check in checks), key=order.index, default="fits")
 
 
 # The skills of one execution
@@ -376,6 +375,10 @@ class SkillLoader:
                     by_name.setdefault(skill.name, skill)
         return list(by_name.values())
 
+    async def records(self) -> dict[tuple[str, str], SkillRecord]:
+        """The uses of each skill, all versions together, by namespace and name."""
+        return combined(await self._store.skills.uses())
+
     async def _is_visible(self, skill: Skill, view: Snapshot) -> bool:
         """False if a tool that the skill needs, under its old name or a new one, is hidden from this principal.
 
@@ -479,3 +482,36 @@ class SkillLoader:
             return (await self.resolve(name, None, principal, view, known=known)).skill
         except (SkillUnusable, UnknownSkill) as error:
             return str(error)
+
+
+def combined(records: Iterable[SkillRecord]) -> dict[tuple[str, str], SkillRecord]:
+    """Combine the records of all versions of each skill, by namespace and name; its version is the one used last."""
+    found: dict[tuple[str, str], SkillRecord] = {}
+    for record in sorted(records, key=lambda each: each.last_used_at or 0.0):
+        place = record.namespace, record.name
+        before = found.get(place)
+        if before is not None:
+            shares = _joined((*before.shares, *record.shares))
+            record = msgspec.structs.replace(
+                record,
+                **_sums(before, record, ("uses", "calls", "failures", "seconds", "translated")),
+                principals=len(shares) or max(before.principals, record.principals),
+                last_error=record.last_error or before.last_error,
+                shares=shares,
+            )
+        found[place] = record
+    return found
+
+
+def _joined(shares: Iterable[UseShare]) -> tuple[UseShare, ...]:
+    found: dict[str, UseShare] = {}
+    for share in shares:
+        before = found.get(share.principal)
+        if before is not None:
+            share = msgspec.structs.replace(share, **_sums(before, share, ("uses", "calls", "failures")))
+        found[share.principal] = share
+    return tuple(found[principal] for principal in sorted(found))
+
+
+def _sums(one: object, other: object, names: tuple[str, ...]) -> dict[str, float]:
+    return {name: getattr(one, name) + getattr(other, name) for name in names}

@@ -11,24 +11,21 @@ import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.errors import HelperFailed, InvalidRequest, SkillUnusable, UnknownTool
-from sealyard.skills.record import change_of, foreseen
-from sealyard.skills.service import Skills
-from sealyard.skills.shelf import principal_of
-from sealyard.store import MigrationRecord
-from sealyard.values.skills import SHARED, Skill, SkillExample, ToolNeed, Trace, TraceCall
+from sealyard.skills.service import Skills, foreseen
+from sealyard.values.changes import major_of, matches
+from sealyard.values.skills import (
+    SHARED,
+    MigratedSkill,
+    Skill,
+    SkillExample,
+    ToolNeed,
+    Trace,
+    TraceCall,
+    principal_of,
+)
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, Untranslatable, adapt_answer, translate_arguments
-from sealyard.versioning.compare import major_of, matches
 from sealyard.versioning.migrate import diff, rewrite_beside
-
-
-class MigratedSkill(MigrationRecord, frozen=True, kw_only=True):
-    """The migration of one skill, with its new code."""
-
-    diff: str = ""
-    """Each in words, with its line."""
-    examples: int = 0
-    """Examples that passed with the new code."""
 
 
 async def migrate_skills(
@@ -133,7 +130,7 @@ async def _migrate(
     except HelperFailed as error:
         return msgspec.structs.replace(result, reason=f"The code could not be read: {error}")
     predicted = foreseen(migration.difficulty, skill)
-    result = msgspec.structs.replace(result, predicted=predicted, change=change_of(plan))
+    result = msgspec.structs.replace(result, predicted=predicted, change=_change_of(plan))
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
         return msgspec.structs.replace(result, reason=" ".join(reasons))
@@ -210,3 +207,10 @@ async def _prove(skills: Skills, skill: Skill, view: Snapshot, principal: str) -
             return None, f"Example {number} does not pass with the new code: {rehearsal.example.problem}"
         examples.append(rehearsal.example)
     return msgspec.structs.replace(skill, examples=tuple(examples)), ""
+
+
+def _change_of(plan: Plan) -> str:
+    """The kind of a change: the sorted names of its steps and obstacles."""
+    steps = {step.__struct_config__.tag for step in plan.steps}
+    obstacles = {f"no_answer_{obstacle.side}" for obstacle in plan.obstacles}
+    return "+".join(sorted(map(str, steps | obstacles))) or "none"

@@ -35,7 +35,7 @@ from sealyard.skills.loader import Load, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
 from sealyard.values.runs import CallRecord, Limits, Outcome, Usage
-from sealyard.values.skills import Skill, SkillExample, Trace, TraceCall
+from sealyard.values.skills import Rehearsal, Skill, SkillExample, Trace, TraceCall
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
@@ -184,14 +184,6 @@ def _has_files(answer: Any) -> bool:
 
 
 # Runs
-
-
-class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of running an example."""
-
-    example: SkillExample
-    """With its trace, its value and its verdict."""
-    outcome: Outcome
 
 
 class Rehearsals:

@@ -20,43 +20,43 @@ from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, SkillUnu
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
 from sealyard.privacy import Guard
+from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
 from sealyard.skills.declarations import check_json
 from sealyard.skills.loader import Compatibility, Known, LoadedSkill, NeedCheck, SkillLoader, SkillSession
 from sealyard.skills.reading import Reading, read_skill, signature_of
-from sealyard.skills.record import (
-    SkillAnalysis,
-    SkillCandidate,
-    SkillSummary,
-    combined,
-    effectiveness,
-    figures_of,
-    foreseen,
-    is_right,
-)
 from sealyard.skills.rehearsal import Rehearsals
-from sealyard.skills.requests import (
+from sealyard.skills.sharing.folder import read_frontmatter, to_folder
+from sealyard.skills.shelf import Shelf, as_tool
+from sealyard.store import Store
+from sealyard.values.access import AuditEntry
+from sealyard.values.changes import Difficulty, matches
+from sealyard.values.naming import is_python
+from sealyard.values.runs import RecordStatus
+from sealyard.values.skills import (
+    SHARED,
     FoundSkill,
+    MigrationRecord,
+    NeedState,
     SavedSkill,
     SaveSkill,
     ServedFolder,
+    Skill,
+    SkillAnalysis,
+    SkillCandidate,
     SkillCheck,
+    SkillExample,
+    SkillFigures,
+    SkillNeed,
+    SkillRecord,
     SkillSource,
+    SkillSummary,
+    SkillTotals,
     TestedSkill,
-    conceal_examples,
-    conceal_request,
-    conceal_skill,
-    conceal_texts,
+    namespace_of,
+    namespaces_for,
+    principal_of,
 )
-from sealyard.skills.sharing.folder import read_frontmatter, to_folder
-from sealyard.skills.shelf import Shelf, as_tool, namespace_of, namespaces_for, principal_of
-from sealyard.store import SkillRecord, Store
-from sealyard.values.access import AuditEntry
-from sealyard.values.naming import is_python
-from sealyard.values.runs import RecordStatus
-from sealyard.values.skills import SHARED, Skill, SkillExample, SkillNeed
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning import Difficulty
-from sealyard.versioning.compare import matches
 from sealyard.versioning.migrate import rewrite_beside
 
 _log = logging.getLogger(__name__)
@@ -376,7 +376,7 @@ class Skills:
         else:
             newest = sorted(skills.items(), key=lambda item: -item[1].modified_at)
             names = [name for name, _ in newest[:limit]]
-        records = combined(await self.store.skills.uses())
+        records = await self.loading.records()
         found = [await self._found(skills[name], records, view) for name in names]
         guard = await self.guards.of(f"{principal}:default")
         shown = [{"signature": each.signature, "description": each.description} for each in found]
@@ -392,8 +392,11 @@ class Skills:
         """
         view = await self.tools.view(principal)
         loaded = await self.loading.resolve(name, version, principal, view)
-        guard = await self.guards.of(f"{principal}:default")
-        return msgspec.structs.replace(loaded, skill=await conceal_skill(loaded.skill, guard))
+        return msgspec.structs.replace(loaded, skill=await self.concealed(loaded.skill, principal=principal))
+
+    async def concealed(self, skill: Skill, *, principal: str) -> Skill:
+        """A skill with private values in its text concealed: it may have been saved under weaker rules."""
+        return await conceal_skill(skill, await self.guards.of(f"{principal}:default"))
 
     async def unused(self, since: float) -> list[Skill]:
         """List skills that were neither saved nor used since a time."""
@@ -454,7 +457,7 @@ class Skills:
             use=f"from skills import {skill.name}",
             signature=signature_of(skill),
             description=skill.description,
-            effectiveness=None if known is None else round(effectiveness(known, now=time.time()), 2),
+            effectiveness=None if known is None else round(known.effectiveness(now=time.time()), 2),
             status=skill.status,
             shared=skill.namespace == SHARED,
             warnings=tuple(check.reason for check in checks if check.reason),
@@ -498,13 +501,13 @@ class Skills:
         """Figures of every skill, the most effective first, and code that could become a skill."""
         view = await self.tools.view()
         newest = await self.shelf.list_all()
-        records = combined(await self.store.skills.uses())
+        records = await self.loading.records()
         past = await self.store.skills.migrations()
         figures = []
         for skill in newest:
             checks = await self.compatibility.check(skill, view)
             hardest = max([await self.difficulty(skill, check) for check in checks], key=_HARDER.index, default=None)
-            figures.append(figures_of(skill, records.get((skill.namespace, skill.name)), checks, hardest))
+            figures.append(_figures_of(skill, records.get((skill.namespace, skill.name)), checks, hardest))
         figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
         statuses = Counter(skill.status for skill in newest)
         sums = await self.store.metrics.sums()
@@ -519,7 +522,7 @@ class Skills:
             translated=sum(each.translated for each in figures),
             migrations=len(past),
             migrated=sum(each.outcome == "migrated" for each in past),
-            predictions_right=sum(map(is_right, past)),
+            predictions_right=sum(map(_is_right, past)),
         )
         return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(candidates[:_CANDIDATES]))
 
@@ -583,6 +586,46 @@ class Skills:
                     waiting += kept.skills
                     break
         return found
+
+
+def foreseen(predicted: Difficulty, skill: Skill) -> Difficulty:
+    """A migration needs a look if no example of the skill passed and can be replayed: nothing would prove it."""
+    is_provable = any(example.passed and example.trace is not None for example in skill.examples)
+    return predicted if is_provable or predicted != "mechanical" else "needs a look"
+
+
+def _figures_of(
+    skill: Skill, record: SkillRecord | None, checks: tuple[NeedCheck, ...], hardest: Difficulty | None
+) -> SkillFigures:
+    """The figures of a skill, from the record of all its versions and the checks of its tools."""
+    whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
+    now = time.time()
+    details = [f"{check.tool} {check.need}: {check.state}. {check.reason}".rstrip() for check in checks]
+    details += [f"last error: {whole.last_error}"] if whole.last_error else []
+    details += [f"its worst need: {_worst(checks)}"] if checks else []
+    details += [f"its migration, as predicted: {hardest}"] if hardest else []
+    details += [skill.note] if skill.note else []
+    totals = {name: getattr(whole, name) for name in SkillTotals.__struct_fields__}
+    return SkillFigures(
+        **totals | {"version": skill.version},
+        status=skill.status,
+        mean_seconds=whole.seconds / whole.calls if whole.calls else 0.0,
+        effectiveness=round(whole.effectiveness(now=now), 3),
+        judgement=whole.judge(modified_at=skill.modified_at, now=now),
+        difficulty=hardest,
+        details=tuple(details),
+    )
+
+
+def _worst(checks: Sequence[NeedCheck]) -> NeedState:
+    """The worst state among the checks."""
+    order: tuple[NeedState, ...] = ("fits", "newer", "translated", "broken", "missing")
+    return max((check.state for check in checks), key=order.index, default="fits")
+
+
+def _is_right(migration: MigrationRecord) -> bool:
+    """True if the prediction came true: exactly the migrations predicted as mechanical should succeed."""
+    return (migration.predicted == "mechanical") == (migration.outcome == "migrated")
 
 
 async def _serve(skill: Skill, guard: Guard) -> ServedFolder:

@@ -5,8 +5,9 @@ disk. The signed log is in `audit/`, facts and their sums are in `metrics/`, and
 """
 
 from sealyard.store.journal import TraceBudget
-from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord
+from sealyard.store.skills import ShelfLimits
 from sealyard.store.store import Store, open_store
 from sealyard.store.tools import Release
+from sealyard.values.skills import MigrationRecord, SkillRecord
 
 __all__ = ("MigrationRecord", "Release", "ShelfLimits", "SkillRecord", "Store", "TraceBudget", "open_store")

@@ -12,7 +12,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -22,9 +22,16 @@ from sealyard.store.database import Reader
 from sealyard.store.stored_json import encode_strictly, storable
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values.skills import Skill, SkillExample, SkillStatus, SkillUse
-from sealyard.versioning import Difficulty
-from sealyard.versioning.compare import Severity, Version
+from sealyard.values.changes import Severity, Version
+from sealyard.values.skills import (
+    MigrationRecord,
+    Skill,
+    SkillExample,
+    SkillRecord,
+    SkillStatus,
+    SkillUse,
+    UseShare,
+)
 
 _USES_KEPT = 50_000
 """Single uses of all skills together: some 10 MB. The sums have the older ones too."""
@@ -61,68 +68,6 @@ class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     examples: int = 10
     examples_bytes: int = 2 << 20
     """All examples of one version with their traces, compressed."""
-
-
-MigrationOutcome = Literal["migrated", "refused", "failed"]
-"""`refused`: the code cannot be rewritten safely. `failed`: the new code does not pass its examples, or has none."""
-
-
-class UseShare(msgspec.Struct, frozen=True, kw_only=True):
-    """The uses of a skill by one principal."""
-
-    principal: str
-    uses: int
-    calls: int
-    failures: int
-
-
-class SkillTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """The uses of a skill, added up."""
-
-    namespace: str
-    name: str
-    version: str
-    uses: int = 0
-    """Executions that used it."""
-    calls: int = 0
-    failures: int = 0
-    principals: int = 0
-    """Principals that used it."""
-    last_used_at: float | None = None
-    """Seconds since the epoch."""
-    translated: int = 0
-    """Tool calls that were translated for it."""
-
-
-class SkillRecord(SkillTotals, frozen=True, kw_only=True):
-    """The uses of one version of a skill."""
-
-    seconds: float = 0.0
-    """Of all calls together."""
-    last_error: str | None = None
-    shares: tuple[UseShare, ...] = ()
-    """By principal, sorted by name."""
-
-
-class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One migration of a skill: the predicted difficulty and the outcome."""
-
-    namespace: str
-    name: str
-    from_version: str
-    to_version: str | None = None
-    """None if nothing was kept."""
-    tool: str
-    tool_from: str
-    tool_to: str
-    change: str = ""
-    """The kind of change, such as `rename_parameter`; empty if it is not known."""
-    predicted: Difficulty
-    outcome: MigrationOutcome
-    reason: str = ""
-    seconds: float = 0.0
-    at: float = 0.0
-    """Seconds since the epoch; 0 for one that is not recorded."""
 
 
 def unknown_version(name: str, version: str) -> UnknownSkill:

@@ -16,8 +16,8 @@ from sealyard.errors import StoreError
 from sealyard.store.columns import Columns, named_insert, upsert
 from sealyard.store.stored_json import encode_json, storable
 from sealyard.store.table import Table, reads
+from sealyard.values.changes import Change, Comparison, Version
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import Change, Comparison, Version
 
 ReleaseKind = Literal["added", "changed", "removed", "returned", "renamed", "observed"]
 """`returned`: it was gone, or its upstream is reached in another way. `observed`: its answers changed, and its

@@ -19,9 +19,9 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.values.changes import Change
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import Change, compare
-from sealyard.versioning.compare.schemas import resolve
+from sealyard.versioning.compare import compare, resolve
 from sealyard.versioning.compare.wording import are_opposed, are_same_text, is_distinctive, newly_deprecated
 from sealyard.versioning.steps import (
     AddParameter,

@@ -16,7 +16,7 @@ from sealyard.catalog.stubs import parameter_notes, returns, signature
 from sealyard.catalog.text import annotation, shape
 from sealyard.store import open_store
 from sealyard.values.tools import Definition, ToolSpec
-from sealyard.versioning.compare.schemas import is_wrapped
+from sealyard.versioning.compare import is_wrapped
 
 numbers = itertools.count()
 

@@ -12,10 +12,24 @@ import msgspec
 import pytest
 
 from sealyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, StoreError, UnknownSkill
-from sealyard.skills.shelf import Shelf, digest_of, namespace_of, namespaces_for, split_pin
+from sealyard.skills.shelf import Shelf, digest_of, split_pin
 from sealyard.store import open_store
-from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord, UseShare
-from sealyard.values.skills import SHARED, Skill, SkillExample, SkillNeed, SkillUse, ToolNeed, Trace, TraceCall
+from sealyard.store.skills import ShelfLimits
+from sealyard.values.skills import (
+    SHARED,
+    MigrationRecord,
+    Skill,
+    SkillExample,
+    SkillNeed,
+    SkillRecord,
+    SkillUse,
+    ToolNeed,
+    Trace,
+    TraceCall,
+    UseShare,
+    namespace_of,
+    namespaces_for,
+)
 
 NOBODY = "No skill named 'x'. Call find_skills to find one that exists."
 EXAMPLE = SkillExample(

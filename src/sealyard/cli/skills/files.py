@@ -1,6 +1,5 @@
 """`sealyard skills export|import|market`: skills as folders and archives that other programs read too."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ from sealyard.cli.terminal import plain, say, say_unwrapped, warn
 from sealyard.config import Config
 from sealyard.discovery import Index
 from sealyard.errors import InvalidRequest, InvalidSkill
-from sealyard.skills import SaveSkill, SkillSource, signature_of
-from sealyard.skills.requests import SavedSkill
+from sealyard.skills import signature_of
 from sealyard.skills.sharing import (
     Market,
     SigningKey,
@@ -27,13 +25,10 @@ from sealyard.skills.sharing import (
     read_folder,
     to_folder,
     write_archive,
-    write_folder,
+    write_folders,
 )
-from sealyard.skills.sharing.files import SkillFolder, files_digest
-from sealyard.skills.sharing.folder import ImportedSkill
-from sealyard.skills.sharing.market import MarketEntry
 from sealyard.values.access import AuditEntry
-from sealyard.values.skills import Skill
+from sealyard.values.skills import ImportedSkill, MarketEntry, SavedSkill, SaveSkill, Skill, SkillSource
 from sealyard.values.tools import ToolSpec
 from sealyard.yard import Yard
 
@@ -69,7 +64,10 @@ def export(*, names: tuple[str, ...], target: Path, everything: bool, replace: b
             done["written"] = [{"path": str(target), "digest": digest}]
             done["public_key"] = None if key is None else key.public
         else:
-            done["written"] = _write_folders(folders, target, replace=replace)
+            paths = write_folders(folders, target, replace=replace)
+            done["written"] = [
+                {"path": str(path), "digest": each.digest} for path, each in zip(paths, folders, strict=True)
+            ]
         body = {"skills": done["skills"], "digest": " ".join(each["digest"] for each in done["written"])}
         yard.store.audit(AuditEntry(kind="skill.export", principal=LOCAL, body=body))
         await yard.store.flush()
@@ -169,17 +167,6 @@ def _write_index(folder: Path) -> None:
         for place, problem in left_out.items():
             warn(f"{place} is left out. {problem}")
     answer({"index": str(path), "left_out": left_out}, lambda: say_unwrapped(str(path)))
-
-
-def _write_folders(folders: Sequence[SkillFolder], target: Path, *, replace: bool) -> list[dict[str, str]]:
-    """Write all folders, or none if one exists; return the path and the digest of each."""
-    for each in folders:
-        if not replace and os.path.lexists(target / each.name):
-            raise InvalidSkill(f"{str(target / each.name)!r} exists. Choose another folder, or give --replace.")
-    return [
-        {"path": str(write_folder(each, target, replace=replace)), "digest": files_digest(each.files)}
-        for each in folders
-    ]
 
 
 async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, namespace: str) -> list[SavedSkill]:

@@ -26,10 +26,8 @@ from sealyard.cli.skills.view import skill_data
 from sealyard.cli.terminal import count, remark, say, say_unwrapped, visible, warn, write
 from sealyard.errors import InvalidRequest, UnknownSkill
 from sealyard.skills import migrate_skills as migrate
-from sealyard.skills.migration import MigratedSkill
-from sealyard.skills.requests import SavedSkill, SaveSkill
-from sealyard.values.skills import Skill
-from sealyard.versioning.compare import matches
+from sealyard.values.changes import matches
+from sealyard.values.skills import MigratedSkill, SavedSkill, SaveSkill, Skill
 from sealyard.wording import nearest
 from sealyard.yard import Yard
 

@@ -7,12 +7,16 @@ import msgspec
 
 from sealyard.cli.terminal import Cell, columns, count, day, minute, plain, say, screen, show_table, write
 from sealyard.cli.tools import STATES
-from sealyard.skills import signature_of
-from sealyard.skills.loader import NeedCheck
-from sealyard.skills.record import SkillAnalysis, SkillFigures, SkillSummary
-from sealyard.skills.requests import FoundSkill, TestedSkill
-from sealyard.store import SkillRecord
-from sealyard.values.skills import Skill
+from sealyard.skills import NeedCheck, signature_of
+from sealyard.values.skills import (
+    FoundSkill,
+    Skill,
+    SkillAnalysis,
+    SkillFigures,
+    SkillRecord,
+    SkillSummary,
+    TestedSkill,
+)
 
 _STYLES = {"active": "green", "draft": "yellow", "quarantined": "red"}
 _VERDICTS = {**_STYLES, "exemplary": "green", "removable": "red"}

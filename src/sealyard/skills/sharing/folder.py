@@ -25,8 +25,8 @@ from sealyard.skills.sharing.files import (
     is_folder_name,
     shown,
 )
-from sealyard.values.skills import Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
-from sealyard.versioning.compare.schemas import resolve
+from sealyard.values.skills import ImportedSkill, Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
+from sealyard.versioning.compare import resolve
 
 FRONTMATTER_BYTES = 64 * 2**10
 """Of a frontmatter: those in the wild have a few hundred."""
@@ -307,33 +307,6 @@ def _cell(text: str) -> str:
 
 
 # Folders
-
-
-class ImportedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill as a folder declares it. Nothing of it is proven: the code has to be read, reviewed and tried."""
-
-    name: str
-    """A Python identifier, for imports."""
-    folder: str
-    """The name in `SKILL.md`, with hyphens."""
-    code: str
-    description: str
-    form: SkillForm | None = None
-    """`None` in folders that sealyard did not write, as are the schemas."""
-    inputs: dict[str, Any] | None = None
-    output: dict[str, Any] | None = None
-    tags: tuple[str, ...] = ()
-    examples: tuple[SkillExample, ...] = ()
-    """Marked as not passed: a pass elsewhere does not count here."""
-    tools: tuple[ToolNeed, ...] = ()
-    """As declared; the code decides. The digest may be empty."""
-    skills: tuple[SkillNeed, ...] = ()
-    version: str = ""
-    author: str = ""
-    digest: str = ""
-    """Of all files of the folder."""
-    warnings: tuple[str, ...] = ()
-    """Notes for the person who approves it."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,8 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.changes import (
+from sealyard.values.changes import (
     BreakingChange,
     Change,
     ChangeKind,
@@ -32,6 +31,7 @@ from sealyard.versioning.compare.changes import (
     Side,
     highest,
 )
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.proof import STEPS, Prover, Schema
 from sealyard.versioning.compare.schemas import (
     NULLABLE,
