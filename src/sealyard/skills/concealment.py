@@ -1,4 +1,4 @@
-"""Requests about skills and their answers as values, and the concealment of private values in them."""
+"""Concealment of private values in requests to save a skill, in skills and in their examples."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -8,8 +8,6 @@ import msgspec
 from sealyard.errors import InvalidSkill
 from sealyard.privacy import TOKEN, Guard
 from sealyard.values.skills import SaveSkill, Skill, SkillExample, TraceCall
-
-# Concealment
 
 _Tagged = TypeVar("_Tagged", SaveSkill, Skill)
 

@@ -228,7 +228,7 @@ class SkillSession:
         self._snapshot = snapshot
         self._guard = guard
         self._uses: dict[tuple[str, str], _Use] = {}
-        self._plans: dict[str, tuple[Plan, list[_Use]]] = {}
+        self._plans: dict[str, tuple[Plan, dict[_Use, None]]] = {}
         """`mcp__x__y@1.2.0` -> the translation of a call of that version, and the skills that make such calls."""
         self._running: list[_Use] = []
         """The skills that are being called, the innermost last."""
@@ -264,7 +264,7 @@ class SkillSession:
         if found is None or found[0].after is None:
             raise UnknownTool(f"No tool named {name!r}. Name it without a version: only skills call older ones.")
         plan, users = found
-        use = next((each for each in reversed(self._running) if each in users), users[-1])
+        use = next((each for each in reversed(self._running) if each in users), next(reversed(users)))
         use.translated += is_used
         assert plan.after is not None
         return self._snapshot.tools[plan.after.full_name], plan
@@ -315,8 +315,8 @@ class SkillSession:
                 continue
             before = check.plan.before
             versioned = f"{check.tool}@{check.need}"
-            _, users = self._plans.get(versioned, (None, []))
-            self._plans[versioned] = (check.plan, [*users, use])
+            _, users = self._plans.get(versioned, (None, {}))
+            self._plans[versioned] = (check.plan, users | {use: None})
             stub = stub_file(msgspec.structs.replace(before, full_name=versioned))
             shims.append({"module": before.module, "function": before.function, "stub": stub})
         self.notes += [f"skill {skill.name} {skill.version}: {warning}" for warning in loaded.warnings]

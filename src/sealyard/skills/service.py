@@ -164,7 +164,7 @@ class Skills:
         untried = tuple(msgspec.structs.replace(each, passed=False, problem="Not tried yet.") for each in examples)
         note = "It came from elsewhere and waits for approval: sealyard skills approve."
         skill = msgspec.structs.replace(
-            skill, examples=untried, author=source.author, origin=source.origin, status=source.status, note=note
+            skill, examples=untried, author=source.author, origin=source.origin, status="quarantined", note=note
         )
         saved = await self.keep(skill, principal=principal)
         return SavedSkill(skill=saved, warnings=tuple(dict.fromkeys([*warnings, *more])))

@@ -217,7 +217,6 @@ class SkillSource(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     """Such as `import sha256:…`."""
     author: str
-    status: SkillStatus = "quarantined"
 
 
 NeedState = Literal["fits", "newer", "translated", "broken", "missing"]

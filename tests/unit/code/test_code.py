@@ -91,7 +91,7 @@ def read_everything(code: str) -> None:
     wrong_calls(code, specs())
     try:
         find_uses(parse(code))
-        read_skill("total", code, find=lambda ref: specs().get(f"{ref.module}.{ref.function}"))
+        read_skill("total", code, find=lambda name: specs().get(name.removeprefix("servers.")))
     except InvalidSkill:
         pass
 

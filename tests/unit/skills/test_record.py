@@ -26,7 +26,7 @@ from sealyard.values.skills import (
     UseShare,
 )
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.steps import Obstacle, Plan, RenameField, RenameParameter
+from sealyard.versioning.plan import Obstacle, Plan, RenameField, RenameParameter
 
 DAY = 86_400.0
 NOW = 1_000 * DAY

@@ -9,8 +9,7 @@ from tests.unit.versioning.migration_world import BEFORE, CHANGES, FLAG, NUMBER,
 
 from sealyard.errors import InvalidRequest
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
-from sealyard.versioning.steps import (
+from sealyard.versioning.plan import (
     AddParameter,
     Obstacle,
     Plan,
@@ -21,9 +20,13 @@ from sealyard.versioning.steps import (
     RetypeParameter,
     Step,
     Untranslatable,
+    adapt_answer,
     fits,
+    make_plan,
     signature_names,
     split_path,
+    translate_answer,
+    translate_arguments,
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sealyard.versioning.steps import (
+from sealyard.versioning.plan import (
     AddParameter,
     Plan,
     RenameField,

@@ -36,7 +36,7 @@ from sealyard.versioning.migrate.abstract import (
     arguments_of,
     shapes_of,
 )
-from sealyard.versioning.steps import Plan, RenameTool, split_path
+from sealyard.versioning.plan import Plan, RenameTool, split_path
 
 UNKNOWN = "passed to a function that cannot be analysed"
 """The reason for most values that cannot be followed."""
