@@ -35,7 +35,6 @@ from sealyard.values.runs import RecordStatus
 from sealyard.values.skills import (
     SHARED,
     FoundSkill,
-    MigrationRecord,
     NeedState,
     SavedSkill,
     SaveSkill,
@@ -64,6 +63,7 @@ _log = logging.getLogger(__name__)
 _MOST_FOUND = 50  # results of one search
 _INDEXES = 8  # search indexes, one for each view of the catalog: as many principals search at a time
 _CANDIDATES = 20  # candidates listed, the most frequent first
+_WORSE: tuple[NeedState, ...] = ("fits", "newer", "translated", "broken", "missing")
 _HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
 _FOLDERS = 2_000  # rendered folders, a few KiB each
 _LONG_CODE = 4_000  # longer code is read by a helper: parsing it holds the interpreter for 8 ms at worst
@@ -522,7 +522,7 @@ class Skills:
             translated=sum(each.translated for each in figures),
             migrations=len(past),
             migrated=sum(each.outcome == "migrated" for each in past),
-            predictions_right=sum(map(_is_right, past)),
+            predictions_right=sum((each.predicted == "mechanical") == (each.outcome == "migrated") for each in past),
         )
         return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(candidates[:_CANDIDATES]))
 
@@ -602,7 +602,7 @@ def _figures_of(
     now = time.time()
     details = [f"{check.tool} {check.need}: {check.state}. {check.reason}".rstrip() for check in checks]
     details += [f"last error: {whole.last_error}"] if whole.last_error else []
-    details += [f"its worst need: {_worst(checks)}"] if checks else []
+    details += [f"its worst need: {max((check.state for check in checks), key=_WORSE.index)}"] if checks else []
     details += [f"its migration, as predicted: {hardest}"] if hardest else []
     details += [skill.note] if skill.note else []
     totals = {name: getattr(whole, name) for name in SkillTotals.__struct_fields__}
@@ -615,17 +615,6 @@ def _figures_of(
         difficulty=hardest,
         details=tuple(details),
     )
-
-
-def _worst(checks: Sequence[NeedCheck]) -> NeedState:
-    """The worst state among the checks."""
-    order: tuple[NeedState, ...] = ("fits", "newer", "translated", "broken", "missing")
-    return max((check.state for check in checks), key=order.index, default="fits")
-
-
-def _is_right(migration: MigrationRecord) -> bool:
-    """True if the prediction came true: exactly the migrations predicted as mechanical should succeed."""
-    return (migration.predicted == "mechanical") == (migration.outcome == "migrated")
 
 
 async def _serve(skill: Skill, guard: Guard) -> ServedFolder:

@@ -24,7 +24,7 @@ from sealyard.values.changes import Change, Difficulty
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.comparison import compare
 from sealyard.versioning.compare.proof import input_verdict
-from sealyard.versioning.compare.schemas import lookup, resolve
+from sealyard.versioning.compare.schemas import lookup, part, resolve
 from sealyard.versioning.compare.wording import are_opposed, are_same_text, is_distinctive, newly_deprecated
 
 Scalar = Literal["string", "integer", "number", "boolean"]
@@ -33,6 +33,7 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,300}")
 """A whole number as it is written in one way only: `007` and `+7` may be names of something."""
 _HOPS = 8  # references in a row that are followed
 _BRANCHES = 16  # alternatives of a schema that are read
+_APPLIED = ("allOf", "anyOf", "oneOf")
 _PLACES = 2_000
 """Parts of a value that are read: no literal in code and no default has more."""
 
@@ -162,10 +163,8 @@ _EXACT = ("format", "pattern", "contentEncoding", "contentMediaType")
 
 def signature_names(spec: ToolSpec) -> dict[str, str]:
     """Key -> parameter where both are the same: required ones first, else in the order of the schema."""
-    properties = spec.input_schema.get("properties")
-    required = spec.input_schema.get("required")
-    keys = [key for key in properties if isinstance(key, str)] if isinstance(properties, dict) else []
-    demanded = {key for key in required if isinstance(key, str)} if isinstance(required, list) else set()
+    keys = [key for key in part(spec.input_schema, "properties", dict) if isinstance(key, str)]
+    demanded = {key for key in part(spec.input_schema, "required", list) if isinstance(key, str)}
     keys += sorted(demanded.difference(keys))
     return {key: key for key in sorted(keys, key=lambda key: key not in demanded)}
 
@@ -447,7 +446,7 @@ class _Planning:
             key,
             f"The parameter `{key}` is gone; it may be `{to.name}` now ({to.why}), which a person has to say.",
         )
-        if to.name in self._required(1):
+        if to.name in part(self._after.input_schema, "required", list):
             self._demand(to.name, to.name, None)
 
     def _demand(self, key: str, to: str, before: object) -> None:
@@ -456,7 +455,7 @@ class _Planning:
         value = _derived(after, root)
         if before is not None:
             value = _derived(before, self._before.input_schema, only_default=True)
-        own = {name: part for name, part in after.items() if name != "format"} if isinstance(after, dict) else after
+        own = {name: inside for name, inside in after.items() if name != "format"} if isinstance(after, dict) else after
         if value is not _NOTHING and takes(own, root, value):  # of a format of its own it is taken to be
             self._add(AddParameter(name=to, value=value))
         elif before is None:
@@ -481,12 +480,7 @@ class _Planning:
 
     def _schema(self, side: int, key: str) -> object:
         root = (self._before, self._after)[side].input_schema
-        properties = root.get("properties")
-        return properties.get(key) if isinstance(properties, dict) else None
-
-    def _required(self, side: int) -> list[object]:
-        required = (self._before, self._after)[side].input_schema.get("required")
-        return required if isinstance(required, list) else []
+        return part(root, "properties", dict).get(key)
 
     # Fields of the answer
 
@@ -578,13 +572,12 @@ def fits(plan: Plan, key: str, value: Any) -> bool:
     """True if a value of an old parameter is certainly one that the new tool takes as it is, and understands."""
     after = plan.keys.get(key, key)
     root = plan.after.input_schema if plan.after is not None else {}
-    properties = root.get("properties")
-    if after is None or not isinstance(properties, dict) or after not in properties:
+    properties = part(root, "properties", dict)
+    if after is None or after not in properties:
         return False
     if any(each.is_total and each.side == "input" and each.field == key for each in plan.obstacles):
         return False
-    old = plan.before.input_schema.get("properties")
-    was = old.get(key) if isinstance(old, dict) else None
+    was = part(plan.before.input_schema, "properties", dict).get(key)
     return takes(properties[after], root, value, was=was)
 
 
@@ -596,11 +589,11 @@ def takes(declared: object, root: dict[str, Any], value: Any, *, was: object = N
     """
     if isinstance(declared, dict) and isinstance(was, dict):
         said = {name for name in ("format", "pattern") if name in declared and declared[name] == was.get(name)}
-        declared = {name: part for name, part in declared.items() if name not in said}
+        declared = {name: value for name, value in declared.items() if name not in said}
     places: dict[str, Any] = {name: root[name] for name in ("$defs", "definitions") if name in root}
     try:
         given = ({"const": value}, _exactly(value, [_PLACES]))
-    except OverflowError:
+    except (OverflowError, RecursionError):
         return False
     goal = {"allOf": [declared], **places}
     return any(input_verdict(each, goal, top=False) == "compatible" for each in given)
@@ -615,7 +608,7 @@ def _exactly(value: Any, left: list[int]) -> dict[str, Any]:
         items = {"items": {"anyOf": [_exactly(item, left) for item in value]}} if value else {}
         return {"type": "array", "minItems": len(value), "maxItems": len(value), **items}
     if isinstance(value, dict):
-        parts = {name: _exactly(part, left) for name, part in value.items()}
+        parts = {name: _exactly(inside, left) for name, inside in value.items()}
         return {"type": "object", "properties": parts, "required": [*parts], "additionalProperties": False}
     return {"const": value}
 
@@ -671,10 +664,10 @@ def _number(text: str, to: Scalar) -> int | float | None:
 def split_path(path: str) -> tuple[str, ...]:
     """`items[].name` as `("items", "[]", "name")`; `[]` is an item, `{}` the value of any key."""
     steps: list[str] = []
-    for part in path.split(".") if path else ():
-        bare = re.sub(r"(\[\]|\{\})+$", "", part)
+    for name in path.split(".") if path else ():
+        bare = re.sub(r"(\[\]|\{\})+$", "", name)
         steps += [bare] if bare else []
-        steps += re.findall(r"\[\]|\{\}", part[len(bare) :])
+        steps += re.findall(r"\[\]|\{\}", name[len(bare) :])
     return tuple(steps)
 
 
@@ -705,16 +698,13 @@ def plain_schema(schema: object, root: dict[str, Any]) -> dict[str, Any] | None:
         if not isinstance(schema, dict):
             return None
         reference = schema.get("$ref")
-        parts = [part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name) or () if not _is_null(part)]
-        if not isinstance(reference, str) and not parts:
+        branches = [branch for name in _APPLIED for branch in part(schema, name, list)]
+        others = [branch for branch in branches if not (isinstance(branch, dict) and branch.get("type") == "null")]
+        if not isinstance(reference, str) and not others:
             return schema
-        if len(parts) + isinstance(reference, str) > 1:
+        if len(others) + isinstance(reference, str) > 1:
             return None
-        inner = lookup(reference, root) if isinstance(reference, str) else parts[0]
-        beside = {name: part for name, part in schema.items() if name not in ("$ref", "allOf", "anyOf", "oneOf")}
+        inner = lookup(reference, root) if isinstance(reference, str) else others[0]
+        beside = {name: value for name, value in schema.items() if name != "$ref" and name not in _APPLIED}
         schema = {**inner, **beside} if isinstance(inner, dict) else None
     return None
-
-
-def _is_null(schema: object) -> bool:
-    return isinstance(schema, dict) and schema.get("type") == "null"

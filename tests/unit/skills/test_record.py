@@ -9,7 +9,7 @@ import pytest
 
 from sealyard.skills.loader import combined
 from sealyard.skills.migration import _change_of
-from sealyard.skills.service import _is_right, foreseen
+from sealyard.skills.service import foreseen
 from sealyard.store import open_store
 from sealyard.store import skills as store_skills
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
@@ -234,15 +234,3 @@ def test_skill_that_nothing_can_prove_needs_a_look() -> None:
 
     assert [foreseen(each, bare) for each in ("mechanical", "impossible")] == ["needs a look", "impossible"]
     assert foreseen("mechanical", SKILL) == "mechanical"
-
-
-def test_exactly_the_mechanical_migrations_should_succeed() -> None:
-    """Right is a mechanical one that was done, and any other that was not."""
-    past = [
-        migrated("migrated"),
-        migrated("failed"),
-        migrated("refused", predicted="impossible"),
-        migrated("migrated", predicted="needs a look"),
-    ]
-
-    assert [_is_right(each) for each in past] == [True, False, True, False]

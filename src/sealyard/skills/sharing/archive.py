@@ -10,7 +10,6 @@ way to read it, and no room for data that only some readers see. Sizes are check
 
 import io
 import os
-import secrets
 import stat
 import struct
 import zipfile
@@ -24,7 +23,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from sealyard.disk import new_file, sync_path
+from sealyard.disk import drafted, locked
 from sealyard.errors import InvalidSkill, StoreError
 from sealyard.former import spell
 from sealyard.skills.sharing.files import (
@@ -86,9 +85,15 @@ class SigningKey(AuditKey):
             InvalidSkill: It cannot be read or made, is not a key, or can be read by others.
         """
         try:
-            if not os.path.lexists(path):
-                _make(path)
-            private = load_private(path, what="signing key", remedy="remove it")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with locked(path.parent):  # of several that start at once, one makes the key
+                private = load_private(path, what="signing key", remedy="remove it")
+                if private is None:
+                    if path.is_symlink():
+                        raise InvalidSkill(f"The signing key {str(path)!r} is a link that leads nowhere. Remove it.")
+                    private = Ed25519PrivateKey.generate()
+                    with drafted(path) as file:
+                        file.write(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         except StoreError as error:
             raise InvalidSkill(str(error)) from error
         except OSError as error:
@@ -96,25 +101,7 @@ class SigningKey(AuditKey):
                 f"The signing key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable for this"
                 " user alone."
             ) from error
-        if private is None:
-            raise InvalidSkill(f"The signing key {str(path)!r} is a link that leads nowhere. Remove it.")
         return cls(private)
-
-
-def _make(path: Path) -> None:
-    """Write a new key, unless another process is faster."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-    try:
-        content = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        with new_file(draft) as file:
-            file.write(content)
-        path.hardlink_to(draft)
-        sync_path(path.parent)
-    except FileExistsError:
-        pass  # the other key is as good
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 # Archives
