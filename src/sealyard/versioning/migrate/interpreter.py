@@ -34,6 +34,7 @@ _INNARDS = frozenset("__globals__ __builtins__ f_globals f_locals f_builtins gi_
 """Attributes that lead to every name."""
 _TRANSPARENT = frozenset("functools.cache functools.lru_cache".split())
 """Decorators that leave a function what it is."""
+_NAMES_OF_TOOL = ("__doc__", "__module__", "__name__", "__qualname__")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
@@ -268,7 +269,9 @@ class Interpreter:
                     state.members[node] = state.members.get(node, NOTHING) | {atom}
                     found |= {atom}
                 case Tool():
-                    if state.renamed and name in ("__name__", "__qualname__", "__module__"):
+                    if name not in _NAMES_OF_TOOL:  # such as `__call__`
+                        state.escape(frozenset((atom,)), node, "used as an object with attributes")
+                    elif state.renamed and name != "__doc__":
                         state.refuse(node, f"`{name}` of `{state.function}` gives another name now")
                     found |= JUST_OTHER
                 case Library():

@@ -197,6 +197,16 @@ def test_a_tool_that_moved_is_imported_from_its_new_module(before: str, after: s
     assert (migration.code, bool(migration.refusals)) == (before if after is None else after, after is None)
 
 
+@pytest.mark.parametrize("call", ["list_expenses.__call__('1', start='2')", "list_expenses.__wrapped__(user_id='1')"])
+@pytest.mark.parametrize("change", ["start", "rm_start", "f_total", "f_name"])
+def test_tool_that_is_called_through_an_attribute_is_refused(call: str, change: str) -> None:
+    """Such a call would neither be rewritten nor give an answer that is followed."""
+    code = f"{IMPORT}{call}['total']\n"
+
+    assert [each.line for each in migrate(code, CHANGES[change], form="script").refusals] == [2]
+    assert migrate(f"{IMPORT}list_expenses.__doc__\n", CHANGES[change], form="script").refusals == ()
+
+
 def test_argument_that_a_person_renamed_is_renamed_although_its_parameter_takes_less_now() -> None:
     """However the argument is given: a value that the new tool still takes goes under the new name."""
     before = make_spec({"limit": NUMBER})
