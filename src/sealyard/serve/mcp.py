@@ -229,7 +229,8 @@ class _Surface:
         async with self._concealing(call.principal):
             loaded = await self._yard.skills.load(arguments.name, arguments.version, principal=call.principal)
             kept = await self._yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
-        text = loaded_text(loaded, [version for _, version, _ in kept], self._yard.runner.result_tokens)
+        versions = [version for _, version, _ in kept]
+        text = loaded_text(loaded.skill, loaded.warnings, versions, self._yard.runner.result_tokens)
         return self._skill_answer(params, call, text)
 
     @asynccontextmanager

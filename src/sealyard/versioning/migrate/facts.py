@@ -169,9 +169,9 @@ class State:
             self.put(site, slot, value)
         return frozenset((site,))
 
-    def make_list(self, node: ast.AST, items: Value, *, level: int = 0) -> Value:
+    def make_list(self, node: ast.AST, items: Value) -> Value:
         """A list of such items that is made at `node`."""
-        return self.make(node, [(None, items)], level=level)
+        return self.make(node, [(None, items)])
 
     def make_mapping(self, node: ast.AST, slots: Iterable[tuple[Slot, Value]], keys: Value = NOTHING) -> Value:
         """A mapping that is made at `node`."""
