@@ -429,7 +429,7 @@ async def test_a_refusal_does_not_say_what_is_in_doubt_about_a_value(tmp_path: P
     private, own = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
     assert private.endswith("is in doubt, which counts as fitting.")
     assert own.endswith("counts as fitting: it differs only in case, spacing or spelling.")
-    assert all("but for case" in entry.body["reason"] for entry in entries)
+    assert all("only in case" in entry.body["reason"] for entry in entries)
 
 
 # Guesses at a part of a value, which is lengthened letter by letter
