@@ -18,8 +18,7 @@ from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.text import one_line
 from sealyard.errors import StoreError
 from sealyard.offload.documents import MOST_DEPTH, is_too_deep, signs_of
-from sealyard.store import Release, Store
-from sealyard.store.tools import LastRelease
+from sealyard.store import LastRelease, Release, Store
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 

@@ -27,8 +27,7 @@ from sealyard.catalog.answers import (
 )
 from sealyard.catalog.catalog import Catalog
 from sealyard.errors import StoreError
-from sealyard.store import Store
-from sealyard.store.tools import SeenShape
+from sealyard.store import SeenShape, Store
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Comparison, compare, highest, major_of
 

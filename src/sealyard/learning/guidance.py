@@ -40,7 +40,6 @@ from sealyard.offload import short_work
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review
 from sealyard.store import Store
-from sealyard.store.learning import context_digest
 from sealyard.values.access import Grant
 from sealyard.values.facts import Assessed, Executed, Fact, Forgotten, Hinted, HintKind, RunEvidence
 from sealyard.values.runs import ExecutionRecord, Failure, Limits, Outcome
@@ -317,7 +316,7 @@ class Guidance:
                 viewer,
                 review=review,
                 specs=known.specs,
-                context_digest=context_digest(record.context),
+                context_digest=self._store.learning.context_digest(record.context),
                 session=record.session,
                 predicted=predicted,
                 wall_seconds=wall_seconds,

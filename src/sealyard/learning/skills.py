@@ -28,9 +28,8 @@ from sealyard.learning.prints import CodePrint, names_of, similarity
 from sealyard.skills import SkillLoader
 from sealyard.skills.record import REMOVABLE_SECONDS, combined, counted, effectiveness, judge
 from sealyard.store import Store
-from sealyard.store.skills import SkillRecord
 from sealyard.values.facts import Hinted, RunEvidence
-from sealyard.values.skills import SHARED, Skill
+from sealyard.values.skills import SHARED, Skill, SkillRecord
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 

@@ -23,9 +23,9 @@ from sealyard.privacy import Guard
 from sealyard.skills.shelf import Shelf, namespaces_for, split_pin
 from sealyard.store import Store
 from sealyard.values.runs import RecordStatus
-from sealyard.values.skills import Skill, SkillStatus, SkillUse, ToolNeed
+from sealyard.values.skills import Difficulty, Skill, SkillStatus, SkillUse, ToolNeed
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning import Difficulty, Plan, make_plan
+from sealyard.versioning import Plan, make_plan
 from sealyard.versioning.compare import Version, major_of
 
 State = Literal["fits", "newer", "translated", "broken", "missing"]

@@ -28,8 +28,7 @@ from sealyard.skills.declarations import (
     schema_of,
     script_inputs,
 )
-from sealyard.store import ShelfLimits
-from sealyard.values.skills import Skill, SkillForm, ToolNeed
+from sealyard.values.skills import ShelfLimits, Skill, SkillForm, ToolNeed
 from sealyard.values.tools import ToolSpec
 
 _WARNINGS = 50  # a bound on the answer

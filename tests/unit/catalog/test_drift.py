@@ -10,8 +10,7 @@ import pytest
 
 from sealyard.catalog import Catalog, Change
 from sealyard.catalog.drift import DriftWatch, outline
-from sealyard.store import Store, open_store
-from sealyard.store.tools import SeenShape
+from sealyard.store import SeenShape, Store, open_store
 from sealyard.values.tools import Definition, ToolSpec
 
 OLD = {"rows": [{"id": 7, "user_name": "Ada"}], "total": 1}

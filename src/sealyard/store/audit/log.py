@@ -11,48 +11,22 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from sealyard.disk import drafted
 from sealyard.errors import StoreError
 from sealyard.former import spell
+from sealyard.signing import Ed25519Key, is_signed, message
 from sealyard.store.audit.body import encode_body
-from sealyard.store.audit.key import AuditKey, is_signed, key_path, load_key, make_key, message
 from sealyard.store.columns import insert, where
 from sealyard.store.database import connect_reader, explain
 from sealyard.store.stored_json import storable
-from sealyard.values.access import AuditEntry
-
-AUDIT_KINDS = {
-    "gateway.start": "A gateway began to use the store.",
-    "gateway.stop": "It ended normally.",
-    "execution.start": "Code was accepted; `code_sha256` names its text.",
-    "execution.end": "The execution ended.",
-    "call": "A tool was called.",
-    "decision": "The policy decided about a call.",
-    "approval.ask": "A person was asked about a call.",
-    "approval.answer": "The answer to that ask.",
-    "approval.forget": "An approval given forever was withdrawn.",
-    "privacy.reveal": "An operator was shown a private value.",
-    "privacy.forget": "Private values were erased.",
-    "privacy.rotate": "The vault's key was changed.",
-    "skill.save": "A skill, or a new version of one, was saved.",
-    "skill.status": "A version of a skill was approved or deleted.",
-    "skill.export": "Skills were written to a folder or an archive.",
-    "skill.import": "Skills came from a folder or an archive.",
-    "policy.change": "The policy changed.",
-    "store.backup": "The store was written to a backup.",
-    "store.restore": "The store was restored from a backup; entries made since that backup are not in this log.",
-    "alert.firing": "A rule of the alerts began to fire.",
-    "alert.resolved": "Its fault is gone.",
-    "learning.forget": "Learned facts about a tool, a principal or everything were forgotten.",
-    "audit.prune": "Entries of a closed segment were removed from the store.",
-    "audit.rekey": "A new key signs the log from here on.",
-}
-"""Every kind of entry, and its meaning."""
+from sealyard.values.access import AuditEntry, AuditRow
 
 NO_HASH = "0" * 64
 """The hash before the first entry."""
@@ -70,22 +44,6 @@ _SEGMENT = (
 _HEAD = "number, hash, at_microseconds, public_key, signature"
 _LAST_AND_HEAD = f"SELECT (SELECT max(number) FROM audit), {_HEAD} FROM (SELECT 1) LEFT JOIN audit_head ON one = 1"  # noqa: S608
 _S = TypeVar("_S", bound=msgspec.Struct)
-
-
-class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the log."""
-
-    number: int
-    """1 for the first; there are no gaps."""
-    segment: int
-    at: float
-    """The time of recording, in seconds since the epoch; it is written later."""
-    kind: str
-    principal: str
-    session: str
-    execution_id: str
-    body: dict[str, Any]
-    hash: str
 
 
 class AuditSegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +109,29 @@ def is_entry_hash(found: object, previous_hash: str, fields: Sequence[str | int]
     return found == sha256(message(spell(_ENTRY_LABEL), (previous_hash, *fields))).hexdigest()
 
 
+def key_path(store: Path) -> Path:
+    """The key file of a store: each has its own, so that the log of one cannot pass for another's."""
+    return store.with_name(f"{store.name}.audit.key")
+
+
+def load_key(store: Path) -> Ed25519Key | None:
+    """The key of a store's log; None if there is no file. Raises as `Ed25519Key.load` does."""
+    return Ed25519Key.load(key_path(store), what="audit key", remedy="`sealyard audit rekey`")
+
+
+def _make_key(path: Path) -> Ed25519Key:
+    """Make a new key, in a file that is written wholly or not at all. The caller excludes others."""
+    key = Ed25519Key.generate()
+    try:
+        with drafted(path, draft_name=f"{path.name}.new") as file:
+            file.write(key.pem())
+    except OSError as error:
+        raise StoreError(
+            f"The audit key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable."
+        ) from error
+    return key
+
+
 class AuditLog:
     """Writes the log of one store, in the thread that writes it.
 
@@ -161,7 +142,7 @@ class AuditLog:
         self._store = store
         self._key_path = key_path(store)
         self._key_name = str(self._key_path)
-        self._key: tuple[tuple[int, ...], AuditKey] | None = None
+        self._key: tuple[tuple[int, ...], Ed25519Key] | None = None
         self._entries: list[tuple[int, AuditEntry]] = []
         self._known: tuple[AuditHead | None, ...] = (None,)
         """Heads known to be right: the last one found, and the one this process wrote."""
@@ -209,7 +190,7 @@ class AuditLog:
     def rekey(self, connection: sqlite3.Connection, *, principal: str) -> None:
         """Sign the log as it is with a new key, with an entry about it. After a kill before the commit, repeat it."""
         head = read_head(connection)
-        key = make_key(self._key_path)
+        key = _make_key(self._key_path)
         for segment in read_segments(connection):
             _write_segment(connection, segment, key)
         last = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
@@ -218,7 +199,7 @@ class AuditLog:
         body = {"before": head.public_key if head else "", "after": key.public}
         self._entries.append((_now(), AuditEntry(kind="audit.rekey", principal=principal, body=body)))
 
-    def _open(self, connection: sqlite3.Connection) -> tuple[AuditKey, AuditHead | None]:
+    def _open(self, connection: sqlite3.Connection) -> tuple[Ed25519Key, AuditHead | None]:
         """The key and the head that it signed. A log that somebody changed is not continued."""
         row = connection.execute(_LAST_AND_HEAD).fetchone()
         head = self._to_head(row[1:])
@@ -239,7 +220,7 @@ class AuditLog:
             return known
         return None if row[0] is None else _to_struct(AuditHead, row)
 
-    def _signed_segments(self, connection: sqlite3.Connection, key: AuditKey) -> list[AuditSegment]:
+    def _signed_segments(self, connection: sqlite3.Connection, key: Ed25519Key) -> list[AuditSegment]:
         segments = read_segments(connection)
         if not all(each.is_signed(key.public) for each in segments):
             raise self._changed()
@@ -251,13 +232,13 @@ class AuditLog:
             " recorded any more. Run `sealyard audit verify`, and keep a copy of the store as evidence."
         )
 
-    def _load_key(self, *, may_make: bool) -> AuditKey:
+    def _load_key(self, *, may_make: bool) -> Ed25519Key:
         identity = _identify(self._key_name)
         if identity is not None and self._key is not None and self._key[0] == identity:
             return self._key[1]
-        key = load_key(self._key_path)
+        key = load_key(self._store)
         if key is None and may_make:
-            key = make_key(self._key_path)
+            key = _make_key(self._key_path)
         if key is None:
             raise StoreError(
                 f"The audit key {str(self._key_path)!r} is gone. Restore it from a copy; if there is none, run"
@@ -266,7 +247,7 @@ class AuditLog:
         self._key = (_identify(self._key_name) or (), key)
         return key
 
-    def _write(self, connection: sqlite3.Connection, key: AuditKey, head: AuditHead | None) -> None:
+    def _write(self, connection: sqlite3.Connection, key: Ed25519Key, head: AuditHead | None) -> None:
         number, previous = (head.number, head.hash) if head else (0, NO_HASH)
         now = _now()
         closed, opened_at = self._last_segment(connection, head)
@@ -308,7 +289,7 @@ class AuditLog:
 
 
 def _close_segment(
-    connection: sqlite3.Connection, before: AuditSegment, last_number: int, last_hash: str, key: AuditKey
+    connection: sqlite3.Connection, before: AuditSegment, last_number: int, last_hash: str, key: Ed25519Key
 ) -> AuditSegment:
     """Close the segment after `before`, with this entry as its last."""
     segment = AuditSegment(
@@ -323,14 +304,14 @@ def _close_segment(
     return segment
 
 
-def _write_head(connection: sqlite3.Connection, number: int, last_hash: str, key: AuditKey) -> AuditHead:
+def _write_head(connection: sqlite3.Connection, number: int, last_hash: str, key: Ed25519Key) -> AuditHead:
     head = AuditHead(number=number, hash=last_hash, at_microseconds=_now(), public_key=key.public)
     head = msgspec.structs.replace(head, signature=key.sign(head.signed()))
     connection.execute("INSERT OR REPLACE INTO audit_head VALUES (1, ?, ?, ?, ?, ?)", msgspec.structs.astuple(head))
     return head
 
 
-def _write_segment(connection: sqlite3.Connection, segment: AuditSegment, key: AuditKey) -> None:
+def _write_segment(connection: sqlite3.Connection, segment: AuditSegment, key: Ed25519Key) -> None:
     segment = msgspec.structs.replace(segment, signature=key.sign(segment.signed()))
     connection.execute(
         "INSERT OR REPLACE INTO audit_segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(segment)
@@ -340,9 +321,29 @@ def _write_segment(connection: sqlite3.Connection, segment: AuditSegment, key: A
 # Reading
 
 
+class AuditReader:
+    """The log of a store as of one moment."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.head = partial(read_head, connection)
+        self.segments = partial(read_segments, connection)
+        self.entries = partial(read_entries, connection)
+
+    def last_number(self) -> int:
+        """The number of the newest entry; 0 if there is none."""
+        (number,) = self.connection.execute("SELECT coalesce(max(number), 0) FROM audit").fetchone()
+        return int(number)
+
+    def find_code(self, sha256: str) -> bytes | None:
+        """The text of code as it is kept under the digest that an entry names; None if it is not kept."""
+        row = self.connection.execute("SELECT CAST(code AS BLOB) FROM codes WHERE sha256 = ?", (sha256,)).fetchone()
+        return None if row is None else row[0]
+
+
 @contextmanager
-def open_log(store: Path) -> Iterator[sqlite3.Connection]:
-    """Open a connection that reads the log as of one moment, without a lock.
+def open_log(store: Path) -> Iterator[AuditReader]:
+    """Open the log for reading, without a lock.
 
     Raises:
         StoreError: It cannot be read.
@@ -350,7 +351,7 @@ def open_log(store: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(connect_reader(store)) as connection:
             connection.execute("BEGIN")  # one moment for all reads
-            yield connection
+            yield AuditReader(connection)
     except sqlite3.Error as error:
         raise explain(store, "read", error) from error
 

@@ -19,7 +19,7 @@ from sealyard.disk import new_file, sync_path
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.vault import KEY_FILE, KeyPlace
 from sealyard.store.audit import verify_store
-from sealyard.store.audit.key import key_path
+from sealyard.store.audit.log import key_path
 from sealyard.store.backup.tarball import (
     AUDIT_KEY,
     DATABASE,

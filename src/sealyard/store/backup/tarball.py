@@ -22,7 +22,7 @@ from sealyard.disk import new_file
 from sealyard.errors import StoreError
 from sealyard.former import decode
 from sealyard.privacy.vault import KEY_FILE
-from sealyard.store.audit.key import key_path
+from sealyard.store.audit.log import key_path
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS, open_blank
 
 OnProgress = Callable[[str, int, int], None]

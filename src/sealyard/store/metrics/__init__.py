@@ -2,7 +2,7 @@
 
 from sealyard.store.metrics.rebuild import Rebuilt
 from sealyard.store.metrics.retention import Pruned
-from sealyard.store.metrics.usage import Usage, UsageTable
+from sealyard.store.metrics.usage import Usage
 from sealyard.store.metrics.windows import MetricTables
 
-__all__ = ("MetricTables", "Pruned", "Rebuilt", "Usage", "UsageTable")
+__all__ = ("MetricTables", "Pruned", "Rebuilt", "Usage")

@@ -32,6 +32,7 @@ from sealyard.store.metrics.sums import (
     snapshot,
     write_facts,
 )
+from sealyard.store.metrics.usage import read_usage
 from sealyard.store.table import Table, reads
 from sealyard.store.writer import ROW_BYTES
 from sealyard.values.facts import AnyFact, Fact
@@ -184,6 +185,7 @@ class MetricTables(Table):
             )
         return await self._reader.read(_read_series, first, end, size)
 
+    usage = reads(read_usage)
     facts = reads(_read_facts)
 
     async def derive(self, since: float = 0.0) -> int:

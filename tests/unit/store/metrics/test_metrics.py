@@ -19,8 +19,8 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics.sums.sums import CallRow, Sums
 from sealyard.store import Store, open_store
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
-from sealyard.store.metrics import retention, windows
-from sealyard.store.metrics.rebuild import Rebuilt, drop_sums
+from sealyard.store.metrics import Rebuilt, retention, windows
+from sealyard.store.metrics.rebuild import drop_sums
 from sealyard.store.metrics.retention import Pruned
 from sealyard.store.metrics.sums import FOLD_ROWS
 from sealyard.values.facts import Executed, Fact, Hidden, Saw, Searched, SecurityEvent, Tokens, UpstreamEvent
