@@ -17,7 +17,7 @@ import msgspec
 from sealyard.access import Runner, Tools
 from sealyard.broker.approvals import Approvals
 from sealyard.catalog import LearnedShape, Recent, Snapshot
-from sealyard.catalog.stubs import returns_text, signature
+from sealyard.catalog.stubs import Stub
 from sealyard.config.settings import LearningConfig
 from sealyard.discovery import Learned
 from sealyard.errors import ApprovalRefused
@@ -626,7 +626,8 @@ class SearchGuide:
             return hit
 
         def look() -> Hit:
-            return msgspec.structs.replace(hit, signature=signature(spec, learned), returns=returns_text(spec, learned))
+            stub = Stub(spec, learned)
+            return msgspec.structs.replace(hit, signature=stub.signature, returns=stub.returns)
 
         shown = self._ask("shapes", look, hit)
         if shown is not hit:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog.text import annotation, literal
+from sealyard.catalog.stubs import annotation, literal
 from sealyard.code import Names, SkillRef, ToolRef, find_uses, parse
 from sealyard.errors import InvalidSkill
 from sealyard.offload.child import Query

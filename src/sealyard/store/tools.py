@@ -95,7 +95,7 @@ class SeenShape(msgspec.Struct, frozen=True, kw_only=True):
     major: int
     schema: dict[str, Any]
     state: str
-    """The counts that reveal a change, in the format of `catalog.drift`."""
+    """The counts that reveal a change, in the format of `catalog.shapes.drift`."""
     answers: int
     seen_at: float
     """Seconds since the epoch."""

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.catalog import Catalog, Change
-from sealyard.catalog.drift import DriftWatch, outline
+from sealyard.catalog import Catalog
+from sealyard.catalog.catalog import Change
+from sealyard.catalog.shapes.drift import DriftWatch, outline
 from sealyard.store import SeenShape, Store, open_store
 from sealyard.values.tools import Definition, ToolSpec
 
