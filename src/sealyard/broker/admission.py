@@ -203,8 +203,13 @@ def sample_of(value: Any) -> str | None:
     for rows in _ROWS:
         sampling = _Sampling()
         taken = sampling.take(value, rows, _DEPTH)
-        text = msgspec.json.encode(taken) if sampling.left >= 0 else None
-        if text is not None and len(text) <= SAMPLE_BYTES:
+        if sampling.left < 0:
+            continue
+        try:
+            text = msgspec.json.encode(taken)
+        except UnicodeEncodeError:  # half of a surrogate pair
+            return None
+        if len(text) <= SAMPLE_BYTES:
             return text.decode()
     return None
 
