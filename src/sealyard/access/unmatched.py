@@ -8,9 +8,8 @@ from itertools import islice
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.names import full_name, upstream_part
 from sealyard.config import Config
-from sealyard.values.naming import glob, spellings
+from sealyard.values.naming import full_name, glob, spellings, upstream_part
 from sealyard.values.tools import ToolSpec
 from sealyard.wording import closest
 

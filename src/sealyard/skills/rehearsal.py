@@ -20,8 +20,7 @@ from sealyard import errors
 from sealyard.access import Guards, Runner, Tools
 from sealyard.broker import Policy
 from sealyard.broker.call import FinishedCall, without_empty
-from sealyard.catalog import Snapshot
-from sealyard.catalog.arguments import check_arguments
+from sealyard.catalog import Snapshot, check_arguments
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
 from sealyard.former import FORMER_ERROR
 from sealyard.observe.recorder import Recorder, RunObserver

@@ -110,6 +110,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == "ok"
 
 
+CALL_VALUE_BYTES = 64 << 10
+"""Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
+
+
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One call from inside an execution, as stored in the journal."""
 

@@ -51,6 +51,10 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The catalog's version, from the history of the definition; not the upstream's."""
 
 
+ReleaseKind = Literal["added", "changed", "removed", "returned", "renamed", "observed"]
+"""`returned`: it was gone, or its upstream is reached in another way. `observed`: its answers changed, and its
+definition does not say so."""
+
 Transport = Literal["stdio", "http", "sse"]
 
 

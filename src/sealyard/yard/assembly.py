@@ -214,7 +214,6 @@ def _assemble(
     alerting = Alerting(
         config.alerts,
         store,
-        path=config.store.path,
         report=figures.report,
         statuses=tools.statuses,
         circuits=upkeep.open_circuits,

@@ -1,12 +1,13 @@
 """The shapes of tools' answers: one bounded walk over an answer, one record of its places, one schema built from that.
 
-It has two users: `drift` gives a tool a new version when its answers change, and `sealyard.learning.shapes` fills the
+Two modules use it: `drift` gives a tool a new version when its answers change, and `sealyard.learning.shapes` fills the
 stubs of tools that declare nothing. Answers are hostile: the walk reads a copy that is bounded in every direction. A
 place is written `rows[].amount`; `{}` means the values of an object whose keys are data.
 """
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -19,8 +20,8 @@ ROWS = 50  # rows of a list that are read: a bound
 DEPTH = 8  # levels of an answer that are read: a bound
 KEYS = 64  # keys of an object; one with more is a mapping, and its keys are data
 CHARACTERS = 64  # longer keys are data, and longer texts are not copied
+_GIVEN = 200  # values of a call's arguments that are compared with keys: a bound
 _EVERY_ROW_UNTIL = 0.5  # share of the visits that must be left to read more than one row of a list
-PLACES = 200  # places kept of a tool's answers: a bound
 _ALIKE = 3  # objects with the very same keys side by side: the keys above them are data
 _VARIED = 8  # number of keys from which they count as many
 _SELDOM = 0.25  # share of objects below which each of many keys is data
@@ -28,9 +29,9 @@ _RECURRING = 3.0  # objects seen before keys of one kind, each in fewer than hal
 _ALWAYS = 1 - 1e-9  # share of objects that have a field which is never missing, but for rounding
 _NEARLY_ALWAYS = 0.9  # the same beside keys that are data
 
-MARK = "\0"
+_MARK = "\0"
 """Prefix of a text in place of a private key, of a key that is data, or of a part that was not read."""
-_CUT = f"{MARK}cut"
+_CUT = f"{_MARK}cut"
 _ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
 _FIELD = re.compile(r"[@$]?[^\W\d][\w$]*(?:[-.:][\w$]+)*")
 # Digits in a row, what could be an id in hexadecimal or base 64, and tokens of private values.
@@ -64,23 +65,16 @@ Kinds = dict[str, int]
 """The number of values of each JSON type at one place; `cut` for parts that were not read."""
 
 
-class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers of one tool in one run."""
-
-    tool: str
-    major: int
-    answers: int
-    places: dict[str, Kinds]
-
-
 class Copying:
     """Makes a copy of an answer of any size, within `visits` values.
 
-    A key that was `given` to the tool is data, since it may be private. A blank copy holds no text and no number.
+    A key that is a short text in `given`, the arguments of the call, is data, since it may be private. A blank copy
+    holds no text and no number.
     """
 
-    def __init__(self, visits: int, *, given: frozenset[str] = frozenset(), is_blank: bool = False) -> None:
-        self._given = given
+    def __init__(self, visits: int, *, given: Any = None, is_blank: bool = False) -> None:
+        values = islice(_unfolded([given]), _GIVEN)
+        self._given = {value for value in values if isinstance(value, str) and len(value) <= CHARACTERS}
         self._left = visits
         self._much = visits * _EVERY_ROW_UNTIL
         self._is_blank = is_blank
@@ -110,20 +104,41 @@ class Copying:
         is_mapping = len(fields) > KEYS
         for number, (key, inner) in enumerate(islice(fields.items(), KEYS)):
             is_kept = not is_mapping and isinstance(key, str) and len(key) <= CHARACTERS and key not in self._given
-            yield key if is_kept else f"{MARK}key{number}", self.copy(inner, depth - 1)
+            yield key if is_kept else f"{_MARK}key{number}", self.copy(inner, depth - 1)
+
+
+def _unfolded(waiting: list[Any]) -> Iterator[Any]:
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict | list):
+            waiting += islice(value.values() if isinstance(value, dict) else value, _GIVEN)
+
+
+Conceal = Callable[[Any, Callable[[str, object], str]], Any]
+"""Returns data with every private part replaced by what the function makes of its kind and value."""
 
 
 class Reading:
     """One walk through copies of answers: types and names, never a value. A subclass judges the keys."""
 
+    most_places = 200  # kept of a tool's answers: a bound
+
     def __init__(self) -> None:
         self.places: dict[str, Kinds] = {}
+
+    def read_concealed(self, copies: list[Any], conceal: Conceal) -> None:
+        """Add copies, with the keys that `conceal` replaces marked as private."""
+        marks = itertools.count(1)  # a different replacement for each: of two equal keys, one would be lost
+        judged = conceal(copies, lambda kind, value: f"{_MARK}{next(marks)}")
+        for value, verdict in zip(copies, judged, strict=True):
+            self.read(value, verdict)
 
     def read(self, value: Any, verdict: Any, path: str = "") -> None:
         """Add a copy; `verdict` is the same with private keys marked."""
         kinds = self.places.get(path)
         if kinds is None:
-            if len(self.places) >= PLACES:
+            if len(self.places) >= self.most_places:
                 return
             kinds = self.places[path] = {}
         kind = kind_of(value)
@@ -131,7 +146,7 @@ class Reading:
         if isinstance(value, dict):
             is_mapping = _is_alike(value.values())
             for (key, inner), (judged, inner_verdict) in zip(value.items(), verdict.items(), strict=True):
-                is_data = is_mapping or MARK in judged or self.is_data(key)
+                is_data = is_mapping or _MARK in judged or self.is_data(key)
                 if is_data or self.is_field(key):
                     self.read(inner, inner_verdict, f"{path}{{}}" if is_data else joined(path, key))
         elif isinstance(value, list):
@@ -210,6 +225,24 @@ def children_of(places: Iterable[str]) -> dict[str, list[str]]:
         if path and not path.endswith(("[]", "{}")):
             found.setdefault(parent_of(path), []).append(path)
     return found
+
+
+def fits(places: "Mapping[str, Place]", seen: Mapping[str, Kinds]) -> bool:
+    """True if answers have no new field or type, and lack no field that was always present."""
+    children = children_of(places)
+    for path, kinds in seen.items():
+        place = places.get(path)
+        if place is None:
+            if not path.endswith(("[]", "{}")) and parent_of(path) in children:
+                return False
+        elif not kinds.keys() <= place.kinds.keys() | {"cut", "null"}:
+            return False
+    for above, fields in children.items():
+        objects = seen.get(above, {}).get("object", 0)
+        for path in fields if objects else ():
+            if sum(seen.get(path, {}).values()) < objects and places[path].is_always_in(places[above]):
+                return False
+    return True
 
 
 # The record

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.catalog import Catalog, stub_files
-from sealyard.catalog.stubs import parameter_notes, returns, signature
-from sealyard.catalog.text import annotation, shape
+from sealyard.catalog import Catalog
+from sealyard.catalog.stubs import Stub, annotation, shape, stub_files
 from sealyard.store import open_store
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.versioning.compare.schemas import is_wrapped
@@ -140,7 +139,7 @@ from_: Literal["card", "cash"] | None = None) -> list[dict[str, Any]]:
 )
 def test_signature_says_how_to_call_the_tool(schema: dict[str, Any], expected: str) -> None:
     """Required ones first, defaults as literals, further keywords where the tool takes any."""
-    assert signature(tool(schema)) == expected
+    assert Stub(tool(schema)).signature == expected
 
 
 @pytest.mark.parametrize(
@@ -219,7 +218,7 @@ def test_annotation_is_the_python_type(schema: Any, expected: str) -> None:
 )
 def test_shape_of_the_answer_shows_its_keys(schema: dict[str, Any] | None, expected: str) -> None:
     """What an SDK wrapped in `result` is shown as code gets it."""
-    assert returns(tool({}, output_schema=schema)) == expected
+    assert Stub(tool({}, output_schema=schema)).returns == expected
 
 
 def test_long_shape_is_cut() -> None:
@@ -256,7 +255,7 @@ def test_notes_say_what_a_parameter_must_be_like() -> None:
     }
     choices = ", ".join(f'"k{number}"' for number in range(20))
 
-    assert parameter_notes(tool(schema)) == {
+    assert Stub(tool(schema)).notes == {
         "count": "How many. (at least 1, at most 9)",
         "kind": f"One of {choices}, …",
         "row": 'Shape: {"id": int}',

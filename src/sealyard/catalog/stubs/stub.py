@@ -6,28 +6,27 @@ executed. One file costs microseconds and is cached: an unchanged tool is not wr
 
 import hashlib
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from sealyard.catalog.answers import LearnedShape
 from sealyard.catalog.cache import Recent
-from sealyard.catalog.names import assign, identifier
+from sealyard.catalog.shapes.places import LearnedShape
 from sealyard.catalog.snapshot import Snapshot
-from sealyard.catalog.text import (
+from sealyard.catalog.stubs.types import (
     annotation,
-    docstring_text,
     is_vague,
     learned_text,
     literal,
-    one_line,
     optional,
-    plain,
     shape,
     wrap,
 )
+from sealyard.values.naming import assign, identifier
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.schemas import resolve, unwrapped
+from sealyard.wording import one_line, plain
 
 # Characters that keep a stub readable for a model, and the work on a hostile schema small. Chosen, not measured.
 
@@ -86,7 +85,7 @@ def stub_files(snapshot: Snapshot) -> dict[str, str]:
 def tool_stubs(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Relative path and text of each tool's file, made lazily."""
     for name, spec in snapshot.tools.items():
-        yield f"{spec.module}/{spec.function}.py", stub_file(spec, snapshot.shapes.get(name))
+        yield f"{spec.module}/{spec.function}.py", Stub(spec, snapshot.shapes.get(name)).text
 
 
 def stub_packages(snapshot: Snapshot) -> dict[str, str]:
@@ -106,58 +105,6 @@ def stub_packages(snapshot: Snapshot) -> dict[str, str]:
     return files
 
 
-def stub_file(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
-    """The text of one tool's file."""
-    learned = _more_precise(spec, learned)
-    key: tuple[str, ...] = (spec.full_name, spec.module, spec.function, spec.digest)
-    if learned is not None:
-        key = (*key, hashlib.sha256(msgspec.json.encode(learned.schema)).hexdigest())
-    text = _written.find(key)
-    if text is None:
-        text = _stub(spec, _summary(spec), learned)
-        _written.put(key, text)
-    return text
-
-
-def signature(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
-    """The call of a tool on one line: `list_expenses(user_id: str, limit: int | None = None) -> list[Any]`."""
-    text = _call(spec, parameters(spec), _more_precise(spec, learned))
-    return text if len(text) <= _SIGNATURE_CHARACTERS else text[:_SIGNATURE_CHARACTERS] + "…"
-
-
-def parameter_notes(spec: ToolSpec) -> dict[str, str]:
-    """The description of each parameter, by its Python name; those without one are left out."""
-    notes: dict[str, str] = {}
-    room = _NOTES_CHARACTERS
-    for parameter in parameters(spec):
-        text = note(parameter, spec)
-        if text and room > 0:
-            notes[parameter.name] = text
-            room -= len(parameter.name) + len(text)
-    return notes
-
-
-def returns(spec: ToolSpec) -> str:
-    """The declared shape of a tool's answer, such as `[{"id": int, "note": str | None}]`; `Any` if it has none."""
-    return shape(unwrapped(spec.output_schema), spec.output_schema or {})
-
-
-def returns_text(spec: ToolSpec, learned: LearnedShape | None) -> str:
-    """The declared shape of a tool's answer, or the learned one with the number of answers behind it."""
-    learned = _more_precise(spec, learned)
-    if learned is None:
-        return returns(spec)
-    return (
-        f"{learned_text(learned.schema)} (learned from {learned.answers} answer{'' if learned.answers == 1 else 's'})"
-    )
-
-
-def _more_precise(spec: ToolSpec, learned: LearnedShape | None) -> LearnedShape | None:
-    """The learned shape, if it is more precise than the declared one."""
-    is_more = learned is not None and is_vague(returns(spec)) and not is_vague(learned_text(learned.schema))
-    return learned if is_more else None
-
-
 def _line(spec: ToolSpec) -> str:
     summary = _summary(spec)
     return f"{spec.function}: {summary}" if summary else spec.function
@@ -167,54 +114,148 @@ def _summary(spec: ToolSpec) -> str:
     return one_line(spec.description or spec.title, limit=_SUMMARY_CHARACTERS)
 
 
-def _stub(spec: ToolSpec, summary: str, learned: LearnedShape | None) -> str:
-    taken = parameters(spec)
-    renamed = {parameter.name: parameter.key for parameter in taken if parameter.name != parameter.key}
-    mapping = ", ".join(f"{literal(name)}: {literal(key) or repr(key)}" for name, key in renamed.items())
-    source = f"(server `{plain(spec.upstream, limit=60)}`, tool `{one_line(spec.name, limit=80)}`)"
+def _package(title: str, lines: list[str], names: list[str]) -> str:
+    listed = _docstring("\n".join([title, "", *lines]))
     return (
-        f'"""{docstring_text(f"{summary}  {source}".lstrip())}"""\n'
-        "from typing import Any, Literal\n\n"
-        "from sealyard_guest import tool\n\n\n"
-        f"@tool({literal(spec.full_name)}{f', {{{mapping}}}' if mapping else ''})\n"
-        f"def {_call(spec, taken, learned)}:\n"
-        f'    """{docstring_text(_documentation(spec, taken, learned))}\n'
-        '    """\n'
-        "    ...\n"
+        f'"""{listed}\n"""\n\n__all__ = ({", ".join(f"{literal(name)}" for name in names)}{"," * (len(names) == 1)})\n'
     )
 
 
-def _call(spec: ToolSpec, taken: tuple[Parameter, ...], learned: LearnedShape | None) -> str:
-    inside = [parameter.text for parameter in taken]
-    others = rest(spec)
-    if others is not None:
-        name, names = "arguments", {parameter.name for parameter in taken}
-        while name in names:
-            name += "_"
-        inside.append(f"**{name}: {others}")
-    if learned is None:
-        answer = annotation(unwrapped(spec.output_schema), spec.output_schema or {})
-    else:
-        answer = annotation(learned.schema, learned.schema)
-    return f"{spec.function}({', '.join(inside)}) -> {answer}"
+def _docstring(text: str) -> str:
+    """`text` made safe between triple double quotes."""
+    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
-def _documentation(spec: ToolSpec, taken: tuple[Parameter, ...], learned: LearnedShape | None) -> str:
-    text = plain(spec.description or spec.title, limit=_DESCRIPTION_CHARACTERS)
-    if len(spec.description) > _DESCRIPTION_CHARACTERS:
-        text += f'\n\nThe rest: search_tools("{spec.full_name}", detail_level="full")'
-    lines = wrap(text or "The server says nothing about this tool.", width=_WIDTH, indent="    ")
-    lines[0] = lines[0].lstrip()
-    noted: list[str] = []
-    for parameter in taken:
-        if said := note(parameter, spec):
-            noted += wrap(f"{parameter.name}: {said}", width=_WIDTH, indent="        ", hanging="    ")
-    if noted:
-        lines += ["", "    Args:", *_within(noted, spec)]
-    answer = returns(spec) if learned is None else f"{learned_text(learned.schema)}\n{_SEEN}"
-    if answer != "Any":
-        lines += ["", "    Returns:", *wrap(answer, width=_WIDTH, indent="        ")]
-    return "\n".join(lines)
+class Stub:
+    """One tool as a Python function. What it says is computed when it is asked for."""
+
+    def __init__(self, spec: ToolSpec, learned: LearnedShape | None = None) -> None:
+        """A learned shape of its answers counts if it is more precise than the declared one."""
+        self._spec = spec
+        self._learned = learned if learned and self.is_vague and not is_vague(learned_text(learned.schema)) else None
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Required ones first, then in the order of the schema."""
+        root = self._spec.input_schema
+        properties, required = _all(root)
+        names = assign(properties, _parameter_name)
+        found = [_parameter(names[key], key, schema, key in required, root) for key, schema in properties.items()]
+        return tuple(sorted(found, key=lambda parameter: not parameter.required))
+
+    @cached_property
+    def rest(self) -> str | None:
+        """The annotation of further keywords if the tool takes any: it declares so, or declares no parameters."""
+        root = self._spec.input_schema
+        schema = resolve(root, root)
+        others = schema.get("additionalProperties")
+        if isinstance(others, dict):
+            return annotation(others, root)
+        if others is True or isinstance(schema.get("patternProperties"), dict):
+            return "Any"
+        silent = not any(key in schema for key in ("properties", "allOf", "anyOf", "oneOf"))
+        return "Any" if others is None and silent else None
+
+    @property
+    def signature(self) -> str:
+        """The call on one line: `list_expenses(user_id: str, limit: int | None = None) -> list[Any]`."""
+        text = self._call()
+        return text if len(text) <= _SIGNATURE_CHARACTERS else text[:_SIGNATURE_CHARACTERS] + "…"
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """The description of each parameter, by its Python name; those without one are left out."""
+        notes: dict[str, str] = {}
+        room = _NOTES_CHARACTERS
+        for parameter in self.parameters:
+            text = _note(parameter, self._spec)
+            if text and room > 0:
+                notes[parameter.name] = text
+                room -= len(parameter.name) + len(text)
+        return notes
+
+    @property
+    def returns(self) -> str:
+        """The shape of the answer, such as `[{"id": int, "note": str | None}]`; `Any` if it is unknown.
+
+        With a learned shape, the number of answers behind it.
+        """
+        learned = self._learned
+        if learned is None:
+            return self._declared
+        count = f"{learned.answers} answer{'' if learned.answers == 1 else 's'}"
+        return f"{learned_text(learned.schema)} (learned from {count})"
+
+    @property
+    def is_vague(self) -> bool:
+        """True if the declared shape of the answer names no field and no useful type."""
+        return self._spec.output_schema is None or is_vague(self._declared)
+
+    @property
+    def text(self) -> str:
+        """The text of the tool's file."""
+        spec, learned = self._spec, self._learned
+        key: tuple[str, ...] = (spec.full_name, spec.module, spec.function, spec.digest)
+        if learned is not None:
+            key = (*key, hashlib.sha256(msgspec.json.encode(learned.schema)).hexdigest())
+        text = _written.find(key)
+        if text is None:
+            text = self._write()
+            _written.put(key, text)
+        return text
+
+    @cached_property
+    def _declared(self) -> str:
+        return shape(unwrapped(self._spec.output_schema), self._spec.output_schema or {})
+
+    def _write(self) -> str:
+        spec = self._spec
+        renamed = {parameter.name: parameter.key for parameter in self.parameters if parameter.name != parameter.key}
+        mapping = ", ".join(f"{literal(name)}: {literal(key) or repr(key)}" for name, key in renamed.items())
+        source = f"(server `{plain(spec.upstream, limit=60)}`, tool `{one_line(spec.name, limit=80)}`)"
+        return (
+            f'"""{_docstring(f"{_summary(spec)}  {source}".lstrip())}"""\n'
+            "from typing import Any, Literal\n\n"
+            "from sealyard_guest import tool\n\n\n"
+            f"@tool({literal(spec.full_name)}{f', {{{mapping}}}' if mapping else ''})\n"
+            f"def {self._call()}:\n"
+            f'    """{_docstring(self._documentation())}\n'
+            '    """\n'
+            "    ...\n"
+        )
+
+    def _call(self) -> str:
+        inside = [parameter.text for parameter in self.parameters]
+        if self.rest is not None:
+            name, names = "arguments", {parameter.name for parameter in self.parameters}
+            while name in names:
+                name += "_"
+            inside.append(f"**{name}: {self.rest}")
+        if self._learned is None:
+            output = self._spec.output_schema
+            answer = annotation(unwrapped(output), output or {})
+        else:
+            answer = annotation(self._learned.schema, self._learned.schema)
+        return f"{self._spec.function}({', '.join(inside)}) -> {answer}"
+
+    def _documentation(self) -> str:
+        spec = self._spec
+        text = plain(spec.description or spec.title, limit=_DESCRIPTION_CHARACTERS)
+        if len(spec.description) > _DESCRIPTION_CHARACTERS:
+            text += f'\n\nThe rest: search_tools("{spec.full_name}", detail_level="full")'
+        lines = wrap(text or "The server says nothing about this tool.", width=_WIDTH, indent="    ")
+        lines[0] = lines[0].lstrip()
+        noted: list[str] = []
+        for parameter in self.parameters:
+            if said := _note(parameter, spec):
+                noted += wrap(f"{parameter.name}: {said}", width=_WIDTH, indent="        ", hanging="    ")
+        if noted:
+            lines += ["", "    Args:", *_within(noted, spec)]
+        learned = self._learned
+        answer = self._declared if learned is None else f"{learned_text(learned.schema)}\n{_SEEN}"
+        if answer != "Any":
+            lines += ["", "    Returns:", *wrap(answer, width=_WIDTH, indent="        ")]
+        return "\n".join(lines)
 
 
 def _within(lines: list[str], spec: ToolSpec) -> list[str]:
@@ -227,44 +268,10 @@ def _within(lines: list[str], spec: ToolSpec) -> list[str]:
     return lines
 
 
-def _package(title: str, lines: list[str], names: list[str]) -> str:
-    listed = docstring_text("\n".join([title, "", *lines]))
-    return (
-        f'"""{listed}\n"""\n\n__all__ = ({", ".join(f"{literal(name)}" for name in names)}{"," * (len(names) == 1)})\n'
-    )
-
-
 # Parameters
 
 
-def parameters(spec: ToolSpec) -> tuple[Parameter, ...]:
-    """The parameters of a tool: required ones first, then in the order of its schema."""
-    root = spec.input_schema
-    properties, required = _all(root)
-    names = assign(properties, _parameter_name)
-    found = [_parameter(names[key], key, schema, key in required, root) for key, schema in properties.items()]
-    return tuple(sorted(found, key=lambda parameter: not parameter.required))
-
-
-def parameter_names(spec: ToolSpec) -> dict[str, str]:
-    """Python name -> the schema's own name, for every parameter."""
-    properties, _ = _all(spec.input_schema)
-    return {name: key for key, name in assign(properties, _parameter_name).items()}
-
-
-def rest(spec: ToolSpec) -> str | None:
-    """The annotation of further keywords if the tool takes any: it declares so, or declares no parameters."""
-    schema = resolve(spec.input_schema, spec.input_schema)
-    others = schema.get("additionalProperties")
-    if isinstance(others, dict):
-        return annotation(others, spec.input_schema)
-    if others is True or isinstance(schema.get("patternProperties"), dict):
-        return "Any"
-    silent = not any(key in schema for key in ("properties", "allOf", "anyOf", "oneOf"))
-    return "Any" if others is None and silent else None
-
-
-def note(parameter: Parameter, spec: ToolSpec) -> str:
+def _note(parameter: Parameter, spec: ToolSpec) -> str:
     """The description and the limits of a parameter on one line; empty if the schema has none."""
     schema = resolve(parameter.schema, spec.input_schema)
     said = schema.get("description")

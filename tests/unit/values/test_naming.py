@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.catalog.names import assign, full_name, function_name, identifier, tool_part, upstream_part
+from sealyard.values.naming import assign, full_name, function_name, identifier, tool_part, upstream_part
 
 
 def mark(name: str) -> str:

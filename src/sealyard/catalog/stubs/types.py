@@ -1,18 +1,17 @@
-"""Text that upstreams wrote, made safe to show: plain prose, Python literals, and JSON Schema as Python types.
+"""JSON data as Python literals, and JSON Schemas as Python types.
 
 The input is hostile: everything is bounded in depth, in steps and in length, and an odd schema becomes `Any`.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sealyard.versioning.compare.schemas import resolve
+from sealyard.wording import plain
 
 # All bounds keep a stub readable and the work on a hostile schema small. They were chosen, not measured.
 
-_KEPT = "\n\u200c\u200d"  # some scripts are not readable without the joiners
 _LITERAL_CHARACTERS = 200  # longest default value in a signature
 _LITERAL_ITEMS = 20  # items of a list or object in one
 _STEPS = 400  # parts of a schema that are read
@@ -23,32 +22,11 @@ _CHOICE_CHARACTERS = 40  # characters of each
 _ANNOTATION_CHARACTERS = 240  # longer annotations become coarse
 _SHAPE_CHARACTERS = 600  # longer shapes are cut
 _SHAPE_KEYS = 40  # keys of one object
-_BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _PLAIN |= {name: name for name in ("str", "int", "float", "bool")}  # careless servers write Python's names
 _NOT_PLAIN = frozenset({"$ref", "const", "enum", "nullable"})
 
-# Prose and literals
-
-
-def plain(text: str, *, limit: int | None = None) -> str:
-    """`text` without invisible characters, such as those that reorder or hide the text around them.
-
-    Over `limit` characters it is cut, and the cut is marked with `…`.
-    """
-    cut = limit is not None and len(text) > limit
-    if cut:
-        text = text[:limit]
-    if not text.replace("\n", "").isprintable():
-        text = _BREAKS.sub("\n", text).expandtabs(4)
-        text = "".join(c if c in _KEPT or c.isprintable() else " " if c.isspace() else "" for c in text)
-    return text.rstrip() + "…" if cut else text.strip()
-
-
-def one_line(text: str, *, limit: int) -> str:
-    """The first line of `text` that is not empty."""
-    head = plain(text[: 4 * limit]).partition("\n")[0]
-    return plain(" ".join(head.split()), limit=limit)
+# Lines and literals
 
 
 def wrap(text: str, *, width: int, indent: str = "", hanging: str = "") -> list[str]:
@@ -69,11 +47,6 @@ def wrap(text: str, *, width: int, indent: str = "", hanging: str = "") -> list[
             lead, line = further, line[cut:].lstrip()
         lines.append(lead + line if line else "")
     return lines
-
-
-def docstring_text(text: str) -> str:
-    """`text` made safe between triple double quotes."""
-    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
 def literal(value: object, *, depth: int = 4) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sealyard.catalog.answers import PLACES, Audience, Copying, Place, Reading, build_schema
+from sealyard.catalog.shapes import Audience, Copying, Place, Reading, build_schema
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats(0, 1) | st.text(max_size=3),
@@ -28,7 +28,7 @@ def record_of(*values: object) -> dict[str, Place]:
         reading, copy = Reading(), Copying(3_000).copy(value)
         reading.read(copy, copy)
         for path, seen in reading.places.items():
-            if path in record or len(record) < PLACES:
+            if path in record or len(record) < Reading.most_places:
                 record.setdefault(path, Place()).count(seen, 1.0, 1)
     return record
 
@@ -187,6 +187,6 @@ def test_many_different_answers_have_a_small_record() -> None:
     names = [f"{one}_{other}" for one in "abcdefghij" for other in "klmnop"]
     record = record_of(*({source.choice(names): {source.choice(names): {source.choice(names): 1}}} for _ in range(600)))
 
-    assert len(record) == PLACES
+    assert len(record) == Reading.most_places
     assert len(msgspec.json.encode(record)) < 100_000
     assert record[""].weight("object") == 600

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.catalog import Catalog, Change
-from sealyard.catalog.drift import DriftWatch, outline
-from sealyard.store import Store, open_store
-from sealyard.store.tools import SeenShape
+from sealyard.catalog import Catalog
+from sealyard.catalog.catalog import Change
+from sealyard.catalog.shapes.drift import DriftWatch, outline
+from sealyard.store import SeenShape, Store, open_store
 from sealyard.values.tools import Definition, ToolSpec
 
 OLD = {"rows": [{"id": 7, "user_name": "Ada"}], "total": 1}

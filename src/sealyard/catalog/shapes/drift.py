@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog.answers import (
-    PLACES,
+from sealyard.catalog.catalog import Catalog
+from sealyard.catalog.shapes.places import (
     Audience,
     Copying,
     Kinds,
@@ -25,10 +25,8 @@ from sealyard.catalog.answers import (
     joined,
     parent_of,
 )
-from sealyard.catalog.catalog import Catalog
 from sealyard.errors import StoreError
-from sealyard.store import Store
-from sealyard.store.tools import SeenShape
+from sealyard.store import SeenShape, Store
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Comparison, compare, highest, major_of
 
@@ -333,10 +331,10 @@ class AnswerRecord:
             if path in found or field.place in holders:
                 field.meet(found.get(path))
         for path in found.keys() - state.fields.keys():
-            if len(state.fields) < PLACES:
+            if len(state.fields) < Reading.most_places:
                 found[path].is_optional |= found[path].place in state.places
                 state.fields[path] = found[path]
-        state.places |= holders if len(state.places) < PLACES else set()
+        state.places |= holders if len(state.places) < Reading.most_places else set()
         state.answers += 1
         self._odd = [*self._odd, (places, occasion)][-STEADY:]
         if not any(field.is_odd for field in state.fields.values()):
@@ -380,7 +378,7 @@ class AnswerRecord:
         known = self.state.seen
         for places, _ in self._odd:
             for path, kinds in places.items():
-                if path in known or len(known) < PLACES:
+                if path in known or len(known) < Reading.most_places:
                     known.setdefault(path, Place()).count(kinds, 1.0, 1)
         self._odd = []
         self.schema = build_schema(known, _EVERYBODY, is_exact=True)
