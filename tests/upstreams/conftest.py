@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from tests import warm
 
-from sealyard.broker.upstreams.mcp.upstream import Upstream
+from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.values.tools import UpstreamConfig
 
 FOLDER = Path(__file__).parent

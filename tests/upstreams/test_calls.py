@@ -10,7 +10,7 @@ import pytest
 from mcp.server import Server
 from tests.upstreams.waiting import until_in_flight
 
-from sealyard.broker.responses import read_message, to_answer
+from sealyard.broker.upstreams.responses import read_message, to_answer
 from sealyard.errors import InvalidArguments, ToolFailed, UnknownTool, UpstreamError, UpstreamTimeout
 
 Connect = Callable[..., Any]

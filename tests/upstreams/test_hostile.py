@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from tests.upstreams.tool_server import ToolServer
 
-from sealyard.broker.responses import read_message, to_answer
 from sealyard.broker.upstreams.mcp.session import Channel
 from sealyard.broker.upstreams.mcp.transport import Child as ChildProcess
 from sealyard.broker.upstreams.mcp.transport import Inbound, Tail, read_line
+from sealyard.broker.upstreams.responses import read_message, to_answer
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamUnavailable
 
 Connect = Callable[..., Any]

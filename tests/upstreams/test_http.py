@@ -18,7 +18,7 @@ from tests.ports import free_port
 from tests.upstreams.tool_server import ToolServer
 from tests.upstreams.waiting import until, until_in_flight
 
-from sealyard.broker.responses import read_message, to_answer
+from sealyard.broker.upstreams.responses import read_message, to_answer
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 
 Connect = Callable[..., Any]

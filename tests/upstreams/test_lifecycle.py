@@ -12,7 +12,7 @@ from tests.conftest import _descendants, _open_descriptors
 from tests.upstreams.tool_server import ToolServer
 from tests.upstreams.waiting import until, until_ended, until_in_flight
 
-from sealyard.broker.responses import read_message, to_answer
+from sealyard.broker.upstreams.responses import read_message, to_answer
 from sealyard.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 
 Connect = Callable[..., Any]

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from sealyard.broker.upstreams.mcp.upstream import Upstream
+from sealyard.broker.upstreams.mcp import Upstream
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -12,30 +12,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Literal, Self
-
-import msgspec
+from typing import Self
 
 from sealyard.broker.policy import UNLIMITED, ToolLimits
 from sealyard.errors import LimitReached, ToolFailed, UpstreamError
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import Circuit, ToolSpec
 
 _WINDOW_SECONDS = 60.0  # the minute of `calls_per_minute`
 _FIRST_PAUSE_SECONDS = 0.25  # before the first retry, above a usual round trip; it doubles with each
 _LONGEST_PAUSE_SECONDS = 8.0  # five doublings of the first; chosen, not measured
 _MOST_TOOLS = 1_000  # tools without a record are forgotten beyond it
-
-
-class Circuit(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one tool's circuit breaker."""
-
-    tool: str
-    state: Literal["closed", "open", "half_open"]
-    """`open`: calls are refused. `half_open`: the next call tests the server."""
-    failures: int
-    """Of the server, in a row."""
-    retry_seconds: float = 0.0
-    """The time it stays open."""
 
 
 class Throttle:

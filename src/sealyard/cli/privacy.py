@@ -23,7 +23,7 @@ from sealyard.privacy.vault import KeyPlace, Keys, RevealedValue, Vault
 from sealyard.store import Store
 from sealyard.store.vault import ScopeCount
 from sealyard.values.access import AuditEntry
-from sealyard.yard.assembly import build_privacy
+from sealyard.yard import build_privacy
 
 _SAMPLES = 3
 """Masked samples shown of each type."""

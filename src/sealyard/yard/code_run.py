@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from sealyard.access import Guards, Runner, Tools
-from sealyard.broker.call import OnProgress
+from sealyard.broker.upstreams import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.learning import Guidance, RunAdvice, SearchGuide
@@ -29,8 +29,7 @@ from sealyard.sandbox.workspace import check_session_name
 from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
-from sealyard.values.naming import is_python
-from sealyard.values.runs import Failure, Limits, Outcome, Result, Usage
+from sealyard.values.runs import Failure, Limits, Outcome, Result, Usage, is_python
 from sealyard.values.tools import SearchAnswer, SearchRequest, ToolSpec
 from sealyard.versioning import Plan
 from sealyard.yard.analysis import without_code_details, written

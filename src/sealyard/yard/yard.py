@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker import Response
-from sealyard.broker.approvals import Approvals
-from sealyard.broker.call import OnProgress
+from sealyard.broker import Approvals
+from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.catalog import Snapshot
 from sealyard.learning import Assessment
 from sealyard.metrics import Report

@@ -14,14 +14,13 @@ from mcp_types import INVALID_PARAMS
 from mcp_types import methods as wire
 from pydantic import ValidationError
 
-from sealyard.broker.upstreams import definition_of
+from sealyard.broker.upstreams.mcp import definition_of
 from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import short_work
 from sealyard.serve.cursors import read_cursor
 from sealyard.serve.relay.bulk import Json
-from sealyard.values.naming import glob
-from sealyard.values.tools import ToolSpec, UpstreamConfig
+from sealyard.values.tools import ToolSpec, UpstreamConfig, glob
 
 logger = logging.getLogger(__name__)
 

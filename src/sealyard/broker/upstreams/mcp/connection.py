@@ -20,7 +20,6 @@ from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from sealyard.broker.responses import short
 from sealyard.broker.upstreams.mcp.http import Exchange, open_events, open_http
 from sealyard.broker.upstreams.mcp.oauth import CONSENT_SECONDS, build_auth, open_in_browser
 from sealyard.broker.upstreams.mcp.session import (
@@ -34,6 +33,7 @@ from sealyard.broker.upstreams.mcp.session import (
 from sealyard.broker.upstreams.mcp.transport import Tail, open_child
 from sealyard.errors import SealyardError, UpstreamUnavailable
 from sealyard.values.tools import UpstreamConfig, UpstreamState
+from sealyard.wording import short
 
 Transport = AbstractAsyncContextManager[tuple[Any, Any]]
 """Yields a stream of incoming and one of outgoing messages, as every client transport of the SDK does."""

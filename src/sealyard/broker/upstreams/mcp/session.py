@@ -1,15 +1,12 @@
 """The SDK's client session over a connection that may be broken or hostile.
 
-Above lies `life.py`, which starts and stops connections; below lies `transport.py`. Between the SDK's session
+Above lies `connection.py`, which starts and stops connections; below lies `transport.py`. Between the SDK's session
 and its dispatcher sits a `Channel`: it gives the session only valid messages, and gives us the originals.
 """
 
 import asyncio
 import contextlib
-import inspect
-import logging
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from itertools import count
 from typing import Any
@@ -45,12 +42,11 @@ from opentelemetry.trace import INVALID_SPAN, get_current_span
 from pydantic import TypeAdapter, ValidationError
 
 from sealyard import __version__
-from sealyard.broker.responses import short
+from sealyard.broker.upstreams import Progress
 from sealyard.broker.upstreams.mcp.transport import Child, Inbound, whole_message
 from sealyard.offload import short_work
 from sealyard.values.tools import Definition, ToolAnnotations
-
-_log = logging.getLogger(__name__)
+from sealyard.wording import short
 
 CLIENT = Implementation(name="sealyard", version=__version__)
 
@@ -72,9 +68,6 @@ _MOST_PAGES = 200  # a server may page without end; its tools are bounded at fif
 _MOST_TOOLS = 10_000  # of one server
 _MOST_WARNINGS = 200  # about one listing
 _NAME_CHARACTERS = 256  # a tool with a longer name is left out
-_KEPT_PROGRESS = 64  # reports that wait for their listener; older ones are dropped
-_PROGRESS_CHARACTERS = 1_000  # of a report's message
-_LAST_PROGRESS_SECONDS = 1.0  # for the last reports after the answer
 _LISTEN_AGAIN_SECONDS = 5.0  # before a lost stream of changes is opened again
 _MOST_LISTENS = 5  # attempts in a row without a stream: half a minute, in which a server restarts
 
@@ -127,7 +120,7 @@ class Channel:
         """The count of received items that were not messages."""
         return self._inbound.noise if self._inbound is not None else 0
 
-    def follow(self, progress: "Progress") -> str:
+    def follow(self, progress: Progress) -> str:
         """A token whose progress goes to `progress` until `unfollow`."""
         token = f"progress-{next(self._numbers)}"
         self._progress[token] = progress
@@ -220,53 +213,6 @@ class _Named(msgspec.Struct):
 def _name_of(raw: msgspec.Raw) -> Any:
     """The name in an undecoded definition, unless that is too long to scan."""
     return msgspec.json.decode(raw, type=_Named).name if len(memoryview(raw)) <= _SKIPPED_BYTES else None
-
-
-class Progress:
-    """Hands a call's progress to a callback, one after the other. If the callback is too slow, the oldest goes."""
-
-    def __init__(self, callback: Callable[[float, float | None, str | None], Awaitable[None] | None]) -> None:
-        self._callback = callback
-        self._waiting: deque[tuple[float, float | None, str | None]] = deque(maxlen=_KEPT_PROGRESS)
-        self._task: asyncio.Task[None] | None = None
-
-    def push(self, progress: Any, total: Any, message: Any) -> None:
-        """Take in a notification; an invalid one is dropped."""
-        if not _is_number(progress):
-            return
-        said = message[:_PROGRESS_CHARACTERS] if isinstance(message, str) else None
-        self._waiting.append((float(progress), float(total) if _is_number(total) else None, said))
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._hand_over())
-
-    async def receive(self, progress: float, total: float | None, message: str | None) -> None:
-        """`push` in the form the SDK asks for."""
-        self.push(progress, total, message)
-
-    async def finish(self) -> None:
-        """Wait, for a bounded time, until the callback has received everything."""
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=_LAST_PROGRESS_SECONDS)
-            self.stop()
-
-    def stop(self) -> None:
-        """Stop reporting."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _hand_over(self) -> None:
-        while self._waiting:
-            try:
-                given = self._callback(*self._waiting.popleft())
-                if inspect.isawaitable(given):
-                    await given
-            except Exception:  # noqa: BLE001 - the caller's own callback; the call goes on without it
-                _log.exception("A progress callback failed.")
-                return
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 # Connecting

@@ -39,7 +39,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from sealyard.broker.responses import read_leniently
+from sealyard.broker.upstreams.responses import read_leniently
 from sealyard.values.tools import UpstreamConfig
 
 _STDERR_BYTES = 64 << 10

@@ -1,48 +1,42 @@
 """One MCP server: its tools and the calls to them.
 
-`life.py` starts and stops it. A call is never sent twice, except when the server provably did not look at it:
+`connection.py` starts and stops it. A call is never sent twice, except when the server provably did not look at it:
 the first may have happened.
 """
 
 import asyncio
-import json
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from sealyard.broker.responses import COMPLAINT_CHARACTERS, Declared, Response, short, to_answer
+from sealyard.broker.upstreams import OnProgress, OnTools, Progress, check_sendable
 from sealyard.broker.upstreams.mcp.connection import Connection, Life, reason
 from sealyard.broker.upstreams.mcp.http import DELIVERY, Delivery
 from sealyard.broker.upstreams.mcp.oauth import open_in_browser
-from sealyard.broker.upstreams.mcp.session import Progress, call_tool, list_tools
+from sealyard.broker.upstreams.mcp.session import call_tool, list_tools
 from sealyard.broker.upstreams.mcp.transport import CLOSED, too_large, whole_message
+from sealyard.broker.upstreams.responses import Declared, Response, to_answer
 from sealyard.errors import (
-    InvalidArguments,
     ToolFailed,
     UnknownTool,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from sealyard.values.naming import glob
-from sealyard.values.tools import Definition, UpstreamConfig, UpstreamStatus
+from sealyard.values.tools import Definition, UpstreamConfig, UpstreamStatus, glob
+from sealyard.wording import COMPLAINT_CHARACTERS, short
 
 _log = logging.getLogger(__name__)
-
-OnTools = Callable[[str, list[Definition]], Awaitable[None]]
-"""Gets the upstream's name and all its tools."""
-_OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 
 _PING_SECONDS = 10.0  # for a sign of life
 _CHANGES_SETTLE_SECONDS = 0.1  # servers announce several changes at once
@@ -101,7 +95,7 @@ class Upstream:
         arguments: dict[str, Any],
         *,
         timeout_seconds: float | None = None,
-        on_progress: _OnProgress | None = None,
+        on_progress: OnProgress | None = None,
         unwrap: bool = False,
     ) -> Response:
         """Call a tool and return its answer. Starts the server if it does not run.
@@ -118,7 +112,7 @@ class Upstream:
         """
         if not self._allows(tool, set()):
             raise UnknownTool(f"The config of {self.config.name!r} leaves {tool!r} out.")
-        _check_sendable(tool, arguments)
+        check_sendable(tool, arguments)
         seconds = self.config.call_seconds if timeout_seconds is None else timeout_seconds
         self._calls += 1
         try:
@@ -194,7 +188,7 @@ class Upstream:
     # One call
 
     async def _ask_once(
-        self, tool: str, arguments: dict[str, Any], seconds: float, on_progress: _OnProgress | None
+        self, tool: str, arguments: dict[str, Any], seconds: float, on_progress: OnProgress | None
     ) -> dict[str, Any]:
         delivery = Delivery()
         connection = self._life.connection or await self._life.connected()
@@ -214,7 +208,7 @@ class Upstream:
         tool: str,
         arguments: dict[str, Any],
         seconds: float,
-        on_progress: _OnProgress | None,
+        on_progress: OnProgress | None,
         delivery: Delivery,
     ) -> dict[str, Any]:
         """The result, unchanged, or the error that states how the call ended."""
@@ -440,13 +434,3 @@ class Upstream:
                 await self._list(connection)
             except UpstreamError as error:
                 self._listing_warnings = [str(error)]
-
-
-def _check_sendable(tool: str, arguments: dict[str, Any]) -> None:
-    """Refuse values that are not JSON before they reach the SDK, where they would end the connection."""
-    try:
-        # msgspec writes NaN as `null` without an error.
-        if b"null" in msgspec.json.encode(arguments):
-            json.dumps(arguments, allow_nan=False)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidArguments(f"The arguments of {tool!r} cannot be written as JSON: {error}.") from error

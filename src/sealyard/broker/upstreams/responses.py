@@ -13,10 +13,8 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import ToolFailed, UpstreamError
+from sealyard.wording import COMPLAINT_CHARACTERS, short
 
-_ERROR_CHARACTERS = 4_000  # of an error's text, which the server chooses
-COMPLAINT_CHARACTERS = 64_000
-"""Of an error before it is scanned: the shown text is cut from its middle, far from where this cuts."""
 _MOST_BLOCKS = 50_000
 """Blocks that are read, each in about a microsecond: more would hold up others for longer than they may notice."""
 _COMPLAINT_BLOCKS = 1_000
@@ -91,7 +89,11 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     message: bytes | bytearray = b""
     """The raw message, if it is too large to be decoded on the event loop; it then holds the whole answer."""
     sample: str | None = None
-    """A sample of a value that was not decoded, as JSON; see `samples`."""
+    """A sample of a value that was not decoded, as JSON; see `admission.sample_of`."""
+
+    def read(self, *, unwrap: bool = False) -> "Response":
+        """The answer; a message too large for the event loop is decoded here. Raises as the functions below do."""
+        return to_answer(read_message(self.message), unwrap=unwrap) if self.message else self
 
 
 def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Response:
@@ -129,11 +131,6 @@ def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Response:
     return Response(value=_value(parts, texts), files=tuple(files), text="\n".join(texts))
 
 
-def read_answer(answer: Response, *, unwrap: bool = False) -> Response:
-    """The answer; a message too large for the event loop is decoded here. Raises as `to_answer` and `read_message`."""
-    return to_answer(read_message(answer.message), unwrap=unwrap) if answer.message else answer
-
-
 def read_message(message: bytes | bytearray) -> dict[str, Any]:
     """The result in a JSON-RPC message that answers a call.
 
@@ -141,15 +138,7 @@ def read_message(message: bytes | bytearray) -> dict[str, Any]:
         ToolFailed: It holds an error.
         UpstreamError: It holds neither, or is not JSON.
     """
-    try:
-        try:
-            data = msgspec.json.decode(message)
-        except ValueError:
-            data = read_leniently(message)
-    except RecursionError:
-        raise UpstreamError("The answer is nested too deeply to be read. Ask for less.") from None
-    except ValueError as error:
-        raise UpstreamError(f"The answer is not JSON: {short(str(error), 300)}.") from None
+    data = decode_answer(message)
     result = data.get("result") if isinstance(data, dict) else None
     if isinstance(result, dict):
         return result
@@ -160,6 +149,19 @@ def read_message(message: bytes | bytearray) -> dict[str, Any]:
     raise UpstreamError("The server's answer is neither a result nor an error.")
 
 
+def decode_answer(message: bytes | bytearray) -> Any:
+    """The JSON in an upstream's message, read as leniently as possible. Raises `UpstreamError` if it cannot be read."""
+    try:
+        try:
+            return msgspec.json.decode(message)
+        except ValueError:
+            return read_leniently(message)
+    except RecursionError:
+        raise UpstreamError("The answer is nested too deeply to be read. Ask for less.") from None
+    except ValueError as error:
+        raise UpstreamError(f"The answer is not JSON: {short(str(error), 300)}.") from None
+
+
 def read_leniently(line: bytes | bytearray) -> Any:
     """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
 
@@ -168,14 +170,6 @@ def read_leniently(line: bytes | bytearray) -> Any:
     data = json.loads(line.decode("utf-8", "replace"))
     text = json.dumps(data, ensure_ascii=False)
     return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
-
-
-def short(text: str, characters: int = _ERROR_CHARACTERS) -> str:
-    """`text`, cut in its middle if it is longer: an error states its kind first and the remedy last."""
-    if len(text) <= characters:
-        return text
-    half = characters // 2 - 10
-    return f"{text[:half]} […] {text[-half:]}"
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from sealyard.broker.conditions import Condition, Doubt, Holds, all_of
-from sealyard.values.naming import checked_glob, tool_names
-from sealyard.values.tools import ToolSpec
+from sealyard.broker.policy.conditions import Condition, Doubt, Holds, all_of
+from sealyard.values.tools import ToolSpec, checked_glob, tool_names
 
 Verdict = Literal["allow", "ask", "deny"]
 Preset = Literal["open", "guarded", "readonly"]
