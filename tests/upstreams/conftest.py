@@ -25,7 +25,7 @@ def connect() -> Callable[..., AbstractAsyncContextManager[Upstream]]:
 
     @contextlib.asynccontextmanager
     async def connect(**fields: Any) -> AsyncIterator[Upstream]:
-        names = ("on_tools", "clock", "token_folder", "open_url", "server")
+        names = ("on_tools", "clock", "token_folder", "open_url")
         options = {name: fields.pop(name) for name in names if name in fields}
         upstream = Upstream(UpstreamConfig(**{"name": "test", **fields}), **options)
         try:

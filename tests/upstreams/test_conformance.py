@@ -13,7 +13,7 @@ from tests.upstreams.shop import Blocks, Shop, ShopServer
 from tests.upstreams.waiting import until
 
 from sealyard.broker.upstreams import ToolServer
-from sealyard.broker.upstreams.responses import ResponseFile, to_answer
+from sealyard.broker.upstreams.server import ResponseFile, to_answer
 from sealyard.errors import (
     InvalidArguments,
     ToolFailed,

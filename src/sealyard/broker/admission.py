@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.upstreams.responses import Response, ResponseFile, read_message, renamed, to_answer
+from sealyard.broker.upstreams.server import Response, ResponseFile, read_message, renamed, to_answer
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import Offload, short_work
 from sealyard.offload.child import Query

@@ -8,7 +8,7 @@ private values become tokens; one record of the call goes to the observers of th
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from sealyard.broker.approvals import Approvals
 from sealyard.broker.limits import Attempts, Throttle
 from sealyard.broker.policy.rules import Decision, Policy
 from sealyard.broker.upstreams import OnProgress, ToolServer
-from sealyard.broker.upstreams.responses import Response, renamed
+from sealyard.broker.upstreams.server import Response, renamed
 from sealyard.catalog import check_arguments
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
 from sealyard.offload import Offload, check_values, decode
@@ -26,7 +26,7 @@ from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
 from sealyard.values.access import Approval, AuditEntry, Grant
 from sealyard.values.runs import Reply
-from sealyard.values.tools import Circuit, ToolSpec
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 from sealyard.versioning.compare.schemas import is_wrapped
 from sealyard.wording import short
@@ -152,7 +152,7 @@ class Broker:
         self._upstreams = upstreams
         self.policy = policy
         self.approvals = approvals
-        self._throttle = Throttle()
+        self.throttle = Throttle()
         self._store = store
         self._digest = digest
         self._offload = offload
@@ -263,20 +263,12 @@ class Broker:
         """The digest of the call that a person's answer is about; see `approved_call`."""
         return self._digest(approved_call(written, real))
 
-    def turn(self, call: "OpenCall") -> Attempts:
+    def turn(self, call: "OpenCall") -> AbstractAsyncContextManager[Attempts]:
         """The attempts of a call within the limits of its tool; see `Throttle.turn`."""
         spec, policy = call.spec, self.policy
-        return self._throttle.turn(
+        return self.throttle.turn(
             spec, policy.limits(spec), call.passage.counted, is_idempotent=policy.is_idempotent(spec)
         )
-
-    def circuits(self) -> list[Circuit]:
-        """The circuit breakers of tools whose server failed."""
-        return self._throttle.circuits()
-
-    def end_run(self, execution_id: str) -> None:
-        """Forget what was approved for one execution."""
-        self.approvals.end_run(execution_id)
 
     async def note_unknown(self, passage: Passage, name: str, error: str, *, number: int = 1) -> None:
         """Record a call to a tool outside the principal's view: the policy may hide it."""

@@ -365,7 +365,7 @@ class Recorder:
 
     def _conclude(self, run: Run) -> "tuple[RunEnd, asyncio.Future[None]]":
         """Record the end and start to write it. The future raises `StoreError` if any of that failed."""
-        self.broker.end_run(run.id)
+        self.broker.approvals.end_run(run.id)
         failures: list[StoreError] = []
         with _collected(failures):
             run.passage.settle()

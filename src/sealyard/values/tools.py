@@ -163,6 +163,14 @@ class UpstreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     answer_bytes: int = 64 << 20
     """A larger message from the upstream ends the call, not the gateway."""
 
+    def against(self, tool: str) -> list[str]:
+        """The patterns of `without_tools` that leave a tool out."""
+        return [pattern for pattern in self.without_tools if glob(pattern)(tool)]
+
+    def allows(self, tool: str) -> bool:
+        """True if the gateway offers a tool that this upstream has."""
+        return (self.tools is None or any(glob(pattern)(tool) for pattern in self.tools)) and not self.against(tool)
+
 
 UpstreamState = Literal["stopped", "starting", "ready", "backing_off", "failed"]
 """`stopped`: not started yet, or idle. `backing_off`: it failed and restarts after a pause. `failed`: it restarts when

@@ -194,7 +194,7 @@ def _assemble(
         store,
         config.metrics,
         upstreams=tools.upstreams,
-        circuits=broker.circuits,
+        circuits=broker.throttle.circuits,
         upstream_of=tools.upstream_of,
         record=observer.record,
         follow=guidance.follow,

@@ -3,8 +3,16 @@
 Helper processes read answers, so nothing here imports the MCP SDK.
 """
 
-from sealyard.broker.upstreams.responses import Response, ResponseFile, decode_answer
-from sealyard.broker.upstreams.server import OnProgress, OnTools, Progress, ToolServer, check_sendable
+from sealyard.broker.upstreams.server import (
+    OnProgress,
+    OnTools,
+    Progress,
+    Response,
+    ResponseFile,
+    ToolServer,
+    check_sendable,
+    decode_answer,
+)
 
 __all__ = (
     "OnProgress",

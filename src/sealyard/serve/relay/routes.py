@@ -20,7 +20,7 @@ from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import short_work
 from sealyard.serve.cursors import read_cursor
 from sealyard.serve.relay.bulk import Json
-from sealyard.values.tools import ToolSpec, UpstreamConfig, glob
+from sealyard.values.tools import ToolSpec, UpstreamConfig
 
 logger = logging.getLogger(__name__)
 
@@ -128,9 +128,7 @@ class Routes:
 
     def is_configured(self, upstream: str, tool: str) -> bool:
         """True if the configuration exposes this tool."""
-        config = self._upstreams[upstream]
-        wanted = config.tools is None or any(glob(pattern)(tool) for pattern in config.tools)
-        return wanted and not any(glob(pattern)(tool) for pattern in config.without_tools)
+        return self._upstreams[upstream].allows(tool)
 
 
 def _spec(upstream: str, name: str, item: Json) -> ToolSpec:

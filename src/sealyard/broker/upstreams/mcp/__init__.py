@@ -8,7 +8,7 @@ from sealyard.broker.upstreams.mcp.connection import Transport, transports
 from sealyard.broker.upstreams.mcp.session import definition_of
 from sealyard.broker.upstreams.mcp.transport import Kept, edge_id, whole_message
 from sealyard.broker.upstreams.mcp.upstream import Upstream
-from sealyard.broker.upstreams.responses import read_leniently
+from sealyard.broker.upstreams.server import read_leniently
 
 __all__ = (
     "Kept",

@@ -16,9 +16,6 @@ import anyio.abc
 import msgspec
 from mcp import ClientSession
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
-from mcp.server import Server
-from mcp.server.runner import modern_on_request
-from mcp.shared.direct_dispatcher import create_direct_dispatcher_pair
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -96,29 +93,14 @@ class Channel:
     valid result with the original in `_meta`.
     """
 
-    def __init__(
-        self,
-        inner: Dispatcher[Any],
-        *,
-        on_change: Callable[[], None],
-        inbound: Inbound | None = None,
-        child: Child | None = None,
-    ) -> None:
+    def __init__(self, inner: Dispatcher[Any], *, on_change: Callable[[], None], child: Child | None = None) -> None:
         self._inner = inner
         self._on_change = on_change
-        self._inbound = inbound
         self.child = child
         """Sends calls past the session if the server is a child process."""
         self._numbers = count(1)
         self._progress: dict[str, Progress] = {}
-        self.takes_tokens = inbound is not None
-        """True if progress comes by token; otherwise the dispatcher delivers it."""
         self.ended = asyncio.Event()
-
-    @property
-    def noise(self) -> int:
-        """The count of received items that were not messages."""
-        return self._inbound.noise if self._inbound is not None else 0
 
     def follow(self, progress: Progress) -> str:
         """A token whose progress goes to `progress` until `unfollow`."""
@@ -220,35 +202,17 @@ def _name_of(raw: msgspec.Raw) -> Any:
 
 @contextlib.asynccontextmanager
 async def open_session(
-    link: AbstractAsyncContextManager[tuple[Any, Any]], *, on_change: Callable[[], None]
+    link: AbstractAsyncContextManager[tuple[Any, Any]], *, on_change: Callable[[], None], on_noise: Callable[[], None]
 ) -> AsyncIterator[tuple[ClientSession, Channel]]:
-    """A session over a transport's streams, not negotiated yet."""
+    """A session over a transport's streams, not negotiated yet. `on_noise` counts items that are not messages."""
     async with link as (read, write):
-        inbound = Inbound(read, write)
+        inbound = Inbound(read, write, on_noise)
         child = read if isinstance(read, Child) else None
-        channel = Channel(JSONRPCDispatcher(inbound, write), on_change=on_change, inbound=inbound, child=child)
+        channel = Channel(JSONRPCDispatcher(inbound, write), on_change=on_change, child=child)
         async with anyio.create_task_group() as tasks, ClientSession(dispatcher=channel, client_info=CLIENT) as session:
             tasks.start_soon(inbound.reply)
             yield session, channel
             tasks.cancel_scope.cancel()
-
-
-@contextlib.asynccontextmanager
-async def open_memory(
-    server: Server[Any], *, on_change: Callable[[], None]
-) -> AsyncIterator[tuple[ClientSession, Channel]]:
-    """A session with a server in this process, without streams or text between them."""
-    near, far = create_direct_dispatcher_pair(raise_handler_exceptions=False)
-    async with server.lifespan(server) as state, anyio.create_task_group() as tasks:
-        await tasks.start(far.run, modern_on_request(server, state), _ignore)
-        channel = Channel(near, on_change=on_change)
-        async with ClientSession(dispatcher=channel, client_info=CLIENT) as session:
-            yield session, channel
-        far.close()
-
-
-async def _ignore(context: Any, method: str, params: Mapping[str, Any] | None) -> None:
-    """The newest protocol has no notifications from clients."""
 
 
 async def negotiate(session: ClientSession, *, probe: bool, probe_seconds: float) -> bool:
@@ -326,7 +290,6 @@ async def call_tool(
     *,
     token: str | None = None,
     request_state: str | None = None,
-    on_progress: Any = None,
 ) -> dict[str, Any]:
     """The result of a `tools/call` as it came."""
     if child is not None:
@@ -348,7 +311,7 @@ async def call_tool(
         request_state=request_state,
         _meta=None if token is None else RequestParamsMeta(progress_token=token),
     )
-    result = await session.send_request(CallToolRequest(params=params), _ANY_OBJECT, progress_callback=on_progress)
+    result = await session.send_request(CallToolRequest(params=params), _ANY_OBJECT)
     came: dict[str, Any] = result["_meta"][_AS_IT_CAME]
     return came
 
