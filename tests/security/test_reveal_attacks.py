@@ -32,8 +32,7 @@ from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
 from sealyard.values.access import Approval
 from sealyard.values.tools import UpstreamConfig
-from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.assembly import open_border
+from sealyard.yard import ExecuteRequest, Yard, open_border, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 INSIDE = PrivacyConfig(rules=(PrivacyRule(tools=("*",), reveal="inside"),))

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 
-from sealyard.broker.call import ToolServer
+from sealyard.broker.upstreams import ToolServer
 from sealyard.catalog import Catalog, Recent, Snapshot
 from sealyard.catalog.stubs import Stub, stub_files, stub_packages, tool_stubs
 from sealyard.discovery import Index, Learned, Semantic

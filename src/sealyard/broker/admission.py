@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.responses import Response, ResponseFile, read_answer, read_message, renamed, to_answer
+from sealyard.broker.upstreams.server import Response, ResponseFile, read_message, renamed, to_answer
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import Offload, short_work
 from sealyard.offload.child import Query
@@ -88,7 +88,7 @@ async def admit_answer(
 
 def admit(guard: Guard, spec: ToolSpec, answer: Response, sent: Sent) -> Admitted:
     """The same in this thread, however long it takes."""
-    answer = read_answer(answer, unwrap=is_wrapped(spec.output_schema))
+    answer = answer.read(unwrap=is_wrapped(spec.output_schema))
     names, value, encoded, sample = _scan(guard, spec, answer, sent)
     files = tuple(
         ResponseFile(

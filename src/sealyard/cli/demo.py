@@ -21,10 +21,8 @@ import click
 import msgspec
 from mcp import Client
 
-from sealyard.broker import Response
-from sealyard.broker.call import OnProgress
-from sealyard.broker.responses import read_answer
-from sealyard.broker.upstreams import Upstream
+from sealyard.broker.upstreams import OnProgress, Response
+from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, counts, plain, say, screen, show_facts, write
 from sealyard.config import Config
@@ -301,7 +299,7 @@ class _Weighed(Upstream):
         answer = await super().call(
             tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap
         )
-        value = read_answer(answer, unwrap=unwrap).value
+        value = answer.read(unwrap=unwrap).value
         self._passed.append(msgspec.json.encode([arguments, value]).decode())
         return answer
 

@@ -21,8 +21,7 @@ from sealyard.sandbox.policy.levels import LEVELS
 from sealyard.sandbox.review import Review, review
 from sealyard.sandbox.spawn import Tier
 from sealyard.values.runs import Failure, Limits, Outcome, Usage
-from sealyard.yard import ExecuteRequest, open_yard
-from sealyard.yard.assembly import build_policy
+from sealyard.yard import ExecuteRequest, build_policy, open_yard
 
 
 @click.command()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args
 import msgspec
 from msgspec import Meta, inspect
 
-from sealyard.broker import PolicySettings
+from sealyard.broker.policy import PolicySettings
 from sealyard.config.files import read_machine
 from sealyard.errors import InvalidConfig
 from sealyard.values.access import PrincipalScope

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from sealyard.access import Runner, Tools
-from sealyard.broker.approvals import Approvals
+from sealyard.broker import Approvals
 from sealyard.catalog import LearnedShape, Recent, Snapshot
 from sealyard.catalog.stubs import Stub
 from sealyard.config.settings import LearningConfig

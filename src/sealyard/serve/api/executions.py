@@ -23,7 +23,6 @@ from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
 from sealyard.values.runs import ExecutionRecord, Failure, Form, RecordStatus, Result, Usage
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
-from sealyard.yard.executions import Execution
 
 _FORMS: dict[Form, Literal["code", "analysis", "call"]] = {
     "code": "code",
@@ -186,7 +185,7 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
     if key is not None:
         execution_id = await _claimed(call, key, request)
     elif body.wait:
-        handle = Execution(request, call.principal)
+        handle = call.yard.executions.handle(request, principal=call.principal)
         running = call.yard.execute(request, principal=call.principal, handle=handle)
         result = await while_connected(call.request, running)
         record = handle.record

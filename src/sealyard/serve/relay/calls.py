@@ -14,8 +14,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp_types import methods as wire
 
-from sealyard.broker.call import OpenCall, Passage
-from sealyard.broker.limits import Attempts
+from sealyard.broker import Attempts, OpenCall, Passage
 from sealyard.errors import SealyardError, StoreError, ToolFailed, UpstreamError, UpstreamTimeout
 from sealyard.serve.dialogue import Asking
 from sealyard.serve.relay.border import Screen
@@ -23,7 +22,7 @@ from sealyard.serve.relay.bulk import Json, size_of
 from sealyard.serve.relay.clients import Context, is_modern
 from sealyard.values.access import Grant
 from sealyard.values.tools import ToolSpec
-from sealyard.yard.assembly import Border
+from sealyard.yard import Border
 
 _ROUNDS_KEPT = 1_000  # bounds the memory for clients that never come back
 

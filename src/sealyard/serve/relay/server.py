@@ -26,7 +26,7 @@ from starlette.applications import Starlette
 
 from sealyard import __version__
 from sealyard.access import NameCheck
-from sealyard.broker.upstreams import Transport
+from sealyard.broker.upstreams.mcp import Transport
 from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import short_work
 from sealyard.serve.cursors import to_cursor
@@ -41,7 +41,7 @@ from sealyard.serve.relay.links import Link, Links, untracked
 from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
 from sealyard.values.tools import ToolSpec, UpstreamConfig
-from sealyard.yard.assembly import Border
+from sealyard.yard import Border
 
 logger = logging.getLogger(__name__)
 
