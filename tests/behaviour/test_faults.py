@@ -19,11 +19,10 @@ import pytest
 
 from sealyard.errors import SandboxBroken
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.sandbox.spawn import Tier
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.wire import FrameReader, pack
 from sealyard.sandbox.zygote import Fork, Zygote
-from sealyard.values.runs import Limits
+from sealyard.values.runs import Limits, Tier
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 CODE = "first = call_tool('one', {'n': 1})\nsecond = call_tool('two', {'n': 2})\n[first, second]"

@@ -56,7 +56,7 @@ from sealyard.examples import demo_upstreams
 from sealyard.metrics import exposition, otel
 from sealyard.metrics import report as reports
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
-from sealyard.sandbox.policy import levels
+from sealyard.sandbox import policy as levels
 from sealyard.sandbox.review import SEVERITIES
 from sealyard.serve import api, dashboard
 from sealyard.store import open_store
@@ -906,7 +906,7 @@ def test_api_page_has_every_parameter(heading: str, function: Any) -> None:
         ("open_sandbox(", open_sandbox),
         ("await sandbox.run(", Sandbox.run),
         ("sealyard.sandbox.review.review(", review),
-        ("await sealyard.sandbox.probe.examine(", examine),
+        ("await sealyard.sandbox.examine(", examine),
         ("open_yard(", open_yard),
         ("await yard.execute(", Yard.execute),
         ("await yard.analyze(", Yard.analyze),

@@ -12,7 +12,7 @@ from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_fil
 from sealyard.catalog.text import plain
 from sealyard.discovery import Index, Learned, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
-from sealyard.sandbox.library import Library
+from sealyard.sandbox.importable import Library
 from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, SearchRequest, ToolSpec
 
 _log = logging.getLogger(__name__)

@@ -20,10 +20,11 @@ from sealyard.broker.policy import Decision, Policy
 from sealyard.broker.responses import Response, renamed, short
 from sealyard.catalog import check_arguments
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
-from sealyard.offload import Offload, check_values, decode
+from sealyard.offload import Offload, decode
 from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
 from sealyard.values.access import Approval, AuditEntry, Grant
+from sealyard.values.documents import check_values
 from sealyard.values.runs import Reply
 from sealyard.values.tools import Definition, ToolSpec, UpstreamStatus
 from sealyard.versioning import Plan, translate_answer, translate_arguments

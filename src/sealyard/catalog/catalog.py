@@ -17,9 +17,9 @@ from sealyard.catalog.names import assign, full_name, function_name, identifier,
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.text import one_line
 from sealyard.errors import StoreError
-from sealyard.offload.documents import MOST_DEPTH, is_too_deep, signs_of
 from sealyard.store import Release, Store
 from sealyard.store.tools import LastRelease
+from sealyard.values.documents import MOST_DEPTH, is_too_deep, signs_of
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 

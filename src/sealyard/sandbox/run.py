@@ -17,18 +17,16 @@ from sealyard.code import read
 from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxClosed
 from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.library import Library
-from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.pool import Lease, Pool, PoolOptions
+from sealyard.sandbox.importable import Library
+from sealyard.sandbox.policy import IsolationPolicy
+from sealyard.sandbox.pool import Lease, Pool, PoolOptions, RunClock, Slot, Slots
 from sealyard.sandbox.report import TierReport, shortfall
-from sealyard.sandbox.sessions import Sessions, owner_of
-from sealyard.sandbox.shelf import Shelf
-from sealyard.sandbox.slots import Slot, Slots
-from sealyard.sandbox.worker import End, OnCall, OnOutput, Terms, Worker, limit_failure
-from sealyard.sandbox.workspace import Workspace, directory_usage
+from sealyard.sandbox.sessions import Sessions, Workspace, owner_of
+from sealyard.sandbox.sessions.shelf import Shelf
+from sealyard.sandbox.sessions.workspace import directory_usage
+from sealyard.sandbox.worker import End, OnCall, Terms, Worker
 from sealyard.sandbox.zygote import Zygote
-from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
+from sealyard.values.runs import Failure, FailureKind, Limits, OnOutput, Outcome, Spill, Status, Usage, limit_failure
 
 _WATCH_SECONDS = 0.1  # between looks at a limit: a run may be over it for this long
 _PROBED_THREADS = 8  # few, so that the probe can exceed them at once

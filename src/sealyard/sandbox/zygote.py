@@ -17,6 +17,7 @@ import msgspec
 
 from sealyard.errors import SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
+from sealyard.values.runs import Tier
 
 _START_SECONDS = 120.0  # for its imports, before it is ready: seconds with data packages, far more from a cold disk
 _ORDER_SECONDS = 30.0  # for one answer to an order: it takes a millisecond, and longer only on a machine that swaps
@@ -134,7 +135,7 @@ class Zygote:
             raise
         return zygote
 
-    async def _get_ready(self, tier: spawn.Tier) -> None:
+    async def _get_ready(self, tier: Tier) -> None:
         while True:
             message, _ = await self._receive_one()
             if message is None:

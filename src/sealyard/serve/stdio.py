@@ -17,8 +17,7 @@ from mcp.shared.message import SessionMessage
 from sealyard.broker.responses import read_leniently
 from sealyard.broker.upstreams import edge_id
 from sealyard.errors import HelperFailed, InvalidRequest
-from sealyard.offload import Offload
-from sealyard.offload.documents import check_dense
+from sealyard.offload import Offload, check_dense
 from sealyard.serve.relay import written
 
 _log = logging.getLogger(__name__)

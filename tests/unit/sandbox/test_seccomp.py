@@ -23,7 +23,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sealyard.errors import SandboxUnavailable
-from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.policy.seccomp import Filters, build_filters
 from sealyard.sandbox.policy.syscalls import AUDIT_ARCH, numbers
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sealyard.sandbox.shelf import pack, unpack
-from sealyard.sandbox.workspace import acting_as
+from sealyard.sandbox.sessions.shelf import pack, unpack
+from sealyard.sandbox.sessions.workspace import acting_as
 
 USER = 65_534 if os.geteuid() == 0 else None  # an ordinary user has no power over what is closed to it
 

@@ -17,12 +17,13 @@ Every program checks the architecture first, since a number means another call o
 import errno
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.policy.syscalls import AUDIT_ARCH, numbers
+from sealyard.values.runs import Tier
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-def build_filters(policy: IsolationPolicy, *, machine: str, tier: Literal["namespace", "landlock"]) -> Filters:
+def build_filters(policy: IsolationPolicy, *, machine: str, tier: Tier) -> Filters:
     """Build the programs for workers of `policy` on `machine`, as `platform.machine()` spells it.
 
     Raises:
@@ -302,7 +303,7 @@ _LANDLOCK_RULES: Mapping[str, _Action] = {
 }
 
 
-def _worker_rules(policy: IsolationPolicy, tier: Literal["namespace", "landlock"]) -> dict[str, _Action]:
+def _worker_rules(policy: IsolationPolicy, tier: Tier) -> dict[str, _Action]:
     rules: dict[str, _Action] = {
         "prctl": _allow_only(_low(0), _PRCTLS, otherwise=_DENY),
         # Reading a limit is harmless; the pointer to a new one must be null in both halves.

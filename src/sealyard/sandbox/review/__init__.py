@@ -4,23 +4,27 @@ This is advice and good error messages, never the boundary. Code that fools the 
 without a chance or an honest purpose at its level is refused, and the rest is warned about.
 
 The code is parsed, never compiled: compiling 700 bytes of nested `finally` takes seconds, and the gateway would stand
-still meanwhile. The guest reports the few errors that only the compiler finds. Cost is linear in the code.
+still meanwhile. The guest reports the few errors that only the compiler finds. Cost is linear in the code, and a helper
+process reviews long code.
 """
 
 import ast
+import contextlib
 import functools
 import posixpath
 import re
 import sys
+from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from sealyard.code import MAX_CODE_BYTES, Names, Source, read
 from sealyard.code.names import Noted, Place
-from sealyard.errors import InvalidRequest
-from sealyard.sandbox.policy.levels import (
+from sealyard.errors import HelperFailed, InvalidRequest
+from sealyard.offload import Offload, Query, short_work
+from sealyard.sandbox.policy import (
     NATIVE_MODULES,
     NETWORK_MODULES,
     PROCESS_MODULES,
@@ -29,11 +33,12 @@ from sealyard.sandbox.policy.levels import (
 )
 from sealyard.values.runs import Failure, FailureKind
 
-__all__ = ("Estimate", "Finding", "Review", "ToolReference", "check_code", "review")
+__all__ = ("Estimate", "Finding", "Review", "ToolReference", "check_code", "offloaded_review", "review")
 
 MAX_FINDINGS = 50  # a bound on the answer
 MAX_IMPORTS = 100  # the same
 MAX_REFERENCES = 200  # the same; no honest code names as many tools
+_LONG_CHARACTERS = 2_000  # of code that a helper reads: it takes 6 ms here at worst
 _NAME_CHARACTERS = 200  # of a name in a reference: longer than any tool's
 _DEPTH = 12  # parts of an expression that are followed: honest ones are shorter, and the bound keeps the cost linear
 
@@ -253,6 +258,56 @@ def review(
     for noted, place in names.noted:
         rules.check(noted, place)
     return notes.review(rules.estimate())
+
+
+async def offloaded_review(
+    code: str, policy: IsolationPolicy, packages: Collection[str], *, offload: Offload | None, who: str
+) -> Review:
+    """`review` of code for the principal `who`, beside the event loop. Code that takes too long to be read is refused.
+
+    Verdicts over sources that are kept are remembered: the same text costs a lookup.
+    """
+    known = read(code).of(_verdicts)
+    for key, verdict in known:
+        if key == (policy, packages):
+            return verdict
+    document = None
+    if offload is not None and len(code) > _LONG_CHARACTERS:
+        with contextlib.suppress(UnicodeEncodeError):  # the review says so at once
+            document = code.encode()
+    if offload is None or document is None:
+        async with short_work():
+            verdict = review(code, policy, packages=packages)
+    else:
+        params = {"policy": policy, "packages": sorted(packages)}
+        try:
+            answered = await offload.run("review", params, document, who=who)
+        except HelperFailed as error:
+            hint = "Pass data in through `context` or a file in the workspace, and split long expressions."
+            message = f"The code could not be read: {error}"
+            return Review(
+                verdict="refuse", findings=(Finding(severity="refuse", rule="size", message=message, hint=hint),)
+            )
+        verdict = msgspec.convert(answered.result, Review)
+    known.append(((policy, packages), verdict))
+    return verdict
+
+
+def _verdicts(source: Source) -> deque[tuple[tuple[IsolationPolicy, Collection[str]], Review]]:
+    """The last two verdicts over one source: the same text may run under two policies."""
+    return deque(maxlen=2)
+
+
+class _Given(msgspec.Struct):
+    policy: IsolationPolicy
+    packages: list[str]
+
+
+def review_in_helper(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
+    """`review`, as a task of a helper process."""
+    given = msgspec.convert(params, _Given)
+    found = review(body.decode(), given.policy, packages=frozenset(given.packages))
+    return msgspec.to_builtins(found), b""
 
 
 _SYNTAX_HINTS = {

@@ -27,7 +27,7 @@ import msgspec
 
 from sealyard.broker.responses import read_leniently, short
 from sealyard.errors import UpstreamError
-from sealyard.offload.child import Query
+from sealyard.offload import Query
 from sealyard.privacy import TOKEN, Guard, Mirror, Sent
 from sealyard.values.tools import ToolSpec
 

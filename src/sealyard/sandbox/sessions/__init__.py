@@ -15,11 +15,13 @@ from contextlib import asynccontextmanager, contextmanager
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, UnknownSession
 from sealyard.sandbox import spawn
-from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.pool import Pool
-from sealyard.sandbox.shelf import Parcel, Shelf
-from sealyard.sandbox.workspace import Workspace, check_session_name
+from sealyard.sandbox.sessions.shelf import Parcel, Shelf
+from sealyard.sandbox.sessions.workspace import Workspace, check_session_name
 from sealyard.sandbox.zygote import Zygote
+
+__all__ = ("Sessions", "Workspace", "check_session_name", "owner_of")
 
 _log = logging.getLogger(__name__)
 

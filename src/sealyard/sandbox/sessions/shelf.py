@@ -20,7 +20,7 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from sealyard.sandbox.directories import close_directory, open_directory, sweep
-from sealyard.sandbox.workspace import acting_as
+from sealyard.sandbox.sessions.workspace import acting_as
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEAST_BYTES = 64 << 10
