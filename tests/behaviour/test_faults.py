@@ -151,6 +151,7 @@ FORGED = {
     "second seal": b'{"t":"sealed"}',
     "reply": b'{"t":"reply","id":1,"ok":true,"value":1}',
     "failure without a reason": b'{"t":"done","ok":false,"cpu_seconds":0,"memory_peak_bytes":0}',
+    "notes that are no texts": b'{"t":"done","ok":true,"notes":[1],"cpu_seconds":0,"memory_peak_bytes":0}',
 }
 
 

@@ -512,7 +512,7 @@ class Sandbox:
             output=end.output,
             failure=failure,
             spill=spill,
-            notes=tuple(note[:_WORDS_CHARACTERS] for note in done.notes[:_NOTES]) if done is not None else (),
+            notes=tuple(note[:_WORDS_CHARACTERS] for note in end.notes[:_NOTES]) if done is not None else (),
             usage=Usage(
                 wall_seconds=seconds,
                 cpu_seconds=cpu_seconds,

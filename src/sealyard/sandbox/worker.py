@@ -117,6 +117,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
     done: wire.Done | None = None
     result: Any = None
+    notes: list[str] = []
     failure: Failure | None = None
     attacked: wire.Attacked | None = None
     output: str
@@ -172,6 +173,7 @@ class Worker:
         self._seconds = 0.0
         """The time it may run: the wall limit less the time before it."""
         self._done: wire.Done | None = None
+        self._notes: list[str] = []
         self._attacked: wire.Attacked | None = None
         self._failure: Failure | None = None
         self._broken: str | None = None
@@ -228,6 +230,7 @@ class Worker:
         return End(
             done=self._done,
             result=result,
+            notes=self._notes,
             failure=self._failure,
             attacked=self._attacked,
             output="".join(self._output) + self._decoder.decode(b"", final=True),
@@ -344,6 +347,7 @@ class Worker:
             raise wire.ProtocolError(f"a {type(frame).__name__} frame before it was sealed")
         elif isinstance(frame, wire.Done):
             self._check_done(frame, size)
+            self._notes = wire.notes_of(frame)
             self._done = frame
             self.ended.set_result(None)
         elif isinstance(frame, wire.Attacked):
