@@ -11,7 +11,7 @@ import pwd
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -19,7 +19,7 @@ from sealyard.errors import InvalidRequest, SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
 from sealyard.sandbox.importable import Library, add_own, find_packages
 from sealyard.sandbox.policy import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
-from sealyard.sandbox.pool import PoolOptions, RunClock, Slots
+from sealyard.sandbox.pool import PoolOptions, Slots
 from sealyard.sandbox.report import Attack, Layer, LevelReport, LimitReport, Report, TierReport, shortfall
 from sealyard.sandbox.run import Sandbox
 from sealyard.values.runs import Limits, Tier
@@ -29,7 +29,7 @@ _HOST_SETTINGS = ("/etc/hosts", "/etc/hostname", "/etc/group")  # beside files t
 _PROBED_MIB = 64  # of memory: enough for any interpreter, and filled in some 20 ms
 _USABLE_SHARE = 4  # a quarter of it must be usable: the interpreter, its libraries and rounding take less than the rest
 
-TIERS: tuple[Tier, ...] = ("namespace", "landlock")
+TIERS: tuple[Tier, ...] = get_args(Tier)
 
 
 @contextlib.asynccontextmanager
@@ -188,9 +188,7 @@ async def _holds_memory(sandbox: Sandbox) -> bool:
     """True if code that wants twice its memory is ended. Raises `SandboxUnavailable` if it cannot get a quarter."""
     mib = min(_PROBED_MIB, sandbox.policy.memory_mib)
     code = f"kept = b'x' * ({mib // _USABLE_SHARE} << 20)\nprint('held')\nkept = b'x' * ({mib * 2} << 20)"
-    clock = RunClock()
-    async with Slots(PoolOptions(running=1)).one(clock) as slot:  # the gateway's own run: it takes no slot from anybody
-        outcome = await sandbox.run(code, limits=Limits(memory_mib=mib), clock=clock, slot=slot)
+    outcome = await sandbox.run_beside(code, limits=Limits(memory_mib=mib))
     if outcome.output != "held\n":
         raise SandboxUnavailable(
             f"Code that may use {mib} MiB of memory could not use {mib // _USABLE_SHARE}: {outcome.failure}."

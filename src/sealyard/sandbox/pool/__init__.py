@@ -138,6 +138,10 @@ class Pool:
             and self.holds_tasks
         )
 
+    def holds_together(self, worker: Worker) -> bool:
+        """True if all of this worker's processes would be held together."""
+        return self.can_fork and worker.leaf is not None and worker.leaf.counts_cpu
+
     @property
     def zygote(self) -> Zygote:
         """The zygote that new workers are forked from. Raises `SandboxClosed`."""
@@ -269,14 +273,15 @@ class Pool:
         return Lease(worker=worker, generation=generation)
 
     async def _fork_worker(self, zygote: Zygote, *, waits: bool) -> Worker:
-        slot = next(self._slots)
+        slot, policy = next(self._slots), self._setup.policy
         leaf: Leaf | None = None
         try:
-            leaf = self._make_leaf()
+            if self._group is not None:
+                leaf = self._group.add(memory_bytes=policy.memory_mib << 20, count_cpu=policy.processes > 1)
             fork = await zygote.fork(
                 slot,
                 user=self.user_of(slot, None),
-                cores=self.pick_cores(self._setup.policy.cores),
+                cores=self.pick_cores(policy.cores),
                 waits=waits,
                 entrances=[] if leaf is None else leaf.entrances(),
                 library=self._likely_stubs() if waits else None,
@@ -287,14 +292,7 @@ class Pool:
             if isinstance(error, OSError):
                 raise SandboxBroken(f"A worker could not be made: {error}.") from error
             raise
-        return Worker(fork, leaf=leaf, policy=self._setup.policy)
-
-    def _make_leaf(self) -> Leaf | None:
-        if self._group is None:
-            return None
-        return self._group.add(
-            memory_bytes=self._setup.policy.memory_mib << 20, count_cpu=self._setup.policy.processes > 1
-        )
+        return Worker(fork, leaf=leaf, policy=policy)
 
     def _release(self, generation: _Generation) -> None:
         generation.in_use -= 1

@@ -16,7 +16,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -247,7 +247,7 @@ def review(
     source = read(code)
     names = source.names
     if names is None:
-        return Review(verdict="refuse", findings=(_fault_finding(source),))
+        return Review(verdict="refuse", findings=(_unreadable(source),))
     notes = _Notes(code, policy)
     for node, words in names.misplaced:
         message = f"SyntaxError: {words}."
@@ -317,20 +317,16 @@ _SYNTAX_HINTS = {
 }
 
 
-def _fault_finding(source: Source) -> Finding:
+def _unreadable(source: Source) -> Finding:
     """The refusal of code that has no syntax tree."""
     fault = source.fault
     assert fault is not None
     if fault.kind == "size":
-        hint = "Pass data in through `context` or a file in the workspace."
-        return Finding(severity="refuse", rule="size", message=fault.message, hint=hint)
-    return _syntax_finding(source.text, fault.line, fault.column, fault.message)
-
-
-def _syntax_finding(code: str, line: int | None, column: int | None, message: str) -> Finding:
-    source = _source_line(_split_lines(code), line)
-    start = (source or "").lstrip()
-    hint = _SYNTAX_HINTS.get(message)
+        advice = "Pass data in through `context` or a file in the workspace."
+        return Finding(severity="refuse", rule="size", message=fault.message, hint=advice)
+    line = _source_line(_split_lines(source.text), fault.line)
+    start = (line or "").lstrip()
+    hint = _SYNTAX_HINTS.get(fault.message)
     if start.startswith("```"):
         hint = "Send the code alone, without the ``` fence around it."
     elif start.startswith(("!", "%")):
@@ -338,10 +334,10 @@ def _syntax_finding(code: str, line: int | None, column: int | None, message: st
     return Finding(
         severity="refuse",
         rule="syntax",
-        line=line if source is not None else None,
-        column=column if column and column > 0 else None,  # Python 3.11 counts backwards in some f-strings
-        source_line=source,
-        message=message,
+        line=fault.line if line is not None else None,
+        column=fault.column if fault.column and fault.column > 0 else None,  # 3.11 counts backwards in some f-strings
+        source_line=line,
+        message=fault.message,
         hint=hint,
     )
 
@@ -399,19 +395,10 @@ class _Notes:
         return Review(verdict=verdict, findings=findings, estimate=estimate, references=references)
 
 
-class _Modules(NamedTuple):
-    """The imports that a policy allows."""
-
-    allowed: frozenset[str]
-    refused: frozenset[str]
-    """Modules that are refused although a rule allows them."""
-
-
 @functools.lru_cache(maxsize=32)  # a gateway has three levels, and a few limits that runs ask for
-def _modules_of(policy: IsolationPolicy, packages: frozenset[str]) -> _Modules | None:
+def _allowed_modules(policy: IsolationPolicy, packages: frozenset[str]) -> frozenset[str] | None:
     """The names that code may import; None for all."""
-    allowed = policy.allowed_modules(stdlib=_STDLIB, packages=packages)
-    return None if allowed is None else _Modules(allowed, frozenset(policy.refused_modules))
+    return policy.allowed_modules(stdlib=_STDLIB, packages=packages)
 
 
 class _Rules:
@@ -431,6 +418,7 @@ class _Rules:
         self._notes = notes
         self._policy = policy
         self._packages = frozenset(packages or policy.packages)
+        self._refused = frozenset(policy.refused_modules)
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node covers."""
         self._calls = 0
@@ -462,18 +450,18 @@ class _Rules:
     # Imports
 
     @functools.cached_property
-    def _modules(self) -> "_Modules | None":
-        return _modules_of(self._policy, self._packages)
+    def _allowed(self) -> frozenset[str] | None:
+        return _allowed_modules(self._policy, self._packages)
 
     def _is_importable(self, name: str) -> bool:
-        modules = self._modules
-        if modules is None:
+        if self._allowed is None:
             return True
         prefixes = _prefixes(name)
-        return not modules.allowed.isdisjoint(prefixes) and modules.refused.isdisjoint(prefixes)
+        return not self._allowed.isdisjoint(prefixes) and self._refused.isdisjoint(prefixes)
 
     def _is_refused(self, name: str) -> bool:
-        return self._modules is not None and name in self._modules.refused
+        """True if it is refused although the rest of the policy would allow it."""
+        return name in self._refused and self._allowed is not None
 
     def _check_import(self, name: str, node: ast.expr | ast.stmt | ast.alias, place: Place) -> None:
         if self._is_importable(name):

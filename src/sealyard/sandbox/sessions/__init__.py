@@ -195,8 +195,10 @@ class Sessions:
         parcel = session.parcel
         workspace = await self._make(session, session.files + parcel.linked)
         try:
+            # The owner of its files on the host.
+            user = workspace.user if workspace.directory is None else self.pool.user_of(0, workspace.number)
             with _held(workspace) as root:
-                await asyncio.to_thread(self._shelf.take, parcel, root, self._user_of(workspace))
+                await asyncio.to_thread(self._shelf.take, parcel, root, user)
         except (OSError, ValueError) as error:
             await self._close_workspace(session)
             name = session.name.removeprefix(f"{session.owner}:")
@@ -239,10 +241,6 @@ class Sessions:
     def _note_closed(self, session: _Session) -> None:
         session.workspace = None
         self._opened.discard(session)
-
-    def _user_of(self, workspace: Workspace) -> int | None:
-        """The owner of its files on the host."""
-        return workspace.user if workspace.directory is None else self.pool.user_of(0, workspace.number)
 
     async def _close_workspace(self, session: _Session) -> None:
         workspace = session.workspace
