@@ -253,7 +253,7 @@ class Sandbox:
         return self._sessions.get(session)
 
     def find_workspace(self, session: str) -> Workspace | None:
-        """The same; None where it would raise."""
+        """The workspace of a session; None where `workspace` would raise."""
         return self._sessions.find(session)
 
     @contextlib.contextmanager

@@ -18,8 +18,7 @@ from sealyard.errors import SandboxUnavailable
 from sealyard.offload import Process, execute
 from sealyard.sandbox.importable.packages import GuestPackages
 from sealyard.sandbox.policy import IsolationPolicy
-from sealyard.sandbox.policy.seccomp import build_filters
-from sealyard.sandbox.policy.syscalls import numbers
+from sealyard.sandbox.policy.seccomp import build_filters, numbers
 from sealyard.values.runs import Tier
 
 FIRST_USER = 2_000_000_000

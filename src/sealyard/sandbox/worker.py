@@ -352,7 +352,7 @@ class Worker:
             self.ended.set_result(None)
         elif isinstance(frame, wire.Attacked):
             if not self._terms.is_probe:
-                raise wire.ProtocolError("an answer that nobody asked for")
+                raise wire.ProtocolError("an answer of a probe where there is none")
             self._attacked = frame
             self.ended.set_result(None)
         else:
@@ -593,7 +593,7 @@ def _reply(number: int, value: Any) -> list[bytes | memoryview]:
 
 
 async def _with_files(number: int, value: Reply) -> list[bytes | memoryview]:
-    """The same with files, of which a piece is encoded at a time."""
+    """The body of an answer with files, of which a piece is encoded at a time."""
     parts: list[bytes | memoryview] = [b'{"t":"reply","id":%d,"ok":true,"value":' % number]
     parts += (msgspec.json.encode(value.value), b',"files":{')
     for index, (path, content) in enumerate(value.files.items()):

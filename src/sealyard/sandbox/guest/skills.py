@@ -1,8 +1,12 @@
 """Saved skills as importable functions: `from skills import monthly_total`.
 
-A skill is asked for when its name is first used. Its code runs by the rules of the agent's own: the same imports, the
-same rewrites, its own lines in tracebacks. A function around it checks the inputs and reports how each use ended to the
-gateway; by then hostile code may have changed all of this, and has lied only about itself. Standard library only.
+A skill is requested from the gateway when its name is first used. Its code runs by the rules of the agent's own: the
+same imports, the same rewrites, its own lines in tracebacks. A function around it checks the inputs and reports how
+each use ended to the gateway; by then hostile code may have changed all of this, and has lied only about itself.
+
+A concealed value stands for a value of any type, so its token is accepted as any input. A skill that was written for
+older versions of tools gets stub files of those along with its code: their calls name the version, and the gateway
+translates them. Standard library only.
 """
 
 import asyncio
@@ -34,7 +38,7 @@ from wire import ToolError
 ROOT = "skills"
 
 _NAME_CHARACTERS = 100  # no skill has a longer name
-_SHOWN_CHARACTERS = 60  # of what is no name, in a message
+_SHOWN_CHARACTERS = 60  # of a text that is not a name, in a message
 _ERROR_CHARACTERS = 500  # of an error in the report of a use: its class and its first sentences
 _REPORTS = 200  # of one run, two for each use: a skill in a loop would cost a call to the gateway each time
 _TOKEN = re.compile(r"__PII_\w+__")
@@ -192,7 +196,7 @@ def _fill(module: _SkillModule, answer: dict[str, Any]) -> None:
     if answer["form"] == "script":
         function = _script(compiled, names | {"__name__": "__main__"}, properties)
         function.__name__ = function.__qualname__ = name
-        function.__signature__ = script_signature(properties)
+        function.__signature__ = _script_signature(properties)
     else:
         before = _loading.set((*_loading.get(), name))
         try:
@@ -202,7 +206,7 @@ def _fill(module: _SkillModule, answer: dict[str, Any]) -> None:
         function = names.get(name)
         if not callable(function):
             raise ImportError(f"The code of skill {name!r} defines no function {name!r}.", name=module.__name__)
-    inputs = Inputs(name, inspect.signature(function), properties)
+    inputs = _Inputs(name, inspect.signature(function), properties)
     names[name] = _offered(function, inputs, f"{name}@{version}", has_loop="asyncio.run(" in code)
 
 
@@ -210,7 +214,7 @@ def _surroundings(answer: dict[str, Any]) -> dict[str, Any]:
     """The namespace for a skill's code: the agent's own, or older tools in their place."""
     names = {"__builtins__": _builtins, "call_tool": _call, "ToolError": ToolError, **transform.names()}
     if answer["shims"]:
-        older = OlderTools(answer, _builtins["__import__"], _call)
+        older = _OlderTools(answer, _builtins["__import__"], _call)
         names.update(__builtins__=_builtins | {"__import__": older.import_}, call_tool=older.call_tool)
     return names
 
@@ -246,7 +250,7 @@ def _script(compiled: types.CodeType, surroundings: dict[str, Any], properties: 
     return run_later if compiled.co_flags & inspect.CO_COROUTINE else run
 
 
-def _offered(function: Any, inputs: "Inputs", skill: str, *, has_loop: bool) -> Any:
+def _offered(function: Any, inputs: "_Inputs", skill: str, *, has_loop: bool) -> Any:
     """The function that others get: with its inputs checked and its use reported."""
     is_awaited = inspect.iscoroutinefunction(function)
 
@@ -298,7 +302,7 @@ class SkillInputError(TypeError):
     __module__ = "skills"
 
 
-class Inputs:
+class _Inputs:
     """The arguments that a skill takes, by its signature and the properties of its schema."""
 
     def __init__(self, skill: str, signature: inspect.Signature, properties: Mapping[str, Any]) -> None:
@@ -339,7 +343,7 @@ class Inputs:
         return f"Its signature: {self._skill}{self.signature}"
 
 
-def script_signature(properties: Mapping[str, Any]) -> inspect.Signature:
+def _script_signature(properties: Mapping[str, Any]) -> inspect.Signature:
     """The signature of a script: the properties of its schema, in their order, with their defaults."""
     parameters = [
         inspect.Parameter(
@@ -388,7 +392,7 @@ _TYPES = {
 # --- Older versions of tools ------------------------------------------------------------------------------------------
 
 
-class OlderTools:
+class _OlderTools:
     """The older tools of one skill, as an `__import__` and a `call_tool` for its code alone."""
 
     def __init__(self, answer: dict[str, Any], real_import: Any, real_call: Any) -> None:

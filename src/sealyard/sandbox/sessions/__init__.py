@@ -178,12 +178,12 @@ class Sessions:
     # Opening.
 
     async def _open(self, session: _Session, policy: IsolationPolicy) -> None:
-        with self.keep(session.name):  # for itself: who asked for it may leave meanwhile
+        with self.keep(session.name):  # for itself: the caller may leave meanwhile
             async with session.changing:
                 if session.workspace is None:
                     is_new = session.parcel is None
                     await self._open_now(session, policy)
-                    if is_new and session.users == 1:  # who asked for it is gone, and nothing is in it
+                    if is_new and session.users == 1:  # the caller is gone, and nothing is in it
                         await self._close_workspace(session)
 
     async def _open_now(self, session: _Session, policy: IsolationPolicy) -> None:

@@ -71,7 +71,7 @@ class Workspace:
         gone.add_done_callback(self._leaving.discard)
 
     async def quiet(self) -> None:
-        """Wait until every worker whose run is over is gone, so that nobody of them still writes."""
+        """Wait until every worker whose run is over is gone, so that none of them still writes."""
         if self._leaving:
             await asyncio.wait(set(self._leaving))
 
