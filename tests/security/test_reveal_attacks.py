@@ -27,7 +27,7 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN, Sent
 from sealyard.privacy.echo import Echoes, find_echoes
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
 from sealyard.values.access import Approval

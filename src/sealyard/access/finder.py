@@ -11,7 +11,7 @@ from sealyard.catalog import Catalog, Recent, Snapshot
 from sealyard.catalog.stubs import Stub, stub_files, stub_packages, tool_stubs
 from sealyard.discovery import Index, Learned, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
-from sealyard.sandbox.library import Library
+from sealyard.sandbox.importable import Library
 from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, SearchRequest, ToolSpec
 from sealyard.wording import plain
 

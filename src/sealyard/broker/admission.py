@@ -14,10 +14,9 @@ import msgspec
 
 from sealyard.broker.upstreams.server import Response, ResponseFile, read_message, renamed, to_answer
 from sealyard.errors import HelperFailed, UpstreamError
-from sealyard.offload import Offload, short_work
-from sealyard.offload.child import Query
-from sealyard.offload.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
+from sealyard.offload import Offload, Query, short_work
 from sealyard.privacy import Guard, Mirror, Sent
+from sealyard.values.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
 from sealyard.values.runs import CALL_VALUE_BYTES
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.schemas import is_wrapped

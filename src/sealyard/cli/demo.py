@@ -31,7 +31,7 @@ from sealyard.errors import SandboxBroken
 from sealyard.examples import MAIL_RULE, demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.sandbox import IsolationLevel, open_sandbox
-from sealyard.sandbox.policy.levels import LEVELS
+from sealyard.sandbox.policy import LEVELS
 from sealyard.serve.mcp import build_server, text_of
 from sealyard.skills import migrate_skills
 from sealyard.values.runs import Outcome

@@ -29,11 +29,10 @@ from sealyard.observe.sinks import AuditSink, JournalSink, TraceSink
 from sealyard.offload import Offload, decode
 from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
-from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.loader import Load, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
-from sealyard.values.runs import CallRecord, Limits, Outcome, Usage
+from sealyard.values.runs import OWN_CALLS, CallRecord, Limits, Outcome, Usage
 from sealyard.values.skills import Skill, SkillExample, Trace, TraceCall
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
