@@ -10,8 +10,9 @@ import httpx2
 import pytest
 from tests.surfaces.api_gateway import TEAM, Gateway, events_of, gateway
 
-from sealyard.serve.api import events
+from sealyard.serve.api import executions
 from sealyard.testing import FakeUpstream
+from sealyard.values.runs import ExecutionRecord
 
 
 class Held:
@@ -119,6 +120,20 @@ async def test_the_end_of_a_failed_run_names_its_failure(tmp_path: Path) -> None
     )
 
 
+async def test_a_run_of_another_gateway_has_no_end_before_it_is_over(tmp_path: Path) -> None:
+    """Its events are not here. A client that comes again gets the end once there is one."""
+    record = ExecutionRecord(execution_id="a1", principal="local", session="local:default", code="1", started_at=1.0)
+    async with gateway(tmp_path, with_sandbox=False) as gate:
+        client = await gate.client()
+        gate.yard.store.record_start(record)
+        found = []
+        for last in ({}, {"last-event-id": "x"}):
+            async with client.stream("GET", "executions/a1/events", headers=last) as answer:
+                found.append(kinds(await events_of(answer.aiter_lines(), until="")))
+
+    assert found == [["lagged"], ["lagged"]]
+
+
 @pytest.mark.parametrize("last", ["x", "-1", "journal-", "journal-99999999999", "0-" + "9" * 40])
 async def test_an_unknown_id_of_an_ended_run_gets_its_end(tmp_path: Path, last: str) -> None:
     """Nobody knows how much of it the client has read."""
@@ -158,7 +173,7 @@ async def test_the_stream_of_the_gateway_tells_each_what_it_may_see(tmp_path: Pa
 
 async def test_a_quiet_stream_says_that_it_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a comment, which no reader takes for an event."""
-    monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(executions, "KEEP_ALIVE_SECONDS", 0.01)
     async with gateway(tmp_path, with_sandbox=False) as gate:
         client = await gate.client()
         async with client.stream("GET", "events") as answer, asyncio.timeout(60):

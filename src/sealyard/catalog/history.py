@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from sealyard.store import Release
-from sealyard.store.tools import LastRelease, ReleaseKind
+from sealyard.store import LastRelease, Release
 from sealyard.values.changes import BreakingChange, Change, Comparison, Replacement, Version, highest
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import ReleaseKind, ToolSpec
 from sealyard.versioning.compare import compare, find_renamed
 
 _FIRST_VERSION = "1.0.0"

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from sealyard.catalog.names import spelled
 from sealyard.learning.disclosure import IDENTIFIER, is_name
 from sealyard.learning.part import (
     Evidence,
@@ -43,6 +42,7 @@ from sealyard.learning.resources import Prediction
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.changes import major_of
 from sealyard.values.facts import Risk, RiskReason, RunEvidence
+from sealyard.values.naming import spelled
 from sealyard.values.tools import ToolSpec
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.

@@ -14,17 +14,16 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog import Catalog, Snapshot
-from sealyard.catalog.cache import Recent
-from sealyard.catalog.stubs import parameters, stub_file
-from sealyard.catalog.text import plain
+from sealyard.catalog import Catalog, Recent, Snapshot
+from sealyard.catalog.stubs import Stub
 from sealyard.errors import InvalidRequest, SkillUnusable, UnknownSkill, UnknownTool
 from sealyard.privacy import Guard
 from sealyard.skills.shelf import Shelf, split_pin
 from sealyard.store import Store
-from sealyard.values.changes import Difficulty, Version, major_of
+from sealyard.values.changes import Version, major_of
 from sealyard.values.runs import RecordStatus
 from sealyard.values.skills import (
+    Difficulty,
     NeedState,
     Skill,
     SkillRecord,
@@ -36,6 +35,7 @@ from sealyard.values.skills import (
 )
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, make_plan
+from sealyard.wording import plain
 
 _PLANS = 1_000  # plans and renames in memory: more than there are tools in use
 _REASON_CHARACTERS = 600  # of a reason that quotes an upstream
@@ -143,7 +143,7 @@ class Compatibility:
             before,
             spec,
             renames=dict(renames or {}),
-            python_names=lambda spec: {parameter.key: parameter.name for parameter in parameters(spec)},
+            python_names=lambda spec: {parameter.key: parameter.name for parameter in Stub(spec).parameters},
             output_before=await self._seen_shape(before, need.version),
             output_after=await self._seen_shape(spec, spec.version),
         )
@@ -300,7 +300,7 @@ class SkillSession:
         spec = self._snapshot.find(f"servers.{wanted.server}.{wanted.function}")
         if spec is None:
             raise UnknownTool(f"No tool named {wanted.function!r} on server {wanted.server!r}.")
-        return stub_file(spec, self._snapshot.shapes.get(spec.full_name))
+        return Stub(spec, self._snapshot.shapes.get(spec.full_name)).text
 
     async def _give(self, name: str, version: str | None) -> dict[str, Any]:
         self._asked += 1  # the guest asks once for each name and version, also for missing ones
@@ -317,7 +317,7 @@ class SkillSession:
             versioned = f"{check.tool}@{check.need}"
             _, users = self._plans.get(versioned, (None, {}))
             self._plans[versioned] = (check.plan, users | {use: None})
-            stub = stub_file(msgspec.structs.replace(before, full_name=versioned))
+            stub = Stub(msgspec.structs.replace(before, full_name=versioned)).text
             shims.append({"module": before.module, "function": before.function, "stub": stub})
         self.notes += [f"skill {skill.name} {skill.version}: {warning}" for warning in loaded.warnings]
         return {

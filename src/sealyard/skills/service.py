@@ -29,11 +29,11 @@ from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, as_tool
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry
-from sealyard.values.changes import Difficulty, matches
-from sealyard.values.naming import is_python
-from sealyard.values.runs import RecordStatus
+from sealyard.values.changes import matches
+from sealyard.values.runs import RecordStatus, is_python
 from sealyard.values.skills import (
     SHARED,
+    Difficulty,
     FoundSkill,
     NeedState,
     SavedSkill,
@@ -90,7 +90,7 @@ class Skills:
         self._runner = runner
         self.guards = guards
         self.observer = observer
-        self.shelf = Shelf(store.skills)
+        self.shelf = Shelf(store)
         self.compatibility = Compatibility(store, tools.catalog)
         self.loading = SkillLoader(store, tools.catalog, self.shelf, self.compatibility)
         self.rehearsals = Rehearsals(store=store, tools=tools, runner=runner, guards=guards, recorder=recorder)

@@ -17,10 +17,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
-from sealyard.store import ShelfLimits
-from sealyard.store.skills import SkillTable, unknown_version
+from sealyard.store import Store
 from sealyard.values.changes import Severity, matches
-from sealyard.values.skills import Skill, SkillStatus, namespace_of, namespaces_for
+from sealyard.values.skills import ShelfLimits, Skill, SkillStatus, namespace_of, namespaces_for, unknown_version
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import compare
 
@@ -82,10 +81,10 @@ class Shelf:
     """The skills of one store, with their rules."""
 
     def __init__(
-        self, table: SkillTable, *, limits: ShelfLimits | None = None, clock: Callable[[], float] = time.time
+        self, store: Store, *, limits: ShelfLimits | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.limits = limits or ShelfLimits()
-        self.table = table
+        self.table = store.skills
         self._clock = clock
 
     # Saving

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.errors import InvalidSkill, UnknownSkill
+from sealyard.errors import InvalidSkill
 from sealyard.store.columns import PARAMETERS, Columns, named_insert, upsert
 from sealyard.store.database import Reader
 from sealyard.store.stored_json import encode_strictly, storable
@@ -25,12 +25,14 @@ from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values.changes import Severity, Version
 from sealyard.values.skills import (
     MigrationRecord,
+    ShelfLimits,
     Skill,
     SkillExample,
     SkillRecord,
     SkillStatus,
     SkillUse,
     UseShare,
+    unknown_version,
 )
 
 _USES_KEPT = 50_000
@@ -52,27 +54,6 @@ _ROW = "SELECT number, major, minor, patch, status, note, created_at, skill FROM
 _ONE = " WHERE namespace = ? AND name = ? AND major = ? AND minor = ? AND patch = ?"
 _CHANGED = "(SELECT coalesce(max(changed), 0) + 1 FROM skills)"
 """The next number for `changed`."""
-
-
-class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The limits of a shelf."""
-
-    skills: int = 1_000
-    """Of one namespace."""
-    versions: int = 500
-    """Of one skill, without deleted ones."""
-    code_bytes: int = 64 << 10
-    description_characters: int = 1_024
-    tags: int = 20
-    tag_characters: int = 40
-    examples: int = 10
-    examples_bytes: int = 2 << 20
-    """All examples of one version with their traces, compressed."""
-
-
-def unknown_version(name: str, version: str) -> UnknownSkill:
-    """The error for a version that is not kept."""
-    return UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")
 
 
 # Versions as rows

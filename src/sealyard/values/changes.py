@@ -11,10 +11,6 @@ from sealyard.errors import InvalidRequest
 Severity = Literal["none", "patch", "minor", "major"]
 """The part of the version that a change raises. `major`: code that was right may fail now."""
 
-Difficulty = Literal["mechanical", "needs a look", "impossible"]
-"""`mechanical`: every change has an answer that a program can give. `needs a look`: some code may be hit by a change
-that has none. `impossible`: every call is."""
-
 Side = Literal["tool", "input", "output"]
 
 ChangeKind = Literal[

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.values.changes import Difficulty
+from sealyard.errors import UnknownSkill
 from sealyard.values.runs import Outcome
 
 SHARED = "shared"
@@ -145,6 +145,26 @@ class SkillUse(msgspec.Struct, frozen=True, kw_only=True):
     translated: int = 0
     """Tool calls that were translated because the tool has changed."""
 
+
+class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits of a shelf."""
+
+    skills: int = 1_000
+    """Of one namespace."""
+    versions: int = 500
+    """Of one skill, without deleted ones."""
+    code_bytes: int = 64 << 10
+    description_characters: int = 1_024
+    tags: int = 20
+    tag_characters: int = 40
+    examples: int = 10
+    examples_bytes: int = 2 << 20
+    """All examples of one version with their traces, compressed."""
+
+
+Difficulty = Literal["mechanical", "needs a look", "impossible"]
+"""`mechanical`: every change has an answer that a program can give. `needs a look`: some code may be hit by a change
+that has none. `impossible`: every call is."""
 
 # Requests and answers
 
@@ -470,3 +490,8 @@ class MigratedSkill(MigrationRecord, frozen=True, kw_only=True):
     """Of the old code and the new one."""
     examples: int = 0
     """Examples that passed with the new code."""
+
+
+def unknown_version(name: str, version: str) -> UnknownSkill:
+    """The error for a version that is not kept."""
+    return UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")

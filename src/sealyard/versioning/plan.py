@@ -20,7 +20,8 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.values.changes import Change, Difficulty
+from sealyard.values.changes import Change
+from sealyard.values.skills import Difficulty
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.comparison import compare
 from sealyard.versioning.compare.proof import input_verdict

@@ -7,7 +7,6 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.catalog.text import one_line
 from sealyard.cli.command import CONFIG, JSON, LOCAL, answer, load, wants_json
 from sealyard.cli.gateway import with_yard
 from sealyard.cli.skills.shelf import NAMESPACE, all_skills, find_skill
@@ -30,6 +29,7 @@ from sealyard.skills.sharing import (
 from sealyard.values.access import AuditEntry
 from sealyard.values.skills import ImportedSkill, MarketEntry, SavedSkill, SaveSkill, Skill, SkillSource
 from sealyard.values.tools import ToolSpec
+from sealyard.wording import one_line
 from sealyard.yard import Yard
 
 _CHARACTERS = 300

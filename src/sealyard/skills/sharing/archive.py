@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from sealyard.disk import drafted, locked
 from sealyard.errors import InvalidSkill, StoreError
 from sealyard.former import spell
+from sealyard.signing import Ed25519Key, is_signed, message
 from sealyard.skills.sharing.files import (
     FileEntry,
     SkillFolder,
@@ -35,7 +34,6 @@ from sealyard.skills.sharing.files import (
     replace_file,
     shown,
 )
-from sealyard.store.audit.key import AuditKey, is_signed, load_private, message
 
 _MANIFEST = "sealyard-manifest.json"
 _SIGNATURE = "sealyard-manifest.sig"
@@ -74,7 +72,7 @@ _LIMITLESS = 0xFFFFFFFF  # stands for a size that is in a zip64 extension
 # The signing key
 
 
-class SigningKey(AuditKey):
+class SigningKey(Ed25519Key):
     """A key that signs archives; others trust its `public` part, in hexadecimal."""
 
     @classmethod
@@ -87,13 +85,13 @@ class SigningKey(AuditKey):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with locked(path.parent):  # of several that start at once, one makes the key
-                private = load_private(path, what="signing key", remedy="remove it")
-                if private is None:
+                key = cls.load(path, what="signing key", remedy="remove it")
+                if key is None:
                     if path.is_symlink():
                         raise InvalidSkill(f"The signing key {str(path)!r} is a link that leads nowhere. Remove it.")
-                    private = Ed25519PrivateKey.generate()
+                    key = cls.generate()
                     with drafted(path) as file:
-                        file.write(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+                        file.write(key.pem())
         except StoreError as error:
             raise InvalidSkill(str(error)) from error
         except OSError as error:
@@ -101,7 +99,7 @@ class SigningKey(AuditKey):
                 f"The signing key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable for this"
                 " user alone."
             ) from error
-        return cls(private)
+        return key
 
 
 # Archives

@@ -15,10 +15,8 @@ import msgspec
 
 from sealyard.code import Names, parse
 from sealyard.errors import InvalidSkill
-from sealyard.offload import Offload
-from sealyard.offload.child import Query
-from sealyard.values.changes import Difficulty
-from sealyard.values.skills import SkillForm
+from sealyard.offload import Offload, Query
+from sealyard.values.skills import Difficulty, SkillForm
 from sealyard.versioning.migrate.facts import State, TooMuch
 from sealyard.versioning.migrate.interpreter import Interpreter
 from sealyard.versioning.migrate.rewriter import write_changes
