@@ -15,6 +15,7 @@ Everything else is an obstacle. The `renames` of a person need no proof.
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -24,17 +25,14 @@ from sealyard.values.changes import Change
 from sealyard.values.skills import Difficulty
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.comparison import compare
-from sealyard.versioning.compare.proof import input_verdict
-from sealyard.versioning.compare.schemas import lookup, part, resolve
-from sealyard.versioning.compare.wording import are_opposed, are_same_text, is_distinctive, newly_deprecated
+from sealyard.versioning.compare.proof import STEPS, input_verdict
+from sealyard.versioning.compare.schemas import NULLS, Budget, Case, Document, Exhausted, cases_of, part, resolve
+from sealyard.versioning.compare.wording import are_opposed, are_same_text, folded, is_distinctive, newly_deprecated
 
 Scalar = Literal["string", "integer", "number", "boolean"]
 _TOKEN = re.compile(r"__PII_\w+__")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,300}")
 """A whole number as it is written in one way only: `007` and `+7` may be names of something."""
-_HOPS = 8  # references in a row that are followed
-_BRANCHES = 16  # alternatives of a schema that are read
-_APPLIED = ("allOf", "anyOf", "oneOf")
 _PLACES = 2_000
 """Parts of a value that are read: no literal in code and no default has more."""
 
@@ -156,6 +154,7 @@ NamesOf = Callable[[ToolSpec], Mapping[str, str]]
 _OUTPUT = "output"
 _TEXT = 4_000  # characters of a description that are read
 _QUOTED = re.compile(r"[`'\"]([\w.-]+)[`'\"]|\b([A-Za-z]+(?:_\w+|[a-z][A-Z]\w*))\b")
+_TWINS = 50  # parameters with one description that are told apart by their names: a bound on the cost
 _NOTHING = object()
 _KEYS = 2_000  # parts of a schema that are searched for odd names
 _EXACT = ("format", "pattern", "contentEncoding", "contentMediaType")
@@ -417,19 +416,35 @@ class _Planning:
         """The parameters that texts name as the successor of a removed one."""
         text = self._said_of(0, key)
         announced = newly_deprecated(("", False), (text, False))
-        found = [announced.replacement] if announced is not None and announced.replacement in self._names[1] else []
-        for other in self._names[1]:
-            now = self._said_of(1, other)
-            is_named = key in _names_in(now) and key not in _names_in(self._said_of(0, other))
-            is_twin = is_distinctive(text) and are_same_text(text, now) and not are_opposed(key, other)
-            if is_named or is_twin:
-                found.append(other)
-        return [name for name in found if name]
+        twins = self._described.get(folded(text), ()) if is_distinctive(text) else ()
+        found = {other for other in twins if len(twins) > _TWINS or not are_opposed(key, other)}
+        found.update(self._mentions.get(key, ()))
+        if announced is not None and announced.replacement:
+            found.add(announced.replacement)
+        return [name for name in self._names[1] if name in found]
+
+    @cached_property
+    def _described(self) -> dict[str, list[str]]:
+        """The parameters of each description now."""
+        found: dict[str, list[str]] = {}
+        for name in self._names[1]:
+            found.setdefault(folded(self._said_of(1, name)), []).append(name)
+        return found
+
+    @cached_property
+    def _mentions(self) -> dict[str, list[str]]:
+        """The parameters whose descriptions speak of a name now and did not before, by that name."""
+        found: dict[str, list[str]] = {}
+        for name in self._names[1]:
+            for mentioned in _names_in(self._said_of(1, name)) - _names_in(self._said_of(0, name)):
+                found.setdefault(mentioned, []).append(name)
+        return found
 
     def _said_of(self, side: int, key: str) -> str:
-        schema = plain_schema(self._schema(side, key), (self._before, self._after)[side].input_schema)
-        text = schema.get("description") if schema is not None else None
-        return text if isinstance(text, str) else ""
+        schema = self._schema(side, key)
+        case = plain_case(schema, (self._before, self._after)[side].input_schema)[0]
+        texts = [each.get("description") for each in (schema, *(case.atoms if case else ())) if isinstance(each, dict)]
+        return next((text for text in texts if isinstance(text, str)), "")
 
     def _new_key(self, key: str) -> str:
         """The new key of a parameter, according to the steps so far."""
@@ -467,14 +482,12 @@ class _Planning:
     def _retype(self, key: str, change: Change) -> None:
         """Another type, or fewer values."""
         to = self._new_key(key)
-        sides = ((self._schema(0, key), self._before.input_schema), (self._schema(1, to), self._after.input_schema))
-        (old, new), (was, is_now) = (
-            [plain_schema(*side) for side in sides],
-            [find_scalar(*side) for side in sides],
-        )
+        old = plain_case(self._schema(0, key), self._before.input_schema)[0]
+        new = plain_case(self._schema(1, to), self._after.input_schema)[0]
         is_same = key in self._said or are_same_text(self._said_of(0, key), self._said_of(1, to))
-        if was and is_now and old and new and is_same and _is_convertible(was[0], is_now[0], old, new):
-            self._add(RetypeParameter(name=key, to=is_now[0]))
+        scalar = _convertible(old, new) if old and new and is_same else None
+        if scalar is not None:
+            self._add(RetypeParameter(name=key, to=scalar))
             return
         words = f" ({change.before} before, {change.after} now)" if change.before or change.after else ""
         self._block("input", key, f"The parameter `{key}` changed{words}: {change.reason}")
@@ -522,26 +535,19 @@ def _derived(schema: object, root: dict[str, Any], *, only_default: bool = False
     return choices[0] if isinstance(choices, list) and len(choices) == 1 else _NOTHING
 
 
-def _is_convertible(was: Scalar, is_now: Scalar, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """True if old values have a meaning in the new type, by their schemas. Each value is checked when given."""
-    if was in (is_now, "boolean") or any(key in schema for schema in (old, new) for key in _EXACT):
-        return False
-    choices = [_choices(schema) for schema in (old, new)]
-    if choices[0] is None:
-        return choices[1] is None and is_now != "boolean"
+def _convertible(old: Case, new: Case) -> Scalar | None:
+    """The new type, if old values have a meaning in it by their schemas. Each value is checked when given."""
+    was, is_now = scalar_of(old), scalar_of(new)
+    is_exact = any(key in atom for atom in (*old.atoms, *new.atoms) for key in _EXACT)
+    if was is None or is_now is None or was in (is_now, "boolean") or is_exact:
+        return None
+    if old.values is None:
+        return is_now if new.values is None and is_now != "boolean" else None
     try:
-        converted = [convert(value, is_now) for value in choices[0]]
+        converted = [convert(value, is_now) for value in old.values]
     except Untranslatable:
-        return False
-    return choices[1] is None or all(value in choices[1] for value in converted)
-
-
-def _choices(schema: dict[str, Any]) -> list[Any] | None:
-    """The values that a schema lists."""
-    if "const" in schema:
-        return [schema["const"]]
-    choices = schema.get("enum")
-    return choices if isinstance(choices, list) else None
+        return None
+    return is_now if new.values is None or all(value in new.values for value in converted) else None
 
 
 def _names_in(text: str) -> set[str]:
@@ -675,37 +681,21 @@ def split_path(path: str) -> tuple[str, ...]:
 _SCALARS: dict[frozenset[str], Scalar] = {
     frozenset({"string"}): "string",
     frozenset({"integer"}): "integer",
-    frozenset({"number"}): "number",
-    frozenset({"number", "integer"}): "number",
+    frozenset({"integer", "fraction"}): "number",
     frozenset({"boolean"}): "boolean",
 }
 
 
-def find_scalar(schema: object, root: dict[str, Any]) -> tuple[Scalar, bool] | None:
-    """The one scalar type that fits `schema`, and whether `None` fits too; None if it is another sort of schema."""
-    schema = resolve(schema, root)
-    kinds = schema.get("type")
-    branches = schema.get("anyOf") or schema.get("oneOf")
-    if not kinds and isinstance(branches, list):
-        kinds = [branch.get("type") if isinstance(branch, dict) else None for branch in branches[:_BRANCHES]]
-    found = {kind if isinstance(kind, str) else "" for kind in (kinds if isinstance(kinds, list) else [kinds])}
-    scalar = _SCALARS.get(frozenset(found - {"null"}))
-    return None if scalar is None else (scalar, "null" in found or schema.get("nullable") is True)
+def scalar_of(case: Case) -> Scalar | None:
+    """The scalar type of all values of a case but null; None if it has another type, or several."""
+    return _SCALARS.get(case.kinds - NULLS)
 
 
-def plain_schema(schema: object, root: dict[str, Any]) -> dict[str, Any] | None:
-    """A schema of values other than null, with references followed; None if it has alternatives."""
-    for _ in range(_HOPS):
-        if not isinstance(schema, dict):
-            return None
-        reference = schema.get("$ref")
-        branches = [branch for name in _APPLIED for branch in part(schema, name, list)]
-        others = [branch for branch in branches if not (isinstance(branch, dict) and branch.get("type") == "null")]
-        if not isinstance(reference, str) and not others:
-            return schema
-        if len(others) + isinstance(reference, str) > 1:
-            return None
-        inner = lookup(reference, root) if isinstance(reference, str) else others[0]
-        beside = {name: value for name, value in schema.items() if name != "$ref" and name not in _APPLIED}
-        schema = {**inner, **beside} if isinstance(inner, dict) else None
-    return None
+def plain_case(schema: object, root: dict[str, Any]) -> tuple[Case | None, bool]:
+    """The only way in which values other than null fit a schema, None if there are others; and true if null may fit."""
+    try:
+        cases = cases_of(Document(root), [schema], Budget(STEPS))
+    except Exhausted:
+        return None, True
+    found = [case for case in cases if not case.kinds <= NULLS]
+    return found[0] if len(found) == 1 else None, any(case.kinds & NULLS for case in cases)

@@ -17,8 +17,9 @@ from sealyard.versioning.plan import (
     RenameField,
     RetypeParameter,
     Scalar,
-    find_scalar,
     fits,
+    plain_case,
+    scalar_of,
     split_path,
 )
 
@@ -276,14 +277,11 @@ def _rules(plan: Plan, before: Mapping[str, str], after: Mapping[str, str]) -> R
 
 def _retype(plan: Plan, step: RetypeParameter) -> Retype:
     schema = plan.before.input_schema
-    own = part(schema, "properties", dict).get(step.name)
-    found = find_scalar(own, schema)
-    optional = step.name not in part(schema, "required", list)
-    choices = own.get("enum") if isinstance(own, dict) else None
-    words = isinstance(choices, list) and bool(choices) and all(choice in ("true", "false") for choice in choices)
+    case, is_nullable = plain_case(part(schema, "properties", dict).get(step.name), schema)
+    choices = case.values if case is not None else None
     return Retype(
-        before=None if found is None else found[0],
+        before=None if case is None else scalar_of(case),
         to=step.to,
-        may_be_none=found is None or found[1] or optional,
-        words=words,
+        may_be_none=is_nullable or step.name not in part(schema, "required", list),
+        words=bool(choices) and all(choice in ("true", "false") for choice in choices or ()),
     )
