@@ -25,7 +25,7 @@ from sealyard.values.changes import Change
 from sealyard.values.skills import Difficulty
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.comparison import compare
-from sealyard.versioning.compare.proof import STEPS, input_verdict
+from sealyard.versioning.compare.proof import STEPS, is_proven
 from sealyard.versioning.compare.schemas import NULLS, Budget, Case, Document, Exhausted, cases_of, part, resolve
 from sealyard.versioning.compare.wording import are_opposed, are_same_text, folded, is_distinctive, newly_deprecated
 
@@ -603,7 +603,7 @@ def takes(declared: object, root: dict[str, Any], value: Any, *, was: object = N
     except (OverflowError, RecursionError):
         return False
     goal = {"allOf": [declared], **places}
-    return any(input_verdict(each, goal, top=False) == "compatible" for each in given)
+    return any(is_proven(each, goal) for each in given)
 
 
 def _exactly(value: Any, left: list[int]) -> dict[str, Any]:

@@ -75,13 +75,6 @@ class SkillText(msgspec.Struct, frozen=True, kw_only=True):
     """Its texts; other entries are left out."""
 
 
-def frontmatter_text(fields: Mapping[str, str], metadata: Mapping[str, str]) -> str:
-    """The lines from `---` to `---`. Keys are our own; values may be any text."""
-    lines = [f"{key}: {_quoted(value)}" for key, value in fields.items()]
-    lines += ["metadata:", *(f"  {key}: {_quoted(value)}" for key, value in metadata.items())]
-    return "\n".join(("---", *lines, "---", ""))
-
-
 def read_skill_md(content: bytes) -> SkillText:
     """Read the parts of the frontmatter that the Agent Skills format requires, and its metadata.
 
@@ -204,7 +197,9 @@ def frontmatter(name: str, skill: Skill) -> str:
     }
     needs = f"Needs sealyard with {_listed(tools, ', ', _COMPATIBILITY - 40)}." if tools else "Needs sealyard."
     fields = {"name": name, "description": description_text(skill.name, skill.description), "compatibility": needs}
-    return frontmatter_text(fields, {key: value for key, value in metadata.items() if value})
+    lines = [f"{key}: {_quoted(value)}" for key, value in fields.items()]
+    lines += ["metadata:", *(f"  {key}: {_quoted(value)}" for key, value in metadata.items() if value)]
+    return "\n".join(("---", *lines, "---", ""))
 
 
 def description_text(name: str, description: str) -> str:
