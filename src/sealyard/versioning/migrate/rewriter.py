@@ -49,12 +49,15 @@ def _rewrite_text(node: ast.AST, wanted: set[str | None], state: State, sources:
         return
     if len(wanted) > 1 or not isinstance(node, ast.Constant):
         state.refuse(node, f"{sources.text(node)} stands for something else too here")
-        return
-    text = sources.requoted(node, new[0])
-    if text is None:
-        state.refuse(node, f"`{new[0]}` cannot be written here")
-        return
-    sources.replace_literal(node, text)
+    else:
+        _replace_text(node, new[0], state, sources)
+
+
+def _replace_text(node: ast.AST, text: str, state: State, sources: Sources) -> None:
+    if not isinstance(node, ast.Constant) or (literal := sources.requoted(node, text)) is None:
+        state.refuse(node, f"`{text}` cannot be written here")
+    else:
+        sources.replace_literal(node, literal)
 
 
 class _ToolNames:
@@ -187,12 +190,7 @@ class _Rewriter:
             self.check_name(node, after)
             self.sources.rename(node, after)
             return
-        text = self.sources.requoted(node, after) if isinstance(node, ast.Constant) else None
-        if text is None:
-            self.state.refuse(node, f"`{after}` cannot be written here")
-        else:
-            assert isinstance(node, ast.Constant)
-            self.sources.replace_literal(node, text)
+        _replace_text(node, after, self.state, self.sources)
 
     def check_name(self, node: ast.AST, name: str) -> None:
         """Refuse a name that Python code cannot give an argument by."""
