@@ -8,6 +8,7 @@ use of each.
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -486,32 +487,29 @@ class SkillLoader:
 
 def combined(records: Iterable[SkillRecord]) -> dict[tuple[str, str], SkillRecord]:
     """Combine the records of all versions of each skill, by namespace and name; its version is the one used last."""
-    found: dict[tuple[str, str], SkillRecord] = {}
+    found: defaultdict[tuple[str, str], list[SkillRecord]] = defaultdict(list)
     for record in sorted(records, key=lambda each: each.last_used_at or 0.0):
-        place = record.namespace, record.name
-        before = found.get(place)
-        if before is not None:
-            shares = _joined((*before.shares, *record.shares))
-            record = msgspec.structs.replace(
-                record,
-                **_sums(before, record, ("uses", "calls", "failures", "seconds", "translated")),
-                principals=len(shares) or max(before.principals, record.principals),
-                last_error=record.last_error or before.last_error,
-                shares=shares,
-            )
-        found[place] = record
-    return found
+        found[record.namespace, record.name].append(record)
+    return {place: _combine(versions) for place, versions in found.items()}
 
 
-def _joined(shares: Iterable[UseShare]) -> tuple[UseShare, ...]:
-    found: dict[str, UseShare] = {}
-    for share in shares:
-        before = found.get(share.principal)
-        if before is not None:
-            share = msgspec.structs.replace(share, **_sums(before, share, ("uses", "calls", "failures")))
-        found[share.principal] = share
-    return tuple(found[principal] for principal in sorted(found))
+def _combine(versions: list[SkillRecord]) -> SkillRecord:
+    by_principal: defaultdict[str, list[UseShare]] = defaultdict(list)
+    for each in versions:
+        for share in each.shares:
+            by_principal[share.principal].append(share)
+    shares = [
+        UseShare(principal=principal, **_sums(some, "uses calls failures"))
+        for principal, some in sorted(by_principal.items())
+    ]
+    return msgspec.structs.replace(
+        versions[-1],
+        **_sums(versions, "uses calls failures seconds translated"),
+        principals=len(shares) or max(each.principals for each in versions),
+        last_error=next((each.last_error for each in reversed(versions) if each.last_error), None),
+        shares=tuple(shares),
+    )
 
 
-def _sums(one: object, other: object, names: tuple[str, ...]) -> dict[str, float]:
-    return {name: getattr(one, name) + getattr(other, name) for name in names}
+def _sums(parts: Sequence[SkillRecord | UseShare], names: str) -> dict[str, Any]:
+    return {name: sum(getattr(part, name) for part in parts) for name in names.split()}

@@ -25,7 +25,7 @@ from sealyard.values.changes import Change
 from sealyard.values.skills import Difficulty
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.comparison import compare
-from sealyard.versioning.compare.proof import STEPS, is_proven
+from sealyard.versioning.compare.proof import is_proven
 from sealyard.versioning.compare.schemas import NULLS, Budget, Case, Document, Exhausted, cases_of, part, resolve
 from sealyard.versioning.compare.wording import are_opposed, are_same_text, folded, is_distinctive, newly_deprecated
 
@@ -33,6 +33,8 @@ Scalar = Literal["string", "integer", "number", "boolean"]
 _TOKEN = re.compile(r"__PII_\w+__")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,300}")
 """A whole number as it is written in one way only: `007` and `+7` may be names of something."""
+_STEPS = 500
+"""The cost that reading one parameter may have: a scalar takes ten, and a value from a list an eighth."""
 _PLACES = 2_000
 """Parts of a value that are read: no literal in code and no default has more."""
 
@@ -694,7 +696,7 @@ def scalar_of(case: Case) -> Scalar | None:
 def plain_case(schema: object, root: dict[str, Any]) -> tuple[Case | None, bool]:
     """The only way in which values other than null fit a schema, None if there are others; and true if null may fit."""
     try:
-        cases = cases_of(Document(root), [schema], Budget(STEPS))
+        cases = cases_of(Document(root), [schema], Budget(_STEPS))
     except Exhausted:
         return None, True
     found = [case for case in cases if not case.kinds <= NULLS]
