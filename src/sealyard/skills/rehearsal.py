@@ -32,6 +32,7 @@ from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.skills.loader import Load, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
+from sealyard.values.documents import MOST_DEPTH, is_too_deep
 from sealyard.values.runs import OWN_CALLS, CallRecord, Limits, Outcome, Usage
 from sealyard.values.skills import Rehearsal, Skill, SkillExample, Trace, TraceCall
 from sealyard.values.tools import ToolSpec
@@ -457,6 +458,8 @@ def _problem(outcome: Outcome, problems: list[str]) -> str:
     if problems:
         return problems[0][:_PROBLEM_CHARACTERS]
     failure = outcome.failure
+    if failure is None and is_too_deep(outcome.result):
+        return f"Its value is nested more than {MOST_DEPTH} levels deep, too deeply for an example."
     if failure is None:
         return "Its value is too large for an example." if outcome.spill is not None else ""
     return f"{failure.type}: {failure.message}"[:_PROBLEM_CHARACTERS]
