@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import string
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -151,7 +150,7 @@ def hints_of(result: Result) -> list[str]:
 async def told_to(yard: Yard, principal: str) -> list[str]:
     """All hints that searches and tools have for a principal."""
     view = await yard.snapshot(principal)
-    model, viewer = yard.guidance.model(principal), Viewer(principal, time.time(), yard.guidance.half_life)
+    model, viewer = yard.guidance.model(principal), yard.guidance.learner.viewer(principal)
     found: list[str] = []
     for query in ("orders of a customer", "look up a key", "archive an order"):
         answer = await yard.search(query, detail_level="full", principal=principal)

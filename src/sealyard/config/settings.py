@@ -343,6 +343,11 @@ class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     limits: bool = True
     """True if time and memory limits follow the needs of similar runs, unless the agent asks for a time."""
 
+    def domain_of(self, principal: str, scopes: Mapping[str, PrincipalScope]) -> str:
+        """The domain of a principal, by its scope if that names one; empty if there is none."""
+        scope = scopes.get(principal)
+        return (scope.domain if scope is not None else None) or self.domain or ""
+
 
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[otel]`: the collector of traces. Needs the extra `otel`."""

@@ -24,8 +24,7 @@ from sealyard.errors import ApprovalRefused
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Tip
 from sealyard.learning.failures import Fix, standing_advice
-from sealyard.learning.insights import DAY, Insights, domain_of, forget, insights, learner_of
-from sealyard.learning.learner import Model
+from sealyard.learning.learner import Insights, Learner, Model
 from sealyard.learning.part import Viewer, put_last
 from sealyard.learning.precedents import WrongCall, wrong_calls
 from sealyard.learning.prints import CodePrint, code_print
@@ -33,9 +32,7 @@ from sealyard.learning.resources import Prediction, fit_seconds
 from sealyard.learning.risk import Assessment, about_parameters
 from sealyard.learning.shapes import SteadyShapes
 from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
-from sealyard.observe.recorder import Run
-from sealyard.observe.sinks import LIKELY_TO_FAIL
-from sealyard.observe.visits import Visit
+from sealyard.observe import Run, Visit
 from sealyard.offload import short_work
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review
@@ -43,7 +40,7 @@ from sealyard.store import Store
 from sealyard.store.learning import context_digest
 from sealyard.values.access import Grant
 from sealyard.values.facts import Assessed, Executed, Fact, Forgotten, Hinted, HintKind, RunEvidence
-from sealyard.values.runs import ExecutionRecord, Failure, Limits, Outcome
+from sealyard.values.runs import LIKELY_TO_FAIL, ExecutionRecord, Failure, Limits, Outcome
 from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 # Tuned values. All were chosen, not measured.
@@ -204,14 +201,12 @@ class Guidance:
     ) -> None:
         """`record` puts a fact into the journal, and `skills` are those that can be suggested."""
         self._settings = settings
-        self._store = store
         self._tools = tools
         self._runner = runner
         self._approvals = approvals
         self._record = record
         self.skills = skills
-        self.half_life = settings.half_life_days * DAY
-        self.learner = learner_of(store, settings, rest=_REST)
+        self.learner = Learner(store, settings, rest=_REST)
         self.barrier = Barrier()
         self._steady = SteadyShapes()
         self._codes: Recent[tuple[str, str], _KnownCode] = Recent(_CODES_KEPT)
@@ -234,7 +229,7 @@ class Guidance:
 
     def domain_of(self, principal: str) -> str:
         """The configured domain of a principal."""
-        return domain_of(principal, self._runner.scopes, self._settings)
+        return self._settings.domain_of(principal, self._runner.scopes)
 
     def model(self, principal: str) -> Model:
         """The model for a principal; an empty one if it fails."""
@@ -247,10 +242,6 @@ class Guidance:
         except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
             self.barrier.fail("model", principal)
             return _EMPTY
-
-    def viewer(self, principal: str) -> Viewer:
-        """A principal at the present time."""
-        return Viewer(principal, time.time(), self.half_life)
 
     # Before a run
 
@@ -270,7 +261,7 @@ class Guidance:
         if not self.is_on:
             return RunAdvice(limits=limits)
         known = await self._read(record.code, snapshot, record.principal)
-        viewer, has_context = self.viewer(record.principal), record.context is not None
+        viewer, has_context = self.learner.viewer(record.principal), record.context is not None
         moment = (self.learner.revision, int(viewer.now))
         key = (*moment, record.principal, record.session, review, policy, limits)
         if known.look is not None and known.look_key == key and not has_context:
@@ -284,7 +275,7 @@ class Guidance:
         self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
     ) -> Assessment:
         """Assess code that is not run. `code` is concealed."""
-        known, viewer = await self._read(code, snapshot, principal), self.viewer(principal)
+        known, viewer = await self._read(code, snapshot, principal), self.learner.viewer(principal)
         record = ExecutionRecord(
             execution_id="", principal=principal, session=session, code=code, started_at=viewer.now
         )
@@ -395,7 +386,7 @@ class Guidance:
         cause = self.barrier.ask("failures", lambda: prepare_cause(evidence), None, who=who)
         if cause is None:
             return outcome
-        model, viewer, said = self.model(who), self.viewer(who), failure.hint or ""
+        model, viewer, said = self.model(who), self.learner.viewer(who), failure.hint or ""
 
         def find_fix() -> Fix | None:
             return model.failures.fix_for(cause, viewer, view=view, said=said)
@@ -432,7 +423,7 @@ class Guidance:
         principal, visit, code = record.principal, run.visit, look.code
         if code is None or not code.tools:
             return None
-        model, viewer, known = self.model(principal), self.viewer(principal), self.skills.of(principal)
+        model, viewer, known = self.model(principal), self.learner.viewer(principal), self.skills.of(principal)
         if known is not None and known.skills:
             is_short = len(record.code) <= _LONG_CODE
             read = functools.partial(job_print, record.code)
@@ -468,7 +459,7 @@ class Guidance:
         catalog = self._tools.catalog
         # Principals with the same tools share stubs, so stubs hold only facts that all of them may see.
         learned = self.learner.models.get("", _EMPTY).shapes
-        viewer = self.viewer("")
+        viewer = self.learner.viewer("")
         is_changed = await self._steady.look(learned, catalog.snapshot, viewer, is_alone=self.is_alone)
         if is_changed:
             await self._tools.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
@@ -502,13 +493,11 @@ class Guidance:
 
     async def insights(self, principal: str | None = None) -> Insights:
         """The insights for people. Raises `StoreError`."""
-        return await insights(
-            self._store, self.learner, self._settings, principal=principal, faults=self.barrier.faults
-        )
+        return await self.learner.insights(principal, faults=self.barrier.faults)
 
     async def forget(self, subject: str, *, principal: str) -> Forgotten:
         """Forget a subject, in stubs too. Raises `InvalidRequest` and `StoreError`."""
-        forgotten = await forget(self._store, self.learner, subject, principal=principal)
+        forgotten = await self.learner.forget_named(subject, principal=principal)
         await self.follow()
         return forgotten
 
@@ -588,7 +577,7 @@ class SearchGuide:
         self._view = view
         self._query = query
         self._model = guidance.model(visit.principal)
-        self._viewer = guidance.viewer(visit.principal)
+        self._viewer = guidance.learner.viewer(visit.principal)
         self._tips_shown: list[Tip] = []
         self._shown: list[str] = []
 

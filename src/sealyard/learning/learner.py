@@ -19,19 +19,22 @@ import msgspec
 
 from sealyard import __version__
 from sealyard.catalog.names import spelled
-from sealyard.errors import StoreError
+from sealyard.config.settings import LearningConfig
+from sealyard.errors import InvalidRequest, StoreError
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.failures import Failures
-from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, principal_of, put_last, touch
+from sealyard.learning.part import MAX_ITEMS, Lesson, Part, PartInsights, Viewer, merged, principal_of, put_last, touch
 from sealyard.learning.prints import code_print
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
 from sealyard.learning.risk import RiskModel
 from sealyard.learning.shapes import Shapes, prepare_answers
-from sealyard.learning.skills import SkillMemory
+from sealyard.learning.skills import Candidate, SkillMemory
 from sealyard.store import Store
+from sealyard.values.access import AuditEntry
 from sealyard.values.facts import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
+from sealyard.wording import suggest
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
@@ -46,6 +49,9 @@ REBUILD_FACTS = 200_000  # newest facts from which everything is learned anew: a
 _EVERY_SECONDS = 2.0  # pause between two readings of the journal
 _SAVE_SECONDS = 300.0  # pause between two saves; after a crash that much is learned again
 _PAGE_FACTS = 500  # facts read at once: a bound on memory
+_DAY = 86_400.0  # seconds
+_SUBJECT_CHARACTERS = 200  # of a subject to forget, as it is logged and quoted: a bound
+_MEANT = 3  # tools of one name that an error lists
 
 _log = logging.getLogger(__name__)
 
@@ -297,7 +303,26 @@ def _map_header(length: int) -> bytes:
 
 # The learner
 
-Scope = Literal["shared", "principal", "domain"]
+_What = Literal["tool", "principal", "all"]
+
+
+class Insights(msgspec.Struct, frozen=True, kw_only=True):
+    """The learned facts, their evidence and their accuracy, for people. Each list has at most fifty items."""
+
+    enabled: bool
+    scope: str
+    half_life_days: float
+    is_ready: bool
+    """True if the whole journal has been learned."""
+    facts: int
+    """The number of the last learned fact of the journal."""
+    partitions: list[str]
+    """Principals or domains with a model of their own; an empty one for the shared model. At most 64."""
+    parts: list[PartInsights]
+    faults: dict[str, int] = {}
+    """The failures of each part: lessons that it could not learn, and times that it was switched off for requests."""
+    forgotten: list[Forgotten] = []
+    """The newest first."""
 
 
 class _State(msgspec.Struct):
@@ -314,15 +339,17 @@ class _State(msgspec.Struct):
 
 
 class Learner:
-    """Learns from one store. `half_life` is in seconds; `scope` decides which principals share a model."""
+    """Learns from one store, with the fading and the sharing between principals that the configuration sets."""
 
-    def __init__(self, store: Store, *, half_life: float, scope: Scope = "shared", rest: float = 0.0) -> None:
+    def __init__(self, store: Store, settings: LearningConfig, *, rest: float = 0.0) -> None:
         """`rest` is the length of the pause after preparing a run, as a multiple of the time spent."""
+        self._store = store
         self._tables = store.learning
-        self._half_life = half_life
-        self._scope: Scope = scope
+        self._settings = settings
+        self._half_life = settings.half_life_days * _DAY
+        self._scope = settings.scope
         self._rest = rest
-        self._form = f"{layout()}-{scope}-{half_life:g}"
+        self._form = f"{layout()}-{self._scope}-{self._half_life:g}"
         self._busy = asyncio.Lock()
         self._state = _State()
         self._is_current = False
@@ -354,6 +381,10 @@ class Learner:
 
     # Queries by requests
 
+    def viewer(self, principal: str) -> Viewer:
+        """A principal at the present time."""
+        return Viewer(principal, time.time(), self._half_life)
+
     def model_for(self, principal: str, domain: str = "") -> Model:
         """The model for a principal that works in `domain`, if known. Never fails; the model may be empty."""
         models = self._state.models
@@ -361,6 +392,54 @@ class Learner:
             everything = models.get("", Model())
             return models.get(domain or everything.domains.principals.get(principal, ""), everything)
         return models.get(principal if self._scope == "principal" else "", Model())
+
+    # Queries by people
+
+    async def insights(
+        self, principal: str | None = None, *, domain: str = "", faults: Mapping[str, int] | None = None
+    ) -> Insights:
+        """The insights of all models, or of the model of one principal, which works in `domain` if that is known.
+
+        `faults` are the times that each part was switched off for requests. Raises `StoreError`.
+        """
+        forgotten = await self._tables.forgotten() if principal is None else []
+        source = self._sources(principal, domain)
+        counted = Counter(faults or {})
+        for model in source.values():
+            counted.update(model.faults)
+        return Insights(
+            enabled=self._settings.enabled,
+            scope=self._scope,
+            half_life_days=self._settings.half_life_days,
+            is_ready=self.is_ready,
+            facts=self.number,
+            partitions=sorted(self.models if principal is None else source),
+            parts=await self.census(principal, domain=domain),
+            faults=dict(counted),
+            forgotten=forgotten[: -MAX_ITEMS - 1 : -1],
+        )
+
+    async def census(self, principal: str | None = None, *, domain: str = "") -> list[PartInsights]:
+        """The record of each part, from all models or from that of a principal. Other requests run in between."""
+        found: list[PartInsights] = []
+        for model in self._sources(principal, domain).values():
+            found += model.insights(self.viewer(""))
+            await asyncio.sleep(0)
+        return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
+
+    def candidates(self) -> list[Candidate]:
+        """Code of all principals that is worth saving, that which ran most often first."""
+        viewer, models = self.viewer(""), self._sources().values()
+        found = {(each.principal, each.mark): each for model in models for each in model.skills.candidates(viewer)}
+        return sorted(found.values(), key=lambda each: (-each.times, -each.last_at, each.principal, each.mark))
+
+    def _sources(self, principal: str | None = None, domain: str = "") -> dict[str, Model]:
+        """The models that apply, by partition, without duplicates."""
+        models = dict(self.models)
+        if principal is not None:
+            source = self.model_for(principal, domain)
+            return {name: model for name, model in models.items() if model is source}
+        return {"": models[""]} if "" in models else models  # the shared model includes those of all domains
 
     # Learning
 
@@ -393,7 +472,7 @@ class Learner:
             await self._start_anew()
             await self._save()
 
-    async def forget(self, what: Literal["tool", "principal", "all"], subject: str = "") -> Forgotten:
+    async def forget(self, what: _What, subject: str = "") -> Forgotten:
         """Forget a tool, a principal or everything: durably, and here at once. `once` learns the rest again.
 
         Raises:
@@ -404,6 +483,44 @@ class Learner:
         forgotten = await self._tables.forget(what, subject, time.time())
         self._drop([forgotten])
         return forgotten
+
+    async def forget_named(self, subject: str, *, principal: str) -> Forgotten:
+        """Forget everything learned about a tool, a principal, or all of it, as `forget`.
+
+        `subject` is `ALL`, the name of a tool or of a principal; `tool:NAME` and `principal:NAME` state which. The
+        audit log names `principal` as requester.
+
+        Raises:
+            InvalidRequest: Nothing is known by this name, or it can mean several things.
+            StoreError: It could not be written.
+        """
+        what, name = await self._resolve(subject.strip())
+        forgotten = await self.forget(what, name)
+        body = {"what": what, "subject": name}
+        self._store.audit(AuditEntry(kind="learning.forget", principal=principal, body=body))
+        await self._store.flush()
+        return forgotten
+
+    async def _resolve(self, subject: str) -> tuple[_What, str]:
+        if subject == "ALL":
+            return "all", ""
+        kind, _, rest = subject.partition(":")
+        meant, named = (kind, rest) if kind in ("tool", "principal") and rest else ("", subject)
+        if not named:
+            raise InvalidRequest("There is no name to forget. Give the name of a tool or of a principal, or ALL.")
+        tools, principals = await self._tables.known()
+        found = _find_tools(named, tools) if meant != "principal" else []
+        is_principal = meant != "tool" and named in principals
+        if found and is_principal:
+            raise InvalidRequest(f"{named!r} is a tool and a principal. Write 'tool:{named}' or 'principal:{named}'.")
+        if len(found) > 1:
+            raise InvalidRequest(f"{named!r} can be {' or '.join(map(repr, found[:_MEANT]))}. Give the full name.")
+        if found or is_principal:
+            return ("tool", found[0]) if found else ("principal", named)
+        known = [*(tools if meant != "principal" else ()), *(principals if meant != "tool" else ())]
+        shown = named[:_SUBJECT_CHARACTERS]
+        advice = suggest(shown, known, "Give a tool, a principal, or ALL.")
+        raise InvalidRequest(f"Nothing was learned of {shown!r}. {advice}")
 
     async def _catch_up(self) -> None:
         """Wait until the facts of every execution that was answered are recorded. Raises `StoreError`."""
@@ -521,3 +638,11 @@ class Learner:
         # The store refuses it if something was forgotten meanwhile.
         self._tables.save(self._form, state.number, self._generation, content)
         self._saved_number = state.number
+
+
+def _find_tools(name: str, tools: Sequence[str]) -> list[str]:
+    """The tool with this full name, or all that match `server.function` or the upstream's name."""
+    if name in tools:
+        return [name]
+    wanted = spelled(name)
+    return [tool for tool in tools if wanted in (spelled(tool), spelled(tool).partition(".")[2])]

@@ -16,9 +16,8 @@ from itertools import chain, pairwise
 
 import msgspec
 
-from sealyard.discovery import Learned, LearnedWord
-from sealyard.discovery.words import WEAK, spelled
-from sealyard.discovery.words import terms as terms_of
+from sealyard.discovery import WEAK, Learned, LearnedWord, spelled
+from sealyard.discovery import terms as terms_of
 from sealyard.learning.disclosure import mark_of
 from sealyard.learning.part import (
     Evidence,

@@ -20,7 +20,7 @@ from sealyard.access import Tools
 from sealyard.catalog import Recent, Snapshot
 from sealyard.catalog.names import spelled
 from sealyard.code import Names, Source, find_uses, read
-from sealyard.discovery.words import WEAK, words
+from sealyard.discovery import WEAK, stems
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
 from sealyard.learning.disclosure import IDENTIFIER, WORDS, is_nameable
 from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights, put_last, touch
@@ -372,7 +372,7 @@ def _record(skill: KnownSkill) -> str:
 
 def content_words(text: str) -> tuple[str, ...]:
     """The stems of a text that describe its subject, each once; only the beginning of a long text is read."""
-    return tuple(dict.fromkeys(word for word in words(text[:_CHARACTERS]) if word not in WEAK))
+    return tuple(dict.fromkeys(word for word in stems(text[:_CHARACTERS]) if word not in WEAK))
 
 
 # The part

@@ -9,29 +9,17 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-LiveKind = Literal["started", "queued", "begun", "output", "call", "called", "asked", "answered", "ended", "lagged"]
+from sealyard.values.runs import LiveEvent, LiveKind
 
 _EVENTS_KEPT = 2_000  # for watchers that come back
 _QUEUED = 500  # events for one slow watcher; it misses the rest
 _TEXT_CHARACTERS = 4_096
 """Of one event. Longer output is several."""
 _ENDED = "ended"
-
-
-class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened."""
-
-    number: int
-    """Grows by one with every event of this gateway."""
-    at: float
-    kind: LiveKind
-    execution_id: str = ""
-    principal: str = ""
-    body: dict[str, Any] = {}
 
 
 class LiveRun(msgspec.Struct, kw_only=True):

@@ -1,16 +1,19 @@
 """One execution, whatever its form: room in the store, its beginning, its calls, its status, its end, and the flush.
 
-Code, analyses, single calls, rehearsals and relayed calls all go through `Recorder.open`. What happens in an execution
-is seen by its observers. A new sink is one class of the kind `RunObserver` and one line where a recorder is made.
+Code, analyses, single calls, rehearsals and relayed calls all go through `Recorder.open`. Observers see what happens in
+an execution. The journal and the audit log observe every execution and are on disk before its answer; the other
+observers are in `sinks`. A new one is a class derived from `RunObserver` and a line in `Observer.sinks`.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import logging
+import re
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -18,17 +21,17 @@ import msgspec
 
 from sealyard.broker import Response
 from sealyard.broker.call import Broker, FinishedCall, OnProgress, OpenCall, Passage, audit_entry
-from sealyard.errors import HelperFailed, InvalidRequest, StoreError
-from sealyard.observe.results import failure_text
+from sealyard.errors import HelperFailed, InvalidRequest, SealyardError, StoreError
 from sealyard.observe.visits import Visit
 from sealyard.offload.documents import is_large
 from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.worker import OnOutput
 from sealyard.store import Store
+from sealyard.store.stored_json import CALL_VALUE_BYTES
 from sealyard.values.access import Grant
 from sealyard.values.facts import Assessed, CallEvidence, UseCase
-from sealyard.values.runs import ExecutionRecord, Form, Outcome, RecordStatus
+from sealyard.values.runs import CallRecord, ExecutionRecord, Form, Outcome, RecordStatus
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan
 
@@ -52,6 +55,13 @@ _POLLED_CHARACTERS = 10_000
 _QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
 _SENT_CHARACTERS = 256 << 10
 """At once: the last part of what was printed before anyone listened."""
+_LAST_CHARACTERS = 400  # of output, which are scanned in no time
+_FIRST_CHARACTERS = 80
+"""Of texts left to scan when no time is left: few enough to take none."""
+_LEFT_OUT = "left out: there was no time left to look through it for private values"
+_CUT_MARK = re.compile(r"… \(\+[\d,]+ characters?\)\Z")
+_RAGGED_CHARACTERS = 200
+"""Where a text was cut before it was scanned, its end may be the beginning of a private value."""
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,6 +258,22 @@ class Run:
         assert self.tally.answer is not None
         return self.tally.answer
 
+    async def conceal(self, outcome: Outcome, *, seconds: float | None = None) -> Outcome:
+        """The outcome as shown outside the sandbox.
+
+        Parts that cannot be scanned within `seconds` are left out: then there is the end of what was printed and the
+        beginning of each word about a failure, which take no time.
+        """
+        guard = self.guard
+        is_bare = not (outcome.output or outcome.notes) and outcome.failure is None and outcome.spill is None
+        if guard.is_off or (is_bare and guard.shows_plain(outcome.result)):
+            return outcome
+        try:
+            async with asyncio.timeout(seconds):
+                return await _concealed(outcome, guard)
+        except TimeoutError:
+            return await _concealed(_shortened(outcome), guard)
+
     def finish(self, status: RecordStatus, text: str, outcome: Outcome | None = None) -> None:
         """Note how it went. `outcome` is concealed."""
         self.status, self.text, self.outcome = status, text, outcome
@@ -264,13 +290,72 @@ class Run:
             self._queued_at = None
 
 
+async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
+    result, output = outcome.result, outcome.output
+    if guard.is_holding_values:
+        result = _without_ragged_ends(result) if outcome.spill is not None else result
+        if not outcome.ok and not output.endswith("\n"):  # it was ended in the middle of a line
+            output = output[: max(output.rfind("\n") + 1, len(output) - _RAGGED_CHARACTERS)]
+    failure, spill = outcome.failure, outcome.spill
+    texts = None
+    if failure is not None:
+        texts = {name: getattr(failure, name) for name in _FAILURE_TEXTS}
+        texts = _without_ragged_ends(texts) if guard.is_holding_values else texts
+    shape = "" if spill is None else spill.shape
+    given = [result, output, texts, shape, list(outcome.notes)]
+    result, output, texts, shape, notes = await guard.door.conceal_each(given)
+    return msgspec.structs.replace(
+        outcome,
+        result=result,
+        output=output,
+        failure=None if failure is None else msgspec.structs.replace(failure, **texts),
+        spill=None if spill is None else msgspec.structs.replace(spill, shape=shape),
+        notes=tuple(notes),
+    )
+
+
+def _shortened(outcome: Outcome) -> Outcome:
+    """The rest of an outcome that takes too long to scan."""
+    output = outcome.output
+    if len(output) > _LAST_CHARACTERS:
+        # Not in the middle of a line: the second half of something private is not known alone.
+        start = output.find("\n", len(output) - _LAST_CHARACTERS) + 1
+        output = f"… ({_LEFT_OUT})\n" + (output[start:] if start else "")
+    failure = outcome.failure
+    if failure is not None:
+        words = {name: (getattr(failure, name) or "")[:_FIRST_CHARACTERS] for name in _FAILURE_TEXTS}
+        failure = msgspec.structs.replace(failure, **words)
+    spill = outcome.spill and msgspec.structs.replace(outcome.spill, shape="")
+    return msgspec.structs.replace(
+        outcome, result=None, output=output, failure=failure, spill=spill, notes=(f"Its value was {_LEFT_OUT}.",)
+    )
+
+
+_FAILURE_TEXTS = ("type", "message", "source_line", "traceback", "hint")
+
+
+def _without_ragged_ends(value: Any) -> Any:
+    """`value`, a preview, whose cut texts end a little earlier."""
+    if isinstance(value, dict):
+        return {key: _without_ragged_ends(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_ragged_ends(item) for item in value]
+    if isinstance(value, str) and (mark := _CUT_MARK.search(value)):
+        return value[: max(0, mark.start() - _RAGGED_CHARACTERS)] + mark[0]
+    return value
+
+
 class Recorder:
     """Opens executions and sees each of them to its end."""
 
-    def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink]) -> None:
+    def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink] = (), *, keeps_answers: bool = True) -> None:
+        """`sinks` are those of executions in a visit. `keeps_answers`: skills can be recorded from their answers."""
         self._store = store
         self.broker = broker
         self._sinks = sinks
+        self._records: list[Sink] = [partial(JournalSink, store), partial(AuditSink, store)]
+        if keeps_answers:
+            self._records.append(partial(TraceSink, store))
 
     @contextlib.asynccontextmanager
     async def open(
@@ -286,7 +371,7 @@ class Recorder:
         visit: Visit | None = None,
         background: bool = False,
         begin_seconds: float | None = None,
-        sinks: Sequence[Sink] | None = None,
+        sinks: Sequence[Sink] = (),
         own: Mapping[str, Callable[[dict[str, Any]], Awaitable[Any]]] | None = None,
         find: Callable[[str], tuple[ToolSpec, Plan | None]] | None = None,
         recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
@@ -294,8 +379,8 @@ class Recorder:
     ) -> AsyncIterator[Run]:
         """An execution from its beginning to its end. The caller notes with `Run.finish` how it went.
 
-        It is always recorded, and on disk when the block is left, by an error too. The parameters from
-        `own` on are those of `Passage`.
+        It is always recorded, and on disk when the block is left, by an error too. `sinks` are those of this
+        execution alone. The parameters from `own` on are those of `Passage`.
 
         Raises:
             InvalidRequest: The code and its context could not be scanned within `begin_seconds`.
@@ -330,7 +415,7 @@ class Recorder:
             wrote=wrote,
             code_characters=len(code) if form == "code" else 0,
             visit=visit,
-            sinks=self._sinks if sinks is None else sinks,
+            sinks=[*self._records, *(self._sinks if visit is not None else ()), *sinks],
             own=own,
             find=find,
             recorded=recorded,
@@ -339,7 +424,7 @@ class Recorder:
         try:
             yield run
         except Exception as error:
-            run.finish("failed" if form in ("call", "proxy") else "broken", failure_text(error))
+            run.finish("failed" if form in ("call", "proxy") else "broken", _failure_text(error))
             await self._end(run)
             raise
         except BaseException:
@@ -415,6 +500,11 @@ def _collected(failures: list[StoreError]) -> Iterator[None]:
         failures.append(error)
 
 
+def _failure_text(error: Exception) -> str:
+    """The text for the agent about a failed request; it leaves out internal details."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, SealyardError) else ""
+
+
 def _print_of(arguments: dict[str, Any]) -> int:
     """The same for the same arguments, within this process. Large ones, which nobody polls with, are never the same."""
     if is_large(arguments, _POLLED_CHARACTERS):
@@ -423,6 +513,95 @@ def _print_of(arguments: dict[str, Any]) -> int:
         return hash(msgspec.json.encode(arguments, order="sorted"))
     except (TypeError, ValueError, RecursionError):  # which no tool is called with
         return 0
+
+
+class JournalSink(RunObserver):
+    """Writes the calls and the end of an execution into the journal, where its beginning is already."""
+
+    is_durable = True
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._store = store
+        self._run = run
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Record the call, with a sample of an answer that is too long for the journal."""
+        admitted, size_bytes = call.admitted, call.answer_bytes
+        is_kept = size_bytes <= CALL_VALUE_BYTES
+        self._store.record_call(
+            CallRecord(
+                execution_id=call.grant.execution_id,
+                number=call.number,
+                tool=call.spec.full_name,
+                digest=call.spec.digest,
+                version=call.spec.version,
+                upstream=call.spec.upstream,
+                arguments=call.arguments,
+                answer=admitted.concealed if admitted is not None and is_kept else None,
+                error=call.failure,
+                started_at=call.started_at,
+                seconds=call.seconds,
+                answer_bytes=size_bytes,
+                answer_sample=admitted.answer.sample if admitted is not None and not is_kept else None,
+            )
+        )
+
+    def ended(self, end: RunEnd) -> None:
+        """Record the end in the place of the beginning."""
+        run = self._run
+        run.record = msgspec.structs.replace(run.record, ended_at=end.ended_at, status=end.status, outcome=end.outcome)
+        self._store.record_end(run.record)
+
+
+class AuditSink(RunObserver):
+    """Writes the calls and the end of an execution into the audit log."""
+
+    is_durable = True
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._store = store
+        self._grant = run.grant
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Record which tool was called with what, and who allowed it."""
+        body: dict[str, Any] = {
+            "tool": call.spec.full_name,
+            "number": call.number,
+            "digest": call.spec.digest,
+            "version": call.spec.version,
+            "arguments": call.arguments,
+            "verdict": None if call.decision is None else call.decision.verdict,
+            "rule": None if call.decision is None else call.decision.rule,
+            "answer_bytes": call.answer_bytes,
+            "error": call.failure,
+        }
+        if call.approval is not None:
+            body["approved_by"] = call.approval.by
+            body["approved_for"] = call.approval.decision
+        self._store.audit(audit_entry(call.grant, "call", body))
+
+    def ended(self, end: RunEnd) -> None:
+        """Record how it ended."""
+        body: dict[str, Any] = {"status": end.status}
+        if (outcome := end.outcome) is not None:
+            body["tool_calls"] = outcome.usage.tool_calls
+            body["output_bytes"] = outcome.usage.output_bytes
+            body["result"] = outcome.result
+            if outcome.failure is not None:
+                body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
+        self._store.audit(audit_entry(self._grant, "execution.end", body))
+
+
+class TraceSink(RunObserver):
+    """Keeps answers that hold nothing private, so that an example of a skill can be recorded from them."""
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._traces = store.traces
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Keep the answer, if it may be."""
+        if call.is_traceable and call.admitted is not None:
+            self._traces.keep(call.grant.execution_id, call.number, call.admitted.encoded)
 
 
 class OutputStream:

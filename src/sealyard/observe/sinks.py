@@ -1,4 +1,4 @@
-"""Observers of runs, searches and decisions: the journal, the audit log, facts, tokens, spans, live events.
+"""Observers of runs, searches and decisions: facts, tokens, spans, live events, shapes of answers.
 
 The request path calls this and goes on; nothing here waits, and nothing here decides.
 """
@@ -9,9 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
 
-import msgspec
-
-from sealyard.broker.call import FinishedCall, OpenCall, audit_entry
+from sealyard.broker.call import FinishedCall, OpenCall
 from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics import Tracing
@@ -22,7 +20,6 @@ from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
 from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy import Guard
 from sealyard.store import Store
-from sealyard.store.stored_json import CALL_VALUE_BYTES
 from sealyard.values.access import Approval, ApprovalRequest, Grant
 from sealyard.values.facts import (
     Executed,
@@ -36,12 +33,9 @@ from sealyard.values.facts import (
     UseCase,
     Used,
 )
-from sealyard.values.runs import CallRecord
+from sealyard.values.runs import LIKELY_TO_FAIL
 from sealyard.values.skills import SkillUse
 from sealyard.values.tools import SearchAnswer, ToolSpec
-
-LIKELY_TO_FAIL = "LikelyToFail"
-"""The type of the failure of code that was not run because it is as good as certain to fail."""
 
 _TOOLS_NAMED = 20  # in the fact about one run
 _QUERY_CHARACTERS = 500  # of a query in its fact
@@ -55,10 +49,16 @@ class Observer:
     """Reports every event in one gateway."""
 
     def __init__(
-        self, store: Store, *, tracing: Tracing | None = None, domain_of: Callable[[str], str] = lambda principal: ""
+        self,
+        store: Store,
+        *,
+        drift: DriftWatch,
+        tracing: Tracing | None = None,
+        domain_of: Callable[[str], str] = lambda principal: "",
     ) -> None:
-        """`domain_of` returns the domain of a principal; empty if none is set."""
+        """`drift` learns the shapes of answers. `domain_of` returns the domain of a principal; empty if none is set."""
         self._store = store
+        self._drift = drift
         self.live = Live()
         self.accounting = Accounting(store.metrics.record)
         self.tracing = tracing
@@ -155,9 +155,10 @@ class Observer:
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        """The sinks of metrics and of live views."""
+        """The sinks of metrics, of live views and of shapes of answers."""
         spans = () if self.tracing is None else (partial(SpanSink, self.tracing),)
-        return (partial(FactSink, self), partial(TokenSink, self.accounting), *spans, partial(LiveSink, self.live))
+        watching = (partial(LiveSink, self.live), partial(ShapeSink, self._drift))
+        return (partial(FactSink, self), partial(TokenSink, self.accounting), *spans, *watching)
 
     # Decisions
 
@@ -440,92 +441,3 @@ class ShapeSink(RunObserver):
 def _kind_of(call: FinishedCall) -> str:
     """The name of what went wrong in a call that has no answer."""
     return "cancelled" if call.error is None else type(call.error).__name__
-
-
-class JournalSink(RunObserver):
-    """Writes the calls and the end of an execution into the journal, where its beginning is already."""
-
-    is_durable = True
-
-    def __init__(self, store: Store, run: Run) -> None:
-        self._store = store
-        self._run = run
-
-    def call_finished(self, call: FinishedCall) -> None:
-        """Record the call, with a sample of an answer that is too long for the journal."""
-        admitted, size_bytes = call.admitted, call.answer_bytes
-        is_kept = size_bytes <= CALL_VALUE_BYTES
-        self._store.record_call(
-            CallRecord(
-                execution_id=call.grant.execution_id,
-                number=call.number,
-                tool=call.spec.full_name,
-                digest=call.spec.digest,
-                version=call.spec.version,
-                upstream=call.spec.upstream,
-                arguments=call.arguments,
-                answer=admitted.concealed if admitted is not None and is_kept else None,
-                error=call.failure,
-                started_at=call.started_at,
-                seconds=call.seconds,
-                answer_bytes=size_bytes,
-                answer_sample=admitted.answer.sample if admitted is not None and not is_kept else None,
-            )
-        )
-
-    def ended(self, end: RunEnd) -> None:
-        """Record the end in the place of the beginning."""
-        run = self._run
-        run.record = msgspec.structs.replace(run.record, ended_at=end.ended_at, status=end.status, outcome=end.outcome)
-        self._store.record_end(run.record)
-
-
-class AuditSink(RunObserver):
-    """Writes the calls and the end of an execution into the audit log."""
-
-    is_durable = True
-
-    def __init__(self, store: Store, run: Run) -> None:
-        self._store = store
-        self._grant = run.grant
-
-    def call_finished(self, call: FinishedCall) -> None:
-        """Record which tool was called with what, and who allowed it."""
-        body: dict[str, Any] = {
-            "tool": call.spec.full_name,
-            "number": call.number,
-            "digest": call.spec.digest,
-            "version": call.spec.version,
-            "arguments": call.arguments,
-            "verdict": None if call.decision is None else call.decision.verdict,
-            "rule": None if call.decision is None else call.decision.rule,
-            "answer_bytes": call.answer_bytes,
-            "error": call.failure,
-        }
-        if call.approval is not None:
-            body["approved_by"] = call.approval.by
-            body["approved_for"] = call.approval.decision
-        self._store.audit(audit_entry(call.grant, "call", body))
-
-    def ended(self, end: RunEnd) -> None:
-        """Record how it ended."""
-        body: dict[str, Any] = {"status": end.status}
-        if (outcome := end.outcome) is not None:
-            body["tool_calls"] = outcome.usage.tool_calls
-            body["output_bytes"] = outcome.usage.output_bytes
-            body["result"] = outcome.result
-            if outcome.failure is not None:
-                body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
-        self._store.audit(audit_entry(self._grant, "execution.end", body))
-
-
-class TraceSink(RunObserver):
-    """Keeps answers that hold nothing private, so that an example of a skill can be recorded from them."""
-
-    def __init__(self, store: Store, run: Run) -> None:
-        self._traces = store.traces
-
-    def call_finished(self, call: FinishedCall) -> None:
-        """Keep the answer, if it may be."""
-        if call.is_traceable and call.admitted is not None:
-            self._traces.keep(call.grant.execution_id, call.number, call.admitted.encoded)

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sealyard.broker import Preset, policy
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
-from sealyard.observe.readiness import Readiness
+from sealyard.observe.health import Readiness
 from sealyard.offload import Offload
 from sealyard.serve.connections import Entrance, HttpConnection, most_connections
 from sealyard.serve.gate import BoundedBodies, Gate

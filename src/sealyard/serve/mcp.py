@@ -15,7 +15,6 @@ from mcp.shared.exceptions import MCPError
 from sealyard import __version__
 from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
-from sealyard.observe.results import answer_text
 from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_states
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
@@ -262,7 +261,7 @@ class _Surface:
                 on_progress=call.stream.relay,
                 execution_id=execution_id,
             )
-        return _text(answer_text(answer.value, self._yard.runner.result_tokens))
+        return _text(self._yard.text_of(answer))
 
     def _state(self, state: ExecutionState) -> types.CallToolResult:
         if state.result is not None:

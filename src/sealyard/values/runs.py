@@ -1,4 +1,4 @@
-"""Runs of code: limits, outcome and result, and the records of executions and calls."""
+"""Runs of code: limits, outcome and result, the records of executions and calls, and live events."""
 
 from typing import Any, Literal
 
@@ -25,6 +25,10 @@ FailureKind = Literal[
     "workspace",
     "calls",
 ]
+
+
+LIKELY_TO_FAIL = "LikelyToFail"
+"""The type of the failure of code that was not run because it is almost certain to fail."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,3 +170,19 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     is_error: bool
     outcome: Outcome
+
+
+LiveKind = Literal["started", "queued", "begun", "output", "call", "called", "asked", "answered", "ended", "lagged"]
+"""`begun`: its turn has come. `lagged`: events before this one are missing."""
+
+
+class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a gateway for those who watch it. Its body is concealed."""
+
+    number: int
+    """Grows by one with every event of this gateway."""
+    at: float
+    kind: LiveKind
+    execution_id: str = ""
+    principal: str = ""
+    body: dict[str, Any] = {}

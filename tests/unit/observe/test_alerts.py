@@ -21,8 +21,8 @@ from sealyard.config.settings import AlertRule, AlertsConfig
 from sealyard.errors import StoreError
 from sealyard.metrics import Prices, Report
 from sealyard.metrics.sums.sums import Sums
-from sealyard.observe import alerts as alerting
-from sealyard.observe.alerts import (
+from sealyard.observe.health import alerts as alerting
+from sealyard.observe.health.alerts import (
     RULES,
     Alerting,
     Finding,

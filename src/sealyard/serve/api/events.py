@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from sealyard.observe.live import LiveEvent
 from sealyard.serve.api.declare import Call, Events, endpoint
 from sealyard.serve.gate import gate_of
+from sealyard.values.runs import LiveEvent
 
 KEEP_ALIVE_SECONDS = 15.0
 """Proxies close a stream that is quiet for longer than 30 to 60 s."""

@@ -14,14 +14,13 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.errors import UnknownExecution
-from sealyard.observe.live import LiveEvent
 from sealyard.sandbox.policy.levels import MAX_SECONDS
 from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, page_of, view_of
 from sealyard.serve.api.events import ENDED, block, number_of, stream
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values.runs import ExecutionRecord, Failure, Form, RecordStatus, Result, Usage
+from sealyard.values.runs import ExecutionRecord, Failure, Form, LiveEvent, RecordStatus, Result, Usage
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import Execution
 
