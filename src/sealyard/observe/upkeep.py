@@ -75,10 +75,10 @@ class Upkeep:
             started = time.perf_counter()
         now = time.time()
         if now - self._pruned_at > _HOUR_SECONDS:
-            since = self._pruned_at - _LONGEST_SECONDS
-            self._pruned_at = now
             before, hours_before = now - self._settings.keep_days * _DAY, now - self._settings.keep_hours_days * _DAY
-            await self._store.metrics.derive(since)  # of executions that other gateways lost
+            # Of executions that other gateways lost. If it fails, the next round tries again.
+            await self._store.metrics.derive(self._pruned_at - _LONGEST_SECONDS)
+            self._pruned_at = now
             await self._store.metrics.prune(before, hours_before)
             await self._store.skills.prune(before)
 
