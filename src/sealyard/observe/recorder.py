@@ -88,7 +88,7 @@ class RunObserver:
     """
 
     def queued(self, is_waiting: bool) -> None:
-        """The execution has to wait for its turn, or that has come."""
+        """The execution waits for its turn, or its turn has come."""
 
     def call_started(self, call: OpenCall) -> None:
         """A tool is about to be called."""
@@ -161,7 +161,7 @@ Sink = Callable[["Run"], RunObserver]
 
 
 class Run:
-    """One execution while it is under way."""
+    """One execution from its beginning to its end."""
 
     def __init__(
         self,
@@ -177,17 +177,17 @@ class Run:
         **passing: Any,
     ) -> None:
         self.record = record
-        """As the journal has it, from its beginning, and once it is over with its end."""
+        """The journal's record of the execution; complete once it is over."""
         self.grant = grant
         self.guard = guard
         self.form: Form = form
         self.wrote = wrote
-        """The text by which the agent asked for it."""
+        """The text of the agent's request."""
         self.code_characters = code_characters
         self._visit = visit
         self.clock = RunClock()
         self.output = OutputStream(guard)
-        """Its output, on its way to listeners."""
+        """Passes its output to listeners."""
         self.assessed: Assessed | None = None
         """The forecast for the run."""
         self.skills = 0
@@ -198,7 +198,7 @@ class Run:
         self.text = ""
         """The text sent to the agent."""
         self.queued_seconds = 0.0
-        """For which it waited for its turn."""
+        """The time that it waited for its turn."""
         self._queued_at: float | None = None
         self._started = time.perf_counter()
         self.observers: tuple[RunObserver, ...] = ()
@@ -214,7 +214,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The id of the execution."""
         return self.grant.execution_id
 
     @property
@@ -222,11 +222,6 @@ class Run:
         """The visit that it is part of. Rehearsals and relayed calls have none."""
         assert self._visit is not None
         return self._visit
-
-    @property
-    def last_calls(self) -> Sequence[CallEvidence]:
-        """Its last calls as the code saw them, to explain a failure."""
-        return self.tally.last_calls
 
     @property
     def use_case(self) -> UseCase:
@@ -244,7 +239,7 @@ class Run:
         return "filtering" if self.tally.tools else "compute"
 
     def queued(self, is_waiting: bool) -> None:
-        """It has to wait for its turn, or that has come."""
+        """Note that it waits for its turn, or that its turn has come."""
         if is_waiting:
             self._queued_at = time.perf_counter()
         else:
@@ -275,11 +270,11 @@ class Run:
             return await _concealed(_shortened(outcome), guard)
 
     def finish(self, status: RecordStatus, text: str, outcome: Outcome | None = None) -> None:
-        """Note how it went. `outcome` is concealed."""
+        """Note the result. `outcome` is concealed."""
         self.status, self.text, self.outcome = status, text, outcome
 
     def end(self) -> RunEnd:
-        """Note that it is over, and hand over the calls that its observers have not seen."""
+        """The record of the end, which is now."""
         self._note_queued()  # if it waited until its end
         seconds = max(0.0, time.perf_counter() - self._started - self.clock.still_seconds)
         return RunEnd(status=self.status, outcome=self.outcome, text=self.text, ended_at=time.time(), seconds=seconds)
@@ -346,7 +341,7 @@ def _without_ragged_ends(value: Any) -> Any:
 
 
 class Recorder:
-    """Opens executions and sees each of them to its end."""
+    """Opens executions, and records each from its beginning to its end."""
 
     def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink] = (), *, keeps_answers: bool = True) -> None:
         """`sinks` are those of executions in a visit. `keeps_answers`: skills can be recorded from their answers."""
@@ -377,7 +372,7 @@ class Recorder:
         recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
         on_progress: OnProgress | None = None,
     ) -> AsyncIterator[Run]:
-        """An execution from its beginning to its end. The caller notes with `Run.finish` how it went.
+        """Open an execution, which ends with the block. The caller notes its result with `Run.finish`.
 
         It is always recorded, and on disk when the block is left, by an error too. `sinks` are those of this
         execution alone. The parameters from `own` on are those of `Passage`.
@@ -406,7 +401,10 @@ class Recorder:
             background=background,
             form=form,
         )
-        self._begin(record, grant)
+        self._store.record_start(record)
+        code_sha256 = hashlib.sha256(shown_code.encode("utf-8", "surrogatepass")).hexdigest()
+        body = {"code_sha256": code_sha256, "context": shown_context, "catalog_version": catalog_version}
+        self._store.audit(audit_entry(grant, "execution.start", body))
         run = Run(
             record,
             grant,
@@ -424,7 +422,10 @@ class Recorder:
         try:
             yield run
         except Exception as error:
-            run.finish("failed" if form in ("call", "proxy") else "broken", _failure_text(error))
+            shown = (
+                f"{type(error).__name__}: {error}" if isinstance(error, SealyardError) else ""
+            )  # no internal details
+            run.finish("failed" if form in ("call", "proxy") else "broken", shown)
             await self._end(run)
             raise
         except BaseException:
@@ -433,12 +434,6 @@ class Recorder:
             self._show_later(run, end)
             raise
         await self._end(run)
-
-    def _begin(self, record: ExecutionRecord, grant: Grant) -> None:
-        self._store.record_start(record)
-        code_sha256 = hashlib.sha256(record.code.encode("utf-8", "surrogatepass")).hexdigest()
-        body = {"code_sha256": code_sha256, "context": record.context, "catalog_version": record.catalog_version}
-        self._store.audit(audit_entry(grant, "execution.start", body))
 
     async def _end(self, run: Run) -> None:
         """End an execution, and wait until that is on disk. Raises `StoreError`."""
@@ -465,10 +460,7 @@ class Recorder:
         if flushing is None or failures:
             _leave(flushing)
             flushing = asyncio.get_running_loop().create_future()
-            if failures:
-                flushing.set_exception(failures[0])
-            else:
-                flushing.set_result(None)
+            flushing.set_exception(failures[0])
         return end, flushing
 
     def _show_later(self, run: Run, end: RunEnd) -> None:
@@ -498,11 +490,6 @@ def _collected(failures: list[StoreError]) -> Iterator[None]:
         yield
     except StoreError as error:
         failures.append(error)
-
-
-def _failure_text(error: Exception) -> str:
-    """The text for the agent about a failed request; it leaves out internal details."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, SealyardError) else ""
 
 
 def _print_of(arguments: dict[str, Any]) -> int:
@@ -614,20 +601,20 @@ class OutputStream:
         self._guard = guard
         self._listeners: list[OnOutput] = []
         self._kept: list[str] = []
-        """All of it, and no copy: the sandbox has it too. The second half of something private is not known alone."""
+        """All output so far: the sandbox holds the same texts. Half of a private value would not be found alone."""
         self._is_open = False
         self._is_over = False
         self.last_seconds: float | None = None
-        """For what was printed last to be passed on once the run is over; what is not by then is in its result."""
+        """The time to pass on the last output once the run is over; its result has the rest."""
         self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
         self._passing: asyncio.Task[None] | None = None
 
     def listen(self, listener: OnOutput) -> None:
-        """Pass on to `listener` too, from here on."""
+        """Pass output to `listener` too, from now on."""
         self._listeners.append(listener)
 
     def open(self) -> None:
-        """A listener is there: let out the held output, and all that follows."""
+        """Pass on the held output and all that follows, if there is a listener."""
         if self._is_open or self._is_over or not self._listeners:
             return
         self._is_open = True
@@ -637,7 +624,7 @@ class OutputStream:
             self.add(kept)
 
     def add(self, text: str) -> None:
-        """The code printed something."""
+        """Take output of the code."""
         if not self._is_open:
             self._kept.append(text)
             return

@@ -39,14 +39,11 @@ from sealyard.values.tools import SearchAnswer, ToolSpec
 
 _TOOLS_NAMED = 20  # in the fact about one run
 _QUERY_CHARACTERS = 500  # of a query in its fact
-_ANSWERS_HELD = 64  # of a batch of small answers
-_ANSWERS_BYTES = 256 << 10
-"""Answers are handed over for counting in batches of this many, or of this size."""
 _ERRORS = METRICS["sealyard_execution_errors_total"]
 
 
 class Observer:
-    """Reports every event in one gateway."""
+    """Records the events of one gateway as facts, tokens, spans and live events."""
 
     def __init__(
         self,
@@ -68,7 +65,7 @@ class Observer:
         self._visits = Visits(self._begin_visit)
 
     def describe_surface(self, text: str, is_direct: Callable[[ToolSpec], bool]) -> None:
-        """Take what an agent is shown before it does anything, and which definitions of upstreams beside that."""
+        """Note the text that an agent is shown at first, and which definitions of upstreams it is shown besides."""
         self._surface, self._is_direct = text, is_direct
 
     def record(self, fact: Fact) -> None:
@@ -87,7 +84,7 @@ class Observer:
         self.accounting.close_bill(bill)
 
     def visit(self, principal: str, view: Snapshot) -> Visit:
-        """The visit of a principal, who sees `view` of the catalog."""
+        """The visit of a principal that sees `view` of the catalog."""
         return self._visits.of(principal, view)
 
     def bill(self, visit: Visit, use_case: UseCase, execution_id: str = "") -> Bill:
@@ -97,7 +94,7 @@ class Observer:
         )
 
     def exchanged(self, visit: Visit, use_case: UseCase, *, wrote: str, read: str, part: str = "results") -> None:
-        """The agent wrote something and read an answer, beside runs: a search, a skill."""
+        """Bill what the agent wrote and read outside runs: for a search or a skill."""
         bill = self.bill(visit, use_case)
         self.accounting.add(bill, "code", wrote)
         self.accounting.add(bill, part, read)
@@ -117,7 +114,7 @@ class Observer:
         is_cached: bool,
         execution_id: str = "",
     ) -> None:
-        """Tools were searched for. `query` is concealed."""
+        """Record a search for tools. `query` is concealed."""
         search_id = secrets.token_hex(8)
         found = tuple(hit.name for hit in answer.hits)
         self.record(
@@ -140,7 +137,7 @@ class Observer:
         )
 
     def published(self, seconds: float, tools: int) -> None:
-        """The stubs of a catalog were written."""
+        """Record that the stubs of a catalog were written."""
         self.record(Published(at=time.time(), seconds=seconds, tools=tools))
 
     # Runs
@@ -165,7 +162,7 @@ class Observer:
     def security(
         self, event: Any, grant: Grant | ApprovalRequest | None = None, *, seconds: float | None = None
     ) -> None:
-        """Something was refused, asked for, answered or shown."""
+        """Record a refusal, a request to a person, its answer, or a value shown to an operator."""
         principal = "local" if grant is None else grant.principal
         execution_id = "" if grant is None else grant.execution_id
         self.record(
@@ -173,11 +170,11 @@ class Observer:
         )
 
     def revealed(self, principal: str) -> None:
-        """An operator was shown a private value."""
+        """Record that an operator was shown a private value."""
         self.record(SecurityEvent(at=time.time(), principal=principal, event="revealed"))
 
     def asked(self, ask: ApprovalRequest) -> None:
-        """Note that a call is put to people."""
+        """Record that a person is asked about a call."""
         self.security("asked", ask)
         watched = self.live.find(ask.execution_id)
         if watched is not None:
@@ -185,7 +182,7 @@ class Observer:
             watched.emit("asked", {"id": ask.id, "tool": ask.tool, "number": ask.number})
 
     def answered(self, ask: ApprovalRequest, approval: Approval) -> None:
-        """Note what came of it."""
+        """Record the answer to such a request, or that there was none."""
         event = "approved"
         if approval.decision == "refuse":
             event = "expired" if approval.channel in ("expired", "withdrawn") else "refused"
@@ -199,16 +196,16 @@ class Observer:
     # Skills
 
     def skill(self, event: Any, principal: str, *, execution_id: str = "") -> None:
-        """Something happened to a skill."""
+        """Record an event of a skill."""
         self.record(SkillEvent(at=time.time(), principal=principal, execution_id=execution_id, event=event))
 
     def skills_used(self, uses: list[SkillUse]) -> None:
-        """A run used skills."""
+        """Record the skills that a run used."""
         for use in uses:
             self.skill("failed" if use.failures else "reused", use.principal, execution_id=use.execution_id)
 
     def hidden(self, guard: Guard, principal: str, execution_id: str = "") -> None:
-        """Count the values that a guard has hidden since the last call."""
+        """Record the values that a guard has hidden since the last call."""
         values, failures = guard.take_counts()
         if values or failures:
             self.record(
@@ -299,8 +296,6 @@ class TokenSink(RunObserver):
             use_case="compute",
             at=run.record.started_at,
         )
-        self._answers: list[bytes] = []
-        self._answers_bytes = 0
 
     def call_finished(self, call: FinishedCall) -> None:
         """Add the answer."""
@@ -309,22 +304,14 @@ class TokenSink(RunObserver):
             return
         if admitted.answer.files:  # pictures have no text to count
             self._accounting.skip(self._bill, admitted.size_bytes - len(admitted.encoded))
-        self._answers.append(admitted.encoded)
-        self._answers_bytes += len(admitted.encoded)
-        if len(self._answers) >= _ANSWERS_HELD or self._answers_bytes >= _ANSWERS_BYTES:
-            self._count_answers()
+        self._accounting.add(self._bill, "data", admitted.encoded)
 
     def ended(self, end: RunEnd) -> None:
         """Close the bill."""
         self._bill.use_case = self._run.use_case
-        self._count_answers()
         self._accounting.add(self._bill, "code", self._run.wrote)
         self._accounting.add(self._bill, "results", end.text)
         self._accounting.close_bill(self._bill)
-
-    def _count_answers(self) -> None:
-        self._accounting.add(self._bill, "data", *self._answers)
-        self._answers, self._answers_bytes = [], 0
 
 
 class SpanSink(RunObserver):
@@ -396,7 +383,7 @@ class LiveSink(RunObserver):
             run.output.open()
 
     def queued(self, is_waiting: bool) -> None:
-        """Say that it waits for its turn, or that this has come."""
+        """Report that it waits for its turn, or that its turn has come."""
         self._watched.run.queued = is_waiting
         if is_waiting:
             self._watched.emit("queued", {})
@@ -404,7 +391,7 @@ class LiveSink(RunObserver):
             self._watched.emit("begun", {"queued_seconds": round(self._run.queued_seconds, 6)})
 
     def call_started(self, call: OpenCall) -> None:
-        """Say that a tool is called."""
+        """Report a call."""
         self._watched.run.calls += 1
         self._watched.emit("call", {"number": call.number, "tool": call.spec.full_name})
 
@@ -418,7 +405,7 @@ class LiveSink(RunObserver):
         self._watched.emit("called", body)
 
     def ended(self, end: RunEnd) -> None:
-        """Say that it is over."""
+        """Report the end."""
         body: dict[str, Any] = {"status": end.status, "seconds": round(end.seconds, 6)}
         failure = None if end.outcome is None else end.outcome.failure
         if failure is not None:
@@ -427,7 +414,7 @@ class LiveSink(RunObserver):
 
 
 class ShapeSink(RunObserver):
-    """Learns what tools answer that do not declare it."""
+    """Learns the shapes of answers of tools that declare none."""
 
     def __init__(self, observed: DriftWatch, run: Run) -> None:
         self._observed = observed
