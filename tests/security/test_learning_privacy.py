@@ -246,7 +246,7 @@ async def told_to(yard: Yard, principal: str) -> list[str]:
     ]
     for spec in view.tools.values():
         tips = model.chains.tips(spec, viewer, view=view)
-        shape = yard.guidance.shape_of(model, spec, viewer)
+        shape = model.shapes.shape_for(spec, viewer, is_alone=yard.guidance.is_alone)
         found += [repr(tips), repr(shape), signature(spec, shape), returns_text(spec, shape)]
     return found
 

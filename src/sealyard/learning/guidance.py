@@ -16,7 +16,7 @@ import msgspec
 
 from sealyard.access import Runner, Tools
 from sealyard.broker.approvals import Approvals
-from sealyard.catalog import LearnedShape, Recent, Snapshot
+from sealyard.catalog import Recent, Snapshot
 from sealyard.catalog.stubs import returns_text, signature
 from sealyard.config.settings import LearningConfig
 from sealyard.discovery import Learned
@@ -31,7 +31,7 @@ from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction, fit_seconds
 from sealyard.learning.risk import Assessment, about_parameters
 from sealyard.learning.shapes import SteadyShapes
-from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
+from sealyard.learning.skills import KnownSkills, Suggestion, job_print
 from sealyard.observe import Run, Visit
 from sealyard.offload import short_work
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
@@ -227,21 +227,12 @@ class Guidance:
             known.update(itertools.islice(model.domains.principals, 2))
         return not self._runner.scopes and len(known) < 2
 
-    def domain_of(self, principal: str) -> str:
-        """The configured domain of a principal."""
-        return self._settings.domain_of(principal, self._runner.scopes)
-
     def model(self, principal: str) -> Model:
         """The model for a principal; an empty one if it fails."""
         if len(self._principals) < 2:
             self._principals.add(principal)
-        if self.barrier.is_off("model", principal):
-            return _EMPTY
-        try:
-            return self.learner.model_for(principal, self.domain_of(principal))
-        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
-            self.barrier.fail("model", principal)
-            return _EMPTY
+        domain = self._settings.domain_of(principal, self._runner.scopes)
+        return self.barrier.ask("model", lambda: self.learner.model_for(principal, domain), _EMPTY, who=principal)
 
     # Before a run
 
@@ -398,14 +389,6 @@ class Guidance:
         text = self.barrier.ask("failures", lambda: standing_advice(cause, evidence), None, who=who)
         return outcome if text is None else _with_hint(outcome, failure, text)
 
-    def shape_of(self, model: Model, spec: ToolSpec, viewer: Viewer) -> LearnedShape | None:
-        """The part of the shape of a tool's answers that the viewer may see."""
-
-        def look() -> LearnedShape | None:
-            return model.shapes.shape_for(spec, viewer, is_alone=self.is_alone)
-
-        return self.barrier.ask("shapes", look, None, who=viewer.principal)
-
     async def notes(self, outcome: Outcome, record: ExecutionRecord, look: RunAdvice, run: Run) -> list[str]:
         """Hints for the agent: the risk of the code, a skill that does the job, or code worth saving."""
         if not self.is_on or not outcome.tier:  # the failure already gives the reason
@@ -428,14 +411,14 @@ class Guidance:
             is_short = len(record.code) <= _LONG_CODE
             read = functools.partial(job_print, record.code)
             job = await self._work("skills", read, None, who=principal, is_short=is_short)
-            found = self.barrier.ask(
-                "skills",
-                lambda: None if job is None else suggest_for_code(job, known, model.skills, viewer),
-                None,
-                who=principal,
-            )
-            if found is not None and await self.skills.is_importable(found, principal):
-                return found.text if self._record_once(visit, "skill", found.subject, "", record.execution_id) else None
+
+            def find() -> list[Suggestion]:
+                return [] if job is None else model.skills.heeded(known.for_code(job), viewer)
+
+            for found in self.barrier.ask("skills", find, [], who=principal)[:1]:
+                if await self.skills.is_importable(found, principal):
+                    is_new = self._record_once(visit, "skill", found.subject, "", record.execution_id)
+                    return found.text if is_new else None
         if code.skills:
             return None
         candidate = self.barrier.ask("skills", lambda: model.skills.candidate_for(code, viewer), None, who=principal)
@@ -450,19 +433,14 @@ class Guidance:
         """Adapt the stubs to learned shapes, every few seconds."""
         if not self.is_on or self.barrier.is_off("follow"):
             return
+        catalog, viewer = self._tools.catalog, self.learner.viewer("")
         try:
-            await self._follow()
+            # Principals with the same tools share stubs, so stubs hold only facts that all of them may see.
+            learned = self.learner.models.get("", _EMPTY).shapes
+            if await self._steady.look(learned, catalog.snapshot, viewer, is_alone=self.is_alone):
+                await self._tools.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
         except Exception:  # noqa: BLE001 - what else is to be done beside requests does not depend on it
             self.barrier.fail("follow")
-
-    async def _follow(self) -> None:
-        catalog = self._tools.catalog
-        # Principals with the same tools share stubs, so stubs hold only facts that all of them may see.
-        learned = self.learner.models.get("", _EMPTY).shapes
-        viewer = self.learner.viewer("")
-        is_changed = await self._steady.look(learned, catalog.snapshot, viewer, is_alone=self.is_alone)
-        if is_changed:
-            await self._tools.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
 
     # Recording hints
 
@@ -561,7 +539,7 @@ def _evidence(outcome: Outcome, failure: Failure, record: ExecutionRecord, run: 
         failure_type=failure.type,
         failure_message=failure.message,
         failure_line=failure.line,
-        calls=tuple(run.last_calls),
+        calls=tuple(run.tally.last_calls),
     )
 
 
@@ -603,7 +581,10 @@ class SearchGuide:
     def _decorated(self, hit: Hit, level: DetailLevel, place: int) -> Hit:
         """A hit with hints about its tool; `place` is 0 for the best."""
         spec, is_full = self._view.tools[hit.name], level == "full"
-        tips = self._tips(spec)[: None if is_full else 1] if place < _HINTED else ()
+        tips: tuple[Tip, ...] = ()
+        if place < _HINTED:
+            tips = self._ask("chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view), tips)
+        tips = tips if is_full else tips[:1]
         self._tips_shown += tips
         if tips:
             hit = msgspec.structs.replace(hit, hints=tuple(tip.text for tip in tips))
@@ -611,7 +592,9 @@ class SearchGuide:
 
     def _with_shape(self, hit: Hit, spec: ToolSpec) -> Hit:
         """A hit with the learned shape of the tool's responses."""
-        learned = self._guidance.shape_of(self._model, spec, self._viewer) or self._view.shapes.get(spec.full_name)
+        is_alone = self._guidance.is_alone
+        seen = self._ask("shapes", lambda: self._model.shapes.shape_for(spec, self._viewer, is_alone=is_alone), None)
+        learned = seen or self._view.shapes.get(spec.full_name)
         if learned is None:
             return hit
 
@@ -623,19 +606,16 @@ class SearchGuide:
             self._shown.append(spec.full_name)
         return shown
 
-    def _tips(self, spec: ToolSpec) -> tuple[Tip, ...]:
-        return self._ask("chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view), ())
-
     async def _skills(self) -> tuple[str, ...]:
         skills, principal = self._guidance.skills, self._visit.principal
         known = skills.of(principal)
         if known is None or not known.skills:
             return ()
-        found = self._ask(
-            "skills",
-            lambda: suggest_for_query(self._query, known, self._model.skills, self._viewer, limit=_SKILLS),
-            list[Suggestion](),
-        )
+
+        def find() -> list[Suggestion]:
+            return self._model.skills.heeded(known.for_query(self._query), self._viewer)
+
+        found = self._ask("skills", find, [])[:_SKILLS]
         usable = [each for each in found if await skills.is_importable(each, principal)]
         for each in usable:
             self._guidance.record_hint(self._visit, "skill", each.subject)

@@ -24,7 +24,7 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.failures import Failures
-from sealyard.learning.part import MAX_ITEMS, Lesson, Part, PartInsights, Viewer, merged, principal_of, put_last, touch
+from sealyard.learning.part import MAX_ITEMS, Lesson, PartInsights, Viewer, fact_of, merged, put_last, touch
 from sealyard.learning.prints import code_print
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
@@ -129,15 +129,14 @@ def _is_forgotten(number: int, event: LearningEvent, forgotten: Sequence[Forgott
     """True if the whole event is forgotten, regardless of its tools."""
     return any(
         _is_before(number, event, each)
-        and (each.what == "all" or (each.what == "principal" and each.subject == principal_of(event)))
+        and (each.what == "all" or (each.what == "principal" and each.subject == fact_of(event).principal))
         for each in forgotten
     )
 
 
 def _is_before(number: int, event: LearningEvent, forgotten: Forgotten) -> bool:
     """True if the event precedes the forgetting, by number, or by time if another gateway wrote it a moment later."""
-    at = event.fact.at if isinstance(event, RunEvidence) else event.at
-    return number <= forgotten.number or at < forgotten.at
+    return number <= forgotten.number or fact_of(event).at < forgotten.at
 
 
 def _is_about(lesson: Lesson, tool: str) -> bool:
@@ -165,15 +164,8 @@ def _without_hit(search: Searched, tool: str) -> Searched:
 
 # The model
 
-PARTS: dict[str, type[Part]] = {
-    "ranking": Ranking,
-    "chains": Chains,
-    "shapes": Shapes,
-    "failures": Failures,
-    "risk": RiskModel,
-    "skills": SkillMemory,
-    "resources": Resources,
-}
+PARTS = ("ranking", "chains", "shapes", "failures", "risk", "skills", "resources")
+"""The parts of a `Model`, in the order in which they are shown."""
 
 
 class Domains(msgspec.Struct):
@@ -184,7 +176,7 @@ class Domains(msgspec.Struct):
 
     def note(self, lesson: Lesson) -> None:
         """Remember the principal of a search or run, with its domain."""
-        fact = lesson.event.fact if isinstance(lesson.event, RunEvidence) else lesson.event
+        fact = fact_of(lesson.event)
         if isinstance(fact, Searched | Executed):
             put_last(self.principals, fact.principal, fact.domain, _PRINCIPALS)
 

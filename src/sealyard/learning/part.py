@@ -11,7 +11,7 @@ import msgspec
 from sealyard.catalog.answers import AnswerSeen
 from sealyard.learning.causes import Cause
 from sealyard.learning.prints import CodePrint
-from sealyard.values.facts import Hinted, LearningEvent, RunEvidence
+from sealyard.values.facts import Executed, Hinted, LearningEvent, RunEvidence, Searched, Used
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
@@ -248,21 +248,21 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def principal(self) -> str:
         """The principal that made the experience."""
-        return principal_of(self.event)
+        return fact_of(self.event).principal
 
     @property
     def at(self) -> float:
         """The time of the event."""
-        return self.event.fact.at if isinstance(self.event, RunEvidence) else self.event.at
+        return fact_of(self.event).at
 
     def viewer(self, half_life: float) -> Viewer:
         """The principal of the event at its time."""
         return Viewer(self.principal, self.at, half_life)
 
 
-def principal_of(event: LearningEvent) -> str:
-    """The principal that made an event."""
-    return event.fact.principal if isinstance(event, RunEvidence) else event.principal
+def fact_of(event: LearningEvent) -> Executed | Searched | Used | Hinted:
+    """The fact that an event is, or that the evidence of a run belongs to."""
+    return event.fact if isinstance(event, RunEvidence) else event
 
 
 class Part(msgspec.Struct, kw_only=True):

@@ -186,7 +186,9 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             case Searched() as event:
                 self._open(event)
             case Used() as event:
-                self._use(event)
+                for search in self.open.get(event.session, ()):
+                    if search.id == event.search_id and not search.first and event.tool in search.found:
+                        search.first = event.tool
             case _:
                 Part.learn(self, lesson, half_life)
 
@@ -198,11 +200,6 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             found = list(event.found[:_FOUND])
             search = _Open(event.search_id, event.principal, event.at, terms, found, ranks)
             put_last(self.open, event.session, [*self.open.get(event.session, [])[1 - _SEARCHES :], search], VISITS)
-
-    def _use(self, event: Used) -> None:
-        for search in self.open.get(event.session, ()):
-            if search.id == event.search_id and not search.first and event.tool in search.found:
-                search.first = event.tool
 
     def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
         """Learn which of the tools that the searches of this visit found did the job."""
@@ -280,9 +277,8 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             self.trust.add(viewer, better=better, worse=worse)
 
     def _vote(self, search: _Open, tool: str, viewer: Viewer, *, yes: float = 0, no: float = 0) -> None:
-        length = (
-            1 - _BY_LENGTH + _BY_LENGTH * len(search.terms) / _TYPICAL_TERMS
-        )  # each word of a long query counts less
+        # Each word of a long query counts less.
+        length = 1 - _BY_LENGTH + _BY_LENGTH * len(search.terms) / _TYPICAL_TERMS
         for term in search.terms:
             tools = self.words.pop(term, {})
             votes = tools.pop(tool, None)
@@ -309,11 +305,12 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
         found = self._recall(list(plain), viewer, trust)
         if not found:
             return None
-        words = {tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()}
         turn = zlib.crc32(" ".join(plain).encode()) + self.searches
-        content_words = [term for term in plain.values() if term not in WEAK]
         return Learned(
-            words=words, content_words=content_words, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__
+            words={tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()},
+            content_words=[term for term in plain.values() if term not in WEAK],
+            explores=turn % _EXPLORES == 0,
+            is_tried=self.tools.__contains__,
         )
 
     def _recall(self, terms: list[str], viewer: Viewer, trust: float) -> dict[str, list[LearnedWord]]:

@@ -40,7 +40,7 @@ from sealyard.learning.precedents import (
 )
 from sealyard.learning.prints import CodePrint
 from sealyard.learning.resources import Prediction
-from sealyard.sandbox.review import Finding, Review
+from sealyard.sandbox.review import Review
 from sealyard.values.facts import Risk, RiskReason, RunEvidence
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
@@ -138,12 +138,6 @@ _SENTENCES = {
 def _about(what: str, share: float, tool: ToolSpec | None = None) -> str:
     """The sentence on a share of failed runs."""
     return _SENTENCES[what].format(share=f"{share * 100:.0f} %", tool="" if tool is None else _tool(tool))
-
-
-def _about_rule(finding: Finding) -> str:
-    """The sentence for a finding of the review."""
-    does, instead = FIRM_RULES[finding.rule]
-    return f"{f'Line {finding.line}' if finding.line else 'The code'} {does}. {instead}"
 
 
 def _about_cost(needed: float, given: float, unit: str) -> str:
@@ -462,7 +456,9 @@ def _added(
     found: list[_Step] = []
     finding = next((each for each in review.findings if each.rule in FIRM_RULES), None)
     if finding is not None:
-        found.append(_Step("review", 0.0, _about_rule(finding), finding.line))
+        does, instead = FIRM_RULES[finding.rule]
+        where = f"Line {finding.line}" if finding.line else "The code"
+        found.append(_Step("review", 0.0, f"{where} {does}. {instead}", finding.line))
     if wrong:
         found.append(_Step("arguments", 0.0, _about_wrong_call(wrong[0]), wrong[0].line))
     if predicted is not None and predicted.is_binding and (text := _cost(predicted, wall_seconds, memory_mib)):

@@ -82,10 +82,11 @@ def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
 
 def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
     visits = _VISITS // len(calls)
-    copies = [
-        Copying(visits, given=_texts(call.arguments)).copy(call.answer if call.has_answer else call.sample)
-        for call in calls
-    ]
+    copies = []
+    for call in calls:
+        values = islice(_unfolded([call.arguments]), _GIVEN)
+        short = frozenset(value for value in values if isinstance(value, str) and len(value) <= CHARACTERS)
+        copies.append(Copying(visits, given=short).copy(call.answer if call.has_answer else call.sample))
     marks = 0
 
     def mark(kind: str, value: object) -> str:
@@ -98,12 +99,6 @@ def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
     for answer, verdict in zip(copies, judged, strict=True):
         reading.read(answer, verdict)
     return AnswerSeen(tool=tool, major=major, answers=len(calls), places=reading.places)
-
-
-def _texts(arguments: Any) -> frozenset[str]:
-    """The short texts in the arguments of a tool."""
-    values = islice(_unfolded([arguments]), _GIVEN)
-    return frozenset(value for value in values if isinstance(value, str) and len(value) <= CHARACTERS)
 
 
 def _unfolded(waiting: list[Any]) -> Iterator[Any]:
@@ -159,7 +154,9 @@ class Learned(msgspec.Struct, kw_only=True):
         self.heard.add(viewer, yes=float(seen.answers))
         for path, kinds in seen.places.items():
             self.places.setdefault(path, Place()).count(kinds, weight, bit)
-        self._trim()
+        if len(self.places) > PLACES + _SLACK:
+            for path in sorted(self.places, key=self._rank)[PLACES:]:
+                del self.places[path]
         self.answers += seen.answers * weight
         self.total += seen.answers
         self.last_at = max(self.last_at, viewer.now)
@@ -216,15 +213,10 @@ class Learned(msgspec.Struct, kw_only=True):
             if not place.kinds:
                 del self.places[path]
 
-    def _trim(self) -> None:
-        """Keep places that several principals have seen or that are near the top, so that odd keys displace none."""
-        if len(self.places) > PLACES + _SLACK:
-            for path in sorted(self.places, key=self._rank)[PLACES:]:
-                del self.places[path]
-
     def _rank(self, path: str) -> tuple[bool, int, float, str]:
-        place = self.places[path]
-        return place.seen_by().bit_count() < 2, _depth(path), -place.all_weight(), path
+        """Lower for a place that several principals have seen, or that is near the top: odd keys displace none."""
+        place, depth = self.places[path], sum(map(path.count, (".", "[]", "{}")))
+        return place.seen_by().bit_count() < 2, depth, -place.all_weight(), path
 
 
 class Shapes(Part, msgspec.Struct, kw_only=True):
@@ -264,10 +256,13 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
         `is_alone`: this gateway has one principal; it counts only if all evidence comes from one principal. A viewer
         sees shapes of its own answers and those that two others have seen. An empty principal means all principals.
         """
-        learned = self._known(spec)
-        if learned is None:
+        learned = self.tools.get(spec.full_name)
+        if learned is None or learned.major != major_of(spec.version):
             return None
-        audience = self._audience(learned, is_alone=is_alone, viewer=viewer.principal)
+        who = viewer.principal
+        own = 1 << learned.slots.index(who) if who and who in learned.slots else 0
+        is_own = len(self.principals) < 2 and (not who or who in self.principals)
+        audience = Audience(own=own, sees_all=is_alone and is_own)
         answers = learned.answers * viewer.faded(learned.at)
         schema = build_schema(learned.places, audience)
         if not schema or answers < _KEPT_WEIGHT:
@@ -287,33 +282,8 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The learned shapes, for an operator with access to all principals. It names no field."""
-        items = self._items(viewer)
+        items = (_insight(tool, learned, viewer) for tool, learned in self.tools.items() if _NAME.fullmatch(tool))
         return part_insights("shapes", items, learned=len(self.tools), evidence=self.runs, score=self.score())
-
-    def _known(self, spec: ToolSpec) -> Learned | None:
-        """The record of a tool at its major version."""
-        learned = self.tools.get(spec.full_name)
-        return learned if learned is not None and learned.major == major_of(spec.version) else None
-
-    def _items(self, viewer: Viewer) -> Iterator[Insight]:
-        for tool, learned in self.tools.items():
-            if _NAME.fullmatch(tool):
-                fields = sum(map(len, children_of(learned.places).values()))
-                yield Insight(
-                    kind="shape",
-                    subject=tool,
-                    text=f"Its answers have {fields} field{'' if fields == 1 else 's'}.",
-                    evidence=learned.answers * viewer.faded(learned.at),
-                    principals=sum(map(bool, learned.slots)),
-                    checked=learned.checked,
-                    right=learned.right,
-                    last_at=learned.last_at,
-                )
-
-    def _audience(self, learned: Learned, *, is_alone: bool, viewer: str) -> Audience:
-        own = 1 << learned.slots.index(viewer) if viewer and viewer in learned.slots else 0
-        is_own = len(self.principals) < 2 and (not viewer or viewer in self.principals)
-        return Audience(own=own, sees_all=is_alone and is_own)
 
     def _evict(self) -> None:
         total = sum(len(each.places) for each in self.tools.values()) if len(self.tools) > 1 else 0
@@ -322,8 +292,18 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
             total -= len(self.tools.pop(oldest).places)
 
 
-def _depth(path: str) -> int:
-    return path.count(".") + path.count("[]") + path.count("{}")
+def _insight(tool: str, learned: Learned, viewer: Viewer) -> Insight:
+    fields = sum(map(len, children_of(learned.places).values()))
+    return Insight(
+        kind="shape",
+        subject=tool,
+        text=f"Its answers have {fields} field{'' if fields == 1 else 's'}.",
+        evidence=learned.answers * viewer.faded(learned.at),
+        principals=sum(map(bool, learned.slots)),
+        checked=learned.checked,
+        right=learned.right,
+        last_at=learned.last_at,
+    )
 
 
 # Shapes for stubs

@@ -112,14 +112,10 @@ def _print(source: Source) -> JobPrint | None:
 
 
 def is_same_job(one: JobPrint, other: JobPrint) -> bool:
-    """True if both call the same tools, read the same fields, and do the same with them."""
-    return one.tools == other.tools and one.acts == other.acts and _reads_the_same(one, other)
-
-
-def _reads_the_same(one: JobPrint, other: JobPrint) -> bool:
-    """True if both read the same keys, except those that each of them makes itself."""
+    """True if both call the same tools, read the same fields except those that they make, and do the same with them."""
     mine, theirs = set(one.fields) - set(other.fields), set(other.fields) - set(one.fields)
-    return len(mine) == len(theirs) and mine <= set(one.made) and theirs <= set(other.made)
+    is_alike = len(mine) == len(theirs) and mine <= set(one.made) and theirs <= set(other.made)
+    return is_alike and one.tools == other.tools and one.acts == other.acts
 
 
 class _Reading:
@@ -163,15 +159,13 @@ class _Reading:
         elif isinstance(node, _DECIDING):
             self._acts.add(_SAME_OPERATOR.get(type(node).__name__, type(node).__name__))
         elif isinstance(node, ast.Subscript):
-            self._note_field(node)
+            # The name of an input is no field of data, such as in `context["since"]`.
+            is_input = isinstance(node.value, ast.Name) and node.value.id not in self._names.bound
+            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and not is_input:
+                is_read = isinstance(node.ctx, ast.Load)
+                (self._fields if is_read else self._made).add(node.slice.value[:_NAME_CHARACTERS])
         elif isinstance(node, ast.Dict):
             self._made.update(str(key.value)[:_NAME_CHARACTERS] for key in node.keys if isinstance(key, ast.Constant))
-
-    def _note_field(self, node: ast.Subscript) -> None:
-        # Such as `context["since"]`.
-        is_input = isinstance(node.value, ast.Name) and node.value.id not in self._names.bound
-        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and not is_input:
-            (self._fields if isinstance(node.ctx, ast.Load) else self._made).add(node.slice.value[:_NAME_CHARACTERS])
 
     def _note_call(self, call: ast.Call) -> None:
         named = self._tool(call)
@@ -460,10 +454,12 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
         if is_job and code is not None and not code.skills and code.statements >= _FEWEST_STATEMENTS:
             self._count(run, code, viewer)
 
-    def is_unheeded(self, subject: str, viewer: Viewer) -> bool:
-        """True if a skill was suggested to the viewer three times lately and never used."""
-        shown = self.given.get(viewer.principal, {}).get(f"skill {subject}")
-        return shown is not None and shown.times >= _UNHEEDED and viewer.now - shown.at < viewer.half_life
+    def heeded(self, found: Iterable[Suggestion], viewer: Viewer) -> list[Suggestion]:
+        """The suggestions without those that the viewer got three times lately and never followed."""
+        given = self.given.get(viewer.principal, {})
+        since = viewer.now - viewer.half_life
+        ignored = {key for key, shown in given.items() if shown.times >= _UNHEEDED and shown.at > since}
+        return [each for each in found if f"skill {each.subject}" not in ignored]
 
     def candidate_for(self, code: CodePrint, viewer: Viewer) -> Candidate | None:
         """The suggestion to save code that has just run well, if it ran well twice before.
@@ -569,18 +565,6 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
         return touch(self.scores, name, _Score, SUBJECTS)
 
 
-def suggest_for_code(job: JobPrint, skills: SkillIndex, memory: SkillMemory, viewer: Viewer) -> Suggestion | None:
-    """The skill that surely does the job of the code, unless the principal ignored it three times."""
-    return next((each for each in skills.for_code(job) if not memory.is_unheeded(each.subject, viewer)), None)
-
-
-def suggest_for_query(
-    query: str, skills: SkillIndex, memory: SkillMemory, viewer: Viewer, *, limit: int = 2
-) -> list[Suggestion]:
-    """The skills that fit a query, the best first, without those that the principal ignored three times."""
-    return [each for each in skills.for_query(query) if not memory.is_unheeded(each.subject, viewer)][:limit]
-
-
 def _candidate(principal: str, digest: str, job: _Job, times: int) -> Candidate:
     return Candidate(
         mark=digest,
@@ -679,11 +663,8 @@ class KnownSkills:
         """True if code of the principal would import the suggested version now; false after any error."""
         try:
             found = await self._resolve(suggestion.name, principal, await self._tools.view(principal))
-        except SealyardError as error:
-            _log.error("A skill is not suggested: %s", error)
-            return False
-        except Exception:  # noqa: BLE001 - as below
-            _log.exception("A skill is not suggested.")
+        except Exception as error:  # noqa: BLE001 - as below
+            _log_failure("A skill is not suggested", error)
             return False
         version = (suggestion.subject, suggestion.version)
         return found is not None and (f"{found.namespace}/{found.name}", found.version) == version
@@ -691,10 +672,8 @@ class KnownSkills:
     async def _renew(self, principal: str) -> None:
         try:
             await self.index(principal)
-        except SealyardError as error:
-            _log.error("Skills cannot be suggested now: %s", error)
-        except Exception:  # noqa: BLE001 - a suggestion is not worth a failed run
-            _log.exception("Skills cannot be suggested now.")
+        except Exception as error:  # noqa: BLE001 - a suggestion is not worth a failed run
+            _log_failure("Skills cannot be suggested now", error)
 
     async def _resolve(self, name: str, principal: str, view: Snapshot) -> Skill | None:
         """The active version that an import gets; None if it gets none."""
@@ -737,3 +716,8 @@ class KnownSkills:
                 found.update(content_words(f"{spec.name} {spec.description}"))
             self._words.put(view.version, found)
         return found
+
+
+def _log_failure(what: str, error: Exception) -> None:
+    """Log an error of ours by its message, and any other with its traceback."""
+    _log.error("%s: %s", what, error, exc_info=None if isinstance(error, SealyardError) else error)
