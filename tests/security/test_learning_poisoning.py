@@ -39,6 +39,8 @@ from sealyard.learning.risk import about_parameters
 from sealyard.learning.skills import job_print, known_skill
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import Review
+from sealyard.store import SkillRecord
+from sealyard.store.skills import UseShare
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Assessed, CallEvidence, Executed, Hinted, LearningEvent, RunEvidence, Searched, Used
 from sealyard.values.runs import Result
@@ -359,7 +361,9 @@ def test_a_skill_whose_name_is_a_sentence_is_suggested_to_its_author_alone(is_ow
     skill = Skill(
         namespace="shared", name=SENTENCE, version="1.0.0", code="", digest="d", author="mallory", status="active"
     )
-    known = known_skill(skill, None, None, principal="mallory" if is_own else "ann", now=1.0)
+    used = UseShare(principal="eve", uses=1, calls=1, failures=0)
+    record = SkillRecord(namespace="shared", name=SENTENCE, version="1.0.0", last_used_at=1.0, shares=(used,))
+    known = known_skill(skill, record, None, principal="mallory" if is_own else "ann", now=1.0)
 
     assert (known is not None) == is_own
 

@@ -117,14 +117,11 @@ class Barrier:
         try:
             async with limit:
                 found = await asyncio.to_thread(look)
-        except TimeoutError:
+        except Exception:  # noqa: BLE001 - as above
             if limit.expired():
                 self.note_time(part, who, is_slow=True)
-            else:  # `look` raised it
+            else:
                 self.fail(part, who)
-            return otherwise
-        except Exception:  # noqa: BLE001 - as above
-            self.fail(part, who)
             return otherwise
         self.note_time(part, who, is_slow=False)
         return found
@@ -415,7 +412,7 @@ class Guidance:
             def find() -> list[Suggestion]:
                 return [] if job is None else model.skills.heeded(known.for_code(job), viewer)
 
-            for found in self.barrier.ask("skills", find, [], who=principal)[:1]:
+            for found in self.barrier.ask("skills", find, list[Suggestion](), who=principal)[:1]:
                 if await self.skills.is_importable(found, principal):
                     is_new = self._record_once(visit, "skill", found.subject, "", record.execution_id)
                     return found.text if is_new else None
@@ -615,7 +612,7 @@ class SearchGuide:
         def find() -> list[Suggestion]:
             return self._model.skills.heeded(known.for_query(self._query), self._viewer)
 
-        found = self._ask("skills", find, [])[:_SKILLS]
+        found = self._ask("skills", find, list[Suggestion]())[:_SKILLS]
         usable = [each for each in found if await skills.is_importable(each, principal)]
         for each in usable:
             self._guidance.record_hint(self._visit, "skill", each.subject)

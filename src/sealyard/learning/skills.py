@@ -218,26 +218,6 @@ def _name_of(function: ast.expr) -> str:
 # Suggestions
 
 
-class KnownSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """An active skill that one principal can import, with its record."""
-
-    namespace: str
-    name: str
-    version: str
-    description_words: tuple[str, ...]
-    """Stems of its name, tags and description; the name's come first."""
-    name_words: tuple[str, ...]
-    print: JobPrint | None
-    effectiveness: float
-    uses: int
-    """Of a shared one, as many of each principal as count."""
-    success: float
-    principals: int
-    is_own: bool
-    is_proven: bool
-    """True if it is the principal's own, or another principal than its author has used it."""
-
-
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """A skill that does the job."""
 
@@ -249,10 +229,25 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """The text for the agent."""
 
 
+class KnownSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """An active skill that one principal can import and that may be suggested to it."""
+
+    suggestion: Suggestion
+    description_words: tuple[str, ...]
+    """Stems of its name, tags and description; the name's come first."""
+    name_words: tuple[str, ...]
+    print: JobPrint | None
+    effectiveness: float
+    is_own: bool
+
+
 def known_skill(
     skill: Skill, record: SkillRecord | None, job: JobPrint | None, *, principal: str, now: float
 ) -> KnownSkill | None:
-    """The record of a skill that `principal` can import; None if it must not be suggested."""
+    """A skill that `principal` can import, with its record; None if it must not be suggested.
+
+    It must be the principal's own, or another principal than its author must have used it.
+    """
     if skill.status != "active" or not IDENTIFIER.fullmatch(skill.name):
         return None
     whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
@@ -261,23 +256,27 @@ def known_skill(
     if verdict == "removable" or (uses >= _POOR_USES and success < _POOR_SUCCESS):
         return None
     is_own = skill.namespace != SHARED or skill.author == principal
-    if not is_own and not is_nameable(skill.name):
-        return None  # somebody else's words
+    is_proven = any(share.principal != skill.author for share in whole.shares)
+    if not is_own and not (is_proven and is_nameable(skill.name)):  # its name is somebody else's words
+        return None
+    used = "once" if uses == 1 else f"{uses} times"
+    if len(whole.shares) > 1:  # the count of one client would be misleading
+        used = f"by {len(whole.shares)} clients"
+    found = f"used {used}, {success:.0%} of its calls succeeded" if uses else "not used yet"
     name_words = content_words(skill.name)
     described = content_words(f"{' '.join(skill.tags)} {skill.description}")
     return KnownSkill(
-        namespace=skill.namespace,
-        name=skill.name,
-        version=skill.version,
+        suggestion=Suggestion(
+            subject=f"{skill.namespace}/{skill.name}",
+            name=skill.name,
+            version=skill.version,
+            text=f"from skills import {skill.name} ({found})",
+        ),
         description_words=tuple(dict.fromkeys([*name_words, *described]))[:_WORDS],
         name_words=name_words,
         print=job,
         effectiveness=effectiveness(whole, now=now),
-        uses=uses,
-        success=success,
-        principals=len(whole.shares),
         is_own=is_own,
-        is_proven=is_own or any(share.principal != skill.author for share in whole.shares),
     )
 
 
@@ -304,10 +303,11 @@ class SkillIndex:
         found = [
             (1.0, skill)
             for skill in self._jobs.get((job.tools, job.acts), ())[:_COMPARED]
-            if skill.is_proven and skill.name not in job.skills
+            if skill.suggestion.name not in job.skills
             if skill.print is not None and is_same_job(job, skill.print)
         ]
-        return [_suggestion(skill, "A saved skill does this: ") for skill in _best_first(found)]
+        lead = "A saved skill does this: "
+        return [msgspec.structs.replace(each, text=f"{lead}{each.text}") for each in _best_first(found)]
 
     def for_query(self, query: str) -> list[Suggestion]:
         """The skills that fit the query, the most certain first."""
@@ -315,12 +315,8 @@ class SkillIndex:
         most = max(_RARE_COUNT, _RARE_SHARE * self._total)
         rare = [word for word in asked if word in self._by_word and self._count(word) <= most]
         candidates = {id(skill): skill for word in rare for skill in self._by_word[word][:_COMPARED]}
-        found = []
-        for skill in candidates.values():
-            score = self._fit(asked, rare, skill) if skill.is_proven else 0.0
-            if score >= FITTING:
-                found.append((score, skill))
-        return [_suggestion(skill) for skill in _best_first(found)]
+        found = [(self._fit(asked, rare, skill), skill) for skill in candidates.values()]
+        return _best_first([each for each in found if each[0] >= FITTING])
 
     def _fit(self, asked: Sequence[str], rare: Sequence[str], skill: KnownSkill) -> float:
         """The common weight of words, in which rare ones count more and words without a match count against."""
@@ -339,29 +335,12 @@ class SkillIndex:
         return len(self._by_word.get(word, ())) + self._background.get(word, 0)
 
 
-def _best_first(found: Sequence[tuple[float, KnownSkill]]) -> list[KnownSkill]:
-    ordered = sorted(found, key=lambda each: (-each[0], not each[1].is_own, -each[1].effectiveness, each[1].name))
-    return [skill for _, skill in ordered]
+def _best_first(found: Iterable[tuple[float, KnownSkill]]) -> list[Suggestion]:
+    def order(each: tuple[float, KnownSkill]) -> tuple[float, bool, float, str]:
+        score, skill = each
+        return -score, not skill.is_own, -skill.effectiveness, skill.suggestion.name
 
-
-def _suggestion(skill: KnownSkill, lead: str = "") -> Suggestion:
-    return Suggestion(
-        subject=f"{skill.namespace}/{skill.name}",
-        name=skill.name,
-        version=skill.version,
-        text=f"{lead}from skills import {skill.name} ({_record(skill)})",
-    )
-
-
-def _record(skill: KnownSkill) -> str:
-    """The record of a skill in numbers."""
-    if not skill.uses:
-        return "not used yet"
-    if skill.principals > 1:  # the count of one client would be misleading
-        used = f"by {skill.principals} clients"
-    else:
-        used = "once" if skill.uses == 1 else f"{skill.uses} times"
-    return f"used {used}, {skill.success:.0%} of its calls succeeded"
+    return [skill.suggestion for _, skill in sorted(found, key=order)]
 
 
 def content_words(text: str) -> tuple[str, ...]:

@@ -200,23 +200,14 @@ def advance(
 
 
 def _seen(before: Alert | None, finding: Finding, now: float, for_seconds: float) -> Alert:
-    is_new = before is None or before.state == "resolved"
-    state: AlertState = "pending" if before is None or is_new else before.state
-    since, changed_at = (now, now) if before is None or is_new else (before.since, before.changed_at)
-    delivered = True if before is None or is_new else before.delivered
-    if state == "pending" and (not RULES[finding.rule].waits or now - since >= for_seconds):
-        state, changed_at, delivered = "firing", now, False
-    return Alert(
-        rule=finding.rule,
-        subject=finding.subject,
-        state=state,
-        value=finding.value,
-        threshold=finding.threshold,
-        message=finding.message,
-        since=since,
-        changed_at=changed_at,
-        delivered=delivered,
-    )
+    seen = msgspec.structs.asdict(finding)
+    if before is None or before.state == "resolved":
+        alert = Alert(**seen, state="pending", since=now, changed_at=now)
+    else:
+        alert = msgspec.structs.replace(before, **seen)
+    if alert.state == "pending" and (not RULES[alert.rule].waits or now - alert.since >= for_seconds):
+        return msgspec.structs.replace(alert, state="firing", changed_at=now, delivered=False)
+    return alert
 
 
 # What is shown
