@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.stubs import parameter_names
+from sealyard.catalog.stubs import Stub
 from sealyard.learning.causes import LIMITS, Argument, Cause, is_again, is_fed, tool_name
 from sealyard.learning.disclosure import is_field, is_name, mark_of
 from sealyard.learning.part import (
@@ -222,7 +222,7 @@ class Failures(Part, msgspec.Struct, kw_only=True):
         spec = view.find(cause.tool) if cause.tool else None
         if spec is None or major_of(spec.version) > self.majors.get(cause.tool, 0) > 0:
             return None
-        names = parameter_names(spec)
+        names = {parameter.name for parameter in Stub(spec).parameters}
         for key in cause.groups():
             for record, own, all_of, others in _ranked(self.groups.get(key, {}), viewer):
                 is_vouched = own.yes > own.no or others > 1

@@ -18,7 +18,6 @@ from typing import Literal, TypeVar
 import msgspec
 
 from sealyard import __version__
-from sealyard.catalog.names import spelled
 from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.learning.causes import prepare_cause
@@ -34,6 +33,7 @@ from sealyard.learning.skills import Candidate, SkillMemory
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry
 from sealyard.values.facts import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
+from sealyard.values.naming import spelled
 from sealyard.wording import suggest
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.

@@ -22,6 +22,7 @@ from sealyard.values.facts import Executed, RunEvidence
 _CODES = 2_000  # codes remembered: a bound
 _SETS = 500  # sets of tools and imports remembered: a bound
 _SAMPLES = 32  # runs kept of each: a bound
+_TEXT = 16  # characters of a digest that distinguish texts
 _TOOLS = 20  # tools of a set, as many as the fact about a run names
 _OLDEST = 2.0  # half-lives after which a run no longer counts
 # `benchmarks learning --part resources` shows the effect of those below; they were not tuned by it.
@@ -30,7 +31,7 @@ _QUANTILE = 0.95  # share of similar runs that a prediction covers
 _MORE_TIMES = 2.0  # factor on the time that similar runs needed
 _MORE_SECONDS = 5.0  # seconds added to it
 _AGAIN_TIMES = 2.0  # factor on the limit that ended the last run
-_HANGS_TIMES = 10.0  # factor on the longest run of the same code from which a run hangs, and gets no more time
+_HANGS_TIMES = 10.0  # factor on the longest run of the same text from which a run hangs, and gets no more time
 
 # The part
 
@@ -42,6 +43,8 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
 
     at: float
     principal: str
+    text: str
+    """The beginning of the digest of its text."""
     seconds: float
     mib: int
     """0 if unknown."""
@@ -82,6 +85,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """The longest such time limit."""
     is_out_of_memory: bool = False
     """True if the memory limit ended a run since the last success."""
+    text_seconds: float = 0.0
+    """The longest of three or more successful runs of the same text; 0 with fewer. Other values may need longer."""
 
 
 class Resources(Part, msgspec.Struct, kw_only=True):
@@ -109,16 +114,18 @@ class Resources(Part, msgspec.Struct, kw_only=True):
         # The measured time of a run that was ended is its limit, and not its need.
         seconds = given.wall_seconds if ended == "time" and given is not None else fact.seconds
         mib = -(-(fact.memory_bytes or 0) >> 20)
-        sample = Sample(fact.at, fact.principal, round(seconds, 3), mib, ended)
+        sample = Sample(fact.at, fact.principal, code.exact[:_TEXT], round(seconds, 3), mib, ended)
         _record(self.codes, code.digest, fact.principal, (), _CODES).add(sample)
         _record(self.sets, _set_key(fact.tools, code), fact.principal, fact.tools, _SETS).add(sample)
 
     def predict(self, code: CodePrint, viewer: Viewer, *, tools: Sequence[str]) -> Prediction | None:
         """The needs of code that calls `tools` (full names); `None` if no similar code has run."""
-        found = _predict(self.codes.get(code.digest), viewer, is_same_code=True)
+        text = code.exact[:_TEXT]
+        found = _predict(self.codes.get(code.digest), text, viewer, is_same_code=True)
         if found is not None:
             return found
-        found = _predict(self.sets.get(_set_key(tuple(sorted(tools))[:_TOOLS], code)), viewer, is_same_code=False)
+        record = self.sets.get(_set_key(tuple(sorted(tools))[:_TOOLS], code))
+        found = _predict(record, text, viewer, is_same_code=False)
         return found if found is not None and found.runs >= _FEW else None
 
     def insights(self, viewer: Viewer) -> PartInsights:
@@ -152,13 +159,13 @@ def fit_seconds(prediction: Prediction | None, usual: float, *, most: float) -> 
         return usual
     needed = prediction.seconds * _MORE_TIMES + _MORE_SECONDS if prediction.runs else 0.0
     longest = prediction.most_timed_out_seconds
-    is_hanging = longest >= most or (prediction.runs > 0 and longest >= prediction.seconds * _HANGS_TIMES)
+    is_hanging = longest >= most or 0 < prediction.text_seconds * _HANGS_TIMES <= longest
     if longest and not is_hanging:
         needed = max(needed, longest * _AGAIN_TIMES)
     return max(usual, min(most, round(needed, 1)))
 
 
-def _predict(record: Record | None, viewer: Viewer, *, is_same_code: bool) -> Prediction | None:
+def _predict(record: Record | None, text: str, viewer: Viewer, *, is_same_code: bool) -> Prediction | None:
     """The prediction from the runs that count for a viewer: its own, and those of others if there are two of them."""
     since = viewer.now - _OLDEST * viewer.half_life
     recent = [] if record is None else [each for each in record.samples if each.at >= since]
@@ -172,6 +179,7 @@ def _predict(record: Record | None, viewer: Viewer, *, is_same_code: bool) -> Pr
     # Since one ended well, the newest first.
     ended = list(itertools.takewhile(lambda each: each.ended, reversed(heard))) if is_same_code else []
     times = [each.seconds for each in ended if each.ended == "time"]
+    same_text = [each.seconds for each in good if each.text == text]
 
     def most(values: Sequence[float]) -> float:
         if not values:
@@ -187,6 +195,7 @@ def _predict(record: Record | None, viewer: Viewer, *, is_same_code: bool) -> Pr
         timed_out_seconds=times[0] if times else 0.0,
         most_timed_out_seconds=max(times, default=0.0),
         is_out_of_memory=any(each.ended == "memory" for each in ended),
+        text_seconds=max(same_text) if len(same_text) >= _FEW else 0.0,
     )
 
 

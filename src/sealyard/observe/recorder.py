@@ -19,19 +19,25 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from sealyard.broker import Response
-from sealyard.broker.call import Broker, FinishedCall, OnProgress, OpenCall, Passage, audit_entry
+from sealyard.broker import Broker, FinishedCall, OpenCall, Passage
+from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.errors import HelperFailed, InvalidRequest, SealyardError, StoreError
 from sealyard.observe.visits import Visit
-from sealyard.offload.documents import is_large
 from sealyard.privacy import Guard
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.worker import OnOutput
+from sealyard.sandbox.pool import RunClock
 from sealyard.store import Store
-from sealyard.store.stored_json import CALL_VALUE_BYTES
-from sealyard.values.access import Grant
+from sealyard.values.access import AuditEntry, Grant
+from sealyard.values.documents import is_large
 from sealyard.values.facts import Assessed, CallEvidence, UseCase
-from sealyard.values.runs import CallRecord, ExecutionRecord, Form, Outcome, RecordStatus
+from sealyard.values.runs import (
+    CALL_VALUE_BYTES,
+    CallRecord,
+    ExecutionRecord,
+    Form,
+    OnOutput,
+    Outcome,
+    RecordStatus,
+)
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan
 
@@ -404,7 +410,7 @@ class Recorder:
         self._store.record_start(record)
         code_sha256 = hashlib.sha256(shown_code.encode("utf-8", "surrogatepass")).hexdigest()
         body = {"code_sha256": code_sha256, "context": shown_context, "catalog_version": catalog_version}
-        self._store.audit(audit_entry(grant, "execution.start", body))
+        self._store.audit(AuditEntry.of(grant, "execution.start", body))
         run = Run(
             record,
             grant,
@@ -445,7 +451,7 @@ class Recorder:
 
     def _conclude(self, run: Run) -> "tuple[RunEnd, asyncio.Future[None]]":
         """Record the end and start to write it. The future raises `StoreError` if any of that failed."""
-        self.broker.end_run(run.id)
+        self.broker.approvals.end_run(run.id)
         failures: list[StoreError] = []
         with _collected(failures):
             run.passage.settle()
@@ -565,7 +571,7 @@ class AuditSink(RunObserver):
         if call.approval is not None:
             body["approved_by"] = call.approval.by
             body["approved_for"] = call.approval.decision
-        self._store.audit(audit_entry(call.grant, "call", body))
+        self._store.audit(AuditEntry.of(call.grant, "call", body))
 
     def ended(self, end: RunEnd) -> None:
         """Record how it ended."""
@@ -576,7 +582,7 @@ class AuditSink(RunObserver):
             body["result"] = outcome.result
             if outcome.failure is not None:
                 body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
-        self._store.audit(audit_entry(self._grant, "execution.end", body))
+        self._store.audit(AuditEntry.of(self._grant, "execution.end", body))
 
 
 class TraceSink(RunObserver):

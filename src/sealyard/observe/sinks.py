@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
 
-from sealyard.broker.call import FinishedCall, OpenCall
+from sealyard.broker import FinishedCall, OpenCall
 from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics import Tracing

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction, Resources, fit_seconds
-from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.values.facts import Assessed, Executed, RunEvidence
 
 NOW = 1_800_000_000.0
@@ -116,6 +116,17 @@ def test_a_job_that_always_was_quick_and_now_hangs_gets_no_more_time() -> None:
     history.ran(times=20)
     history.ran(seconds=30.1, failure="wall_time", mib=None, given=USUAL)
 
+    assert history.fitted() == USUAL
+
+
+def test_other_values_in_the_same_code_may_need_longer() -> None:
+    """Quick runs with other values do not say that a slow one hangs."""
+    history = History()
+    history.ran(times=20)
+    slow = CODE.replace("1", "20000")
+    history.ran(code=slow, seconds=30.1, failure="wall_time", mib=None, given=USUAL)
+
+    assert history.fitted(code=slow) == 60.0
     assert history.fitted() == USUAL
 
 

@@ -15,7 +15,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
@@ -25,13 +24,13 @@ from sealyard.config.settings import AlertsConfig
 from sealyard.errors import StoreError
 from sealyard.metrics import Gauge, Report
 from sealyard.store import Store
-from sealyard.store.alerts import Alert, AlertState, Key
-from sealyard.store.audit import AuditWatch
-from sealyard.store.gateways import Lead
-from sealyard.values.access import AuditEntry
+from sealyard.values.access import Alert, AlertState, AuditEntry
 from sealyard.values.tools import UpstreamStatus
 
 _log = logging.getLogger("sealyard.alerts")
+
+_Key = tuple[str, str]
+"""Rule and subject."""
 
 _FIRST_SECONDS = 3.0
 """A command that only runs something once is over by then and pays for no check."""
@@ -178,13 +177,13 @@ def find_down(statuses: Iterable[UpstreamStatus], circuits: Collection[str]) -> 
 
 
 def advance(
-    alerts: Mapping[Key, Alert],
+    alerts: Mapping[_Key, Alert],
     findings: Iterable[Finding],
     judged: Collection[str],
     *,
     now: float,
     for_seconds: float,
-) -> dict[Key, Alert]:
+) -> dict[_Key, Alert]:
     """All alerts after a check."""
     found = {(finding.rule, finding.subject): finding for finding in findings}
     after = {key: _seen(alerts.get(key), finding, now, for_seconds) for key, finding in found.items()}
@@ -238,7 +237,7 @@ class AlertList(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_alerts(store: Store) -> AlertList:
     """All alerts. Raises `StoreError`."""
-    stored = await store.alerts.alerts()
+    stored = await store.alerts()
     return AlertList(
         alerts=[AlertView(**_shown(each), undelivered=not each.delivered) for each in stored if each.rule in RULES]
     )
@@ -261,13 +260,12 @@ class Alerting:
         settings: AlertsConfig,
         store: Store,
         *,
-        path: Path,
         report: Callable[[float, float], Awaitable[Report]],
         statuses: Callable[[], Collection[UpstreamStatus]],
         circuits: Callable[[], Collection[str]],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`path` is the store's file. `report` takes the begin and the end of a time.
+        """`report` takes the begin and the end of a time.
 
         `circuits` names the upstreams with an open circuit.
         """
@@ -277,12 +275,12 @@ class Alerting:
         self._statuses = statuses
         self._circuits = circuits
         self._clock = clock
-        self._lead = Lead(path, "alerts")
-        self._audit = AuditWatch(path)
+        self._lead = store.lead("alerts")
+        self._audit = store.watch_audit()
         self._audited_at: float | None = None
         self._checking = asyncio.Lock()
-        self._alerts: dict[Key, Alert] = {}
-        self._written: dict[Key, Alert] | None = None
+        self._alerts: dict[_Key, Alert] = {}
+        self._written: dict[_Key, Alert] | None = None
         """The table; None until this gateway leads and has read it."""
         self._posting: asyncio.Task[None] | None = None
         self._is_webhook_failing = False
@@ -333,7 +331,7 @@ class Alerting:
 
     async def gauges(self) -> list[Gauge]:
         """The number of firing alerts per rule, and the other measurements of a check. Raises `StoreError`."""
-        alerts = list(self._alerts.values()) if self.is_store_failing else await self._store.alerts.alerts()
+        alerts = list(self._alerts.values()) if self.is_store_failing else await self._store.alerts()
         firing = dict.fromkeys(RULES, 0)
         for alert in alerts:
             if alert.state == "firing" and alert.rule in firing:
@@ -391,7 +389,7 @@ class Alerting:
     async def _load(self) -> None:
         """Take over the table as the last gateway that led left it. If that fails, the next check tries again."""
         try:
-            self._written = {(alert.rule, alert.subject): alert for alert in await self._store.alerts.alerts()}
+            self._written = {(alert.rule, alert.subject): alert for alert in await self._store.alerts()}
         except StoreError as error:
             _log.warning("Alerts could not be read: %s", error)
         else:
@@ -411,7 +409,7 @@ class Alerting:
         if self._written is None or alerts == self._written:
             return
         try:
-            await self._store.alerts.replace(list(alerts.values()))
+            await self._store.replace_alerts(list(alerts.values()))
         except StoreError as error:
             _log.warning("Alerts could not be recorded: %s", error)
             self._is_writable = False
