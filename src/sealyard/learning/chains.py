@@ -7,7 +7,7 @@ with checked names and numbers.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -274,23 +274,24 @@ class Chains(Part, msgspec.Struct, kw_only=True):
         tips = (_tip(spec, view.tools[name], support) for name, support in found)
         return tuple(tip for tip in tips if tip is not None)
 
-    def insights(self, viewer: Viewer) -> PartInsights:
+    def items(self, viewer: Viewer) -> Iterator[Insight | None]:
         """The chains that were learned."""
-        items = []
-        for first, use in self.tools.items():
-            for second, follower in use.followers.items():
+        for first, use in list(self.tools.items()):
+            yield None
+            for second, follower in list(use.followers.items()):
                 support = judge(follower.votes, viewer)
                 if support is not None and support.share >= _OFTEN:
-                    items.append(
-                        Insight(
-                            kind="chain",
-                            subject=f"{first} -> {second}",
-                            text=f"{second} follows {first} in {_percent(support)} of runs.",
-                            evidence=support.evidence,
-                            principals=support.principals,
-                            checked=follower.checked,
-                            right=follower.right,
-                            last_at=follower.last_at,
-                        )
+                    yield Insight(
+                        kind="chain",
+                        subject=f"{first} -> {second}",
+                        text=f"{second} follows {first} in {_percent(support)} of runs.",
+                        evidence=support.evidence,
+                        principals=support.principals,
+                        checked=follower.checked,
+                        right=follower.right,
+                        last_at=follower.last_at,
                     )
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the chains."""
         return part_insights("chains", items, learned=len(items), evidence=self.runs, score=self.score())

@@ -235,30 +235,31 @@ class Failures(Part, msgspec.Struct, kw_only=True):
                     return Fix(text=text, mark=_mark(key, record.edit), subject=spec.full_name)
         return None
 
-    def insights(self, viewer: Viewer) -> PartInsights:
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
         """The learned fixes, for an operator."""
-        items = []
-        learned = 0
-        for key, fixes in self.groups.items():
-            tool, family, *rest = key.split("|")
-            if len(rest) == 1:  # each cause once, by its narrow key
-                continue
-            learned += bool(fixes)
-            for record in fixes.values():
+        for tool, family, fixes in self._causes():
+            for record in list(fixes.values()):
                 tally = record.votes.tally(viewer)
-                items.append(
-                    Insight(
-                        kind="fix",
-                        subject=tool,
-                        text=f"After a failure of the kind {family}, this helped: {_change(record.edit)}.",
-                        evidence=tally.yes,
-                        principals=tally.principals,
-                        checked=record.shown,
-                        right=record.right,
-                        last_at=record.last_at,
-                    )
+                yield Insight(
+                    kind="fix",
+                    subject=tool,
+                    text=f"After a failure of the kind {family}, this helped: {_change(record.edit)}.",
+                    evidence=tally.yes,
+                    principals=tally.principals,
+                    checked=record.shown,
+                    right=record.right,
+                    last_at=record.last_at,
                 )
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the causes with fixes."""
+        learned = sum(bool(fixes) for _, _, fixes in self._causes())
         return part_insights("failures", items, learned=learned, evidence=self.runs, score=self.score())
+
+    def _causes(self) -> list[tuple[str, str, dict[str, Record]]]:
+        """The tool and the family of each cause with its fixes, each cause once, by its narrow key."""
+        keys = ((key.split("|"), fixes) for key, fixes in self.groups.items())
+        return [(parts[0], parts[1], fixes) for parts, fixes in keys if len(parts) != 3]
 
     # Learning
 

@@ -23,7 +23,18 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.failures import Failures
-from sealyard.learning.part import MAX_ITEMS, Lesson, PartInsights, Viewer, fact_of, merged, put_last, touch
+from sealyard.learning.part import (
+    MAX_ITEMS,
+    Insight,
+    Lesson,
+    Part,
+    PartInsights,
+    Viewer,
+    fact_of,
+    merged,
+    put_last,
+    touch,
+)
 from sealyard.learning.prints import code_print
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
@@ -215,16 +226,6 @@ class Model(msgspec.Struct, kw_only=True):
     def _note_fault(self, part: str) -> None:
         self.faults[part] = self.faults.get(part, 0) + 1
 
-    def insights(self, viewer: Viewer) -> list[PartInsights]:
-        """The record of each part; one that fails is left out."""
-        found = []
-        for name in PARTS:
-            try:
-                found.append(getattr(self, name).insights(viewer))
-            except Exception:  # noqa: BLE001 - as above
-                _log.exception("The insights of %s could not be read.", name)
-        return found
-
     def encode(self) -> bytes:
         """The whole model as bytes."""
         return msgspec.msgpack.encode(self)
@@ -412,12 +413,28 @@ class Learner:
         )
 
     async def census(self, principal: str | None = None, *, domain: str = "") -> list[PartInsights]:
-        """The record of each part, from all models or from that of a principal. Other requests run in between."""
-        found: list[PartInsights] = []
-        for model in self._sources(principal, domain).values():
-            found += model.insights(self.viewer(""))
-            await asyncio.sleep(0)
-        return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
+        """The record of each part, from all models or from that of a principal. Other requests run in between.
+
+        A part that fails is left out.
+        """
+        models = list(self._sources(principal, domain).values())
+        return [merged(part, await self._insights(part, models)) for part in PARTS]
+
+    async def _insights(self, name: str, models: Iterable[Model]) -> list[PartInsights]:
+        found, viewer, until = [], self.viewer(""), time.perf_counter() + SLICE_SECONDS
+        for model in models:
+            try:
+                part: Part = getattr(model, name)
+                items: list[Insight] = []
+                for item in part.items(viewer):
+                    items += [] if item is None else [item]
+                    if time.perf_counter() > until:
+                        await asyncio.sleep(0)
+                        until = time.perf_counter() + SLICE_SECONDS
+                found.append(part.summary(items))
+            except Exception:  # noqa: BLE001 - a broken part must not hide the others
+                _log.exception("The insights of %s could not be read.", name)
+        return found
 
     def candidates(self) -> list[Candidate]:
         """Code of all principals that is worth saving, that which ran most often first."""

@@ -10,7 +10,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 
@@ -370,26 +370,26 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             return words
         return [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]
 
-    def insights(self, viewer: Viewer) -> PartInsights:
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
         """The tools that were found and used most."""
-        by_tool = Counter(tool for tools in self.words.values() for tool in tools)
-        items = []
-        for tool, count in by_tool.items():
+        for tool, count in Counter(tool for tools in self.words.values() for tool in tools).items():
             votes = self.tools.get(tool)
             if votes is None or not _NAME.fullmatch(tool):
                 continue
             tally = votes.tally(viewer)
-            items.append(
-                Insight(
-                    kind="ranking",
-                    subject=tool,
-                    text=f"Found by {count} words; {tally.share:.0%} of its calls are expected to work.",
-                    evidence=tally.total,
-                    principals=tally.principals,
-                    last_at=votes.last_at,
-                )
+            yield Insight(
+                kind="ranking",
+                subject=tool,
+                text=f"Found by {count} words; {tally.share:.0%} of its calls are expected to work.",
+                evidence=tally.total,
+                principals=tally.principals,
+                last_at=votes.last_at,
             )
-        return part_insights("ranking", items, learned=len(by_tool), evidence=self.taught, score=self.score())
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the tools that were found."""
+        learned = len({tool for tools in self.words.values() for tool in tools})
+        return part_insights("ranking", items, learned=learned, evidence=self.taught, score=self.score())
 
 
 def _outcomes(run: RunEvidence) -> dict[str, bool]:

@@ -7,7 +7,7 @@ limits; those of two others may.
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -128,10 +128,9 @@ class Resources(Part, msgspec.Struct, kw_only=True):
         found = _predict(record, text, viewer, is_same_code=False)
         return found if found is not None and found.runs >= _FEW else None
 
-    def insights(self, viewer: Viewer) -> PartInsights:
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
         """The needs of tools that were used alone."""
-        items = []
-        for record in self.sets.values():
+        for record in list(self.sets.values()):
             if len(record.tools) != 1 or not all(map(IDENTIFIER.fullmatch, record.tools[0].split("."))):
                 continue
             good = [each for each in record.samples if not each.ended]
@@ -140,16 +139,17 @@ class Resources(Part, msgspec.Struct, kw_only=True):
                 continue
             seconds = _quantile([each.seconds for each in good], weights)
             mib = _quantile([float(each.mib) for each in good], weights)
-            items.append(
-                Insight(
-                    kind="resources",
-                    subject=record.tools[0],
-                    text=f"Runs that call this tool alone need up to {seconds:.1f} s and {mib:.0f} MiB.",
-                    evidence=sum(weights),
-                    principals=len({each.principal for each in good}),
-                    last_at=max(each.at for each in good),
-                )
+            yield Insight(
+                kind="resources",
+                subject=record.tools[0],
+                text=f"Runs that call this tool alone need up to {seconds:.1f} s and {mib:.0f} MiB.",
+                evidence=sum(weights),
+                principals=len({each.principal for each in good}),
+                last_at=max(each.at for each in good),
             )
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the needs."""
         return part_insights("resources", items, learned=len(self.codes), evidence=self.runs, score=self.score())
 
 

@@ -328,12 +328,13 @@ class RiskModel(Part, msgspec.Struct, kw_only=True):
         levels = [(risk, level) for risk, level in self.levels.items() if risk != "medium"]
         return sum(level.runs for _, level in levels), sum(level.right(risk) for risk, level in levels)
 
-    def insights(self, viewer: Viewer) -> PartInsights:
-        """The share of assessments that came true, and the tools whose runs fail."""
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the assessments."""
         learned = len(self.forms.by_digest) + len(self.tools)
-        return part_insights("risk", self._items(viewer), learned=learned, evidence=self.runs, score=self.score())
+        return part_insights("risk", items, learned=learned, evidence=self.runs, score=self.score())
 
-    def _items(self, viewer: Viewer) -> Iterator[Insight]:
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
+        """The share of assessments that came true, and the tools whose runs fail."""
         for risk in LEVELS:
             level = self.levels.get(risk)
             if level is not None:
@@ -348,7 +349,7 @@ class RiskModel(Part, msgspec.Struct, kw_only=True):
                     right=level.right(risk),
                     last_at=level.record.last_at,
                 )
-        for tool in self.tools.values():
+        for tool in list(self.tools.values()):
             share, runs = tool.record.known(viewer).share, tool.record.tally(viewer).total
             if runs >= _LISTED_RUNS and share >= _LISTED_SHARE:
                 yield Insight(

@@ -6,7 +6,7 @@ field for others by calling a tool that echoes. A declared schema is never overr
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -237,9 +237,25 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
         learned = self.tools.values()
         return sum(each.checked for each in learned), sum(each.right for each in learned)
 
-    def insights(self, viewer: Viewer) -> PartInsights:
-        """The learned shapes, for an operator with access to all principals. It names no field."""
-        items = (_insight(tool, learned, viewer) for tool, learned in self.tools.items() if _NAME.fullmatch(tool))
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
+        """The learned shapes, for an operator with access to all principals. They name no field."""
+        for tool, learned in list(self.tools.items()):
+            if not _NAME.fullmatch(tool):
+                continue
+            fields = sum(map(len, children_of(learned.places).values()))
+            yield Insight(
+                kind="shape",
+                subject=tool,
+                text=f"Its answers have {fields} field{'' if fields == 1 else 's'}.",
+                evidence=learned.answers * viewer.faded(learned.at),
+                principals=sum(map(bool, learned.slots)),
+                checked=learned.checked,
+                right=learned.right,
+                last_at=learned.last_at,
+            )
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the shapes."""
         return part_insights("shapes", items, learned=len(self.tools), evidence=self.runs, score=self.score())
 
     def _evict(self) -> None:
@@ -247,20 +263,6 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
         while len(self.tools) > TOOLS or (total > ALL_PLACES and len(self.tools) > 1):
             oldest = next(iter(self.tools))
             total -= len(self.tools.pop(oldest).places)
-
-
-def _insight(tool: str, learned: Learned, viewer: Viewer) -> Insight:
-    fields = sum(map(len, children_of(learned.places).values()))
-    return Insight(
-        kind="shape",
-        subject=tool,
-        text=f"Its answers have {fields} field{'' if fields == 1 else 's'}.",
-        evidence=learned.answers * viewer.faded(learned.at),
-        principals=sum(map(bool, learned.slots)),
-        checked=learned.checked,
-        right=learned.right,
-        last_at=learned.last_at,
-    )
 
 
 # Shapes for stubs

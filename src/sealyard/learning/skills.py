@@ -472,10 +472,10 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
         """Suggestions made, and those heeded within a day."""
         return sum(each.shown for each in self.scores.values()), sum(each.right for each in self.scores.values())
 
-    def insights(self, viewer: Viewer) -> PartInsights:
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
         """The record of suggestions, and code that could be saved."""
-        items = [
-            Insight(
+        for each in self.candidates(viewer):
+            yield Insight(
                 kind="skill_candidate",
                 subject=each.tools[0] if each.tools else "code",
                 text=f"Code like this ran {each.times} times without a failure, and is no skill yet.",
@@ -483,22 +483,21 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
                 principals=1,
                 last_at=each.last_at,
             )
-            for each in self.candidates(viewer)
-        ]
-        for key, score in self.scores.items():
+        for key, score in list(self.scores.items()):
             kind, _, subject = key.partition(" ")
-            items.append(
-                Insight(
-                    kind="skill_suggestion" if kind == "skill" else "save_suggestion",
-                    subject=subject or "code",
-                    text=f"Suggested {_times(score.shown)}, and followed within a day {_times(score.right)}.",
-                    evidence=score.shown * viewer.faded(score.at),
-                    principals=sum(key in some for some in self.given.values()),
-                    checked=score.shown,
-                    right=score.right,
-                    last_at=score.at,
-                )
+            yield Insight(
+                kind="skill_suggestion" if kind == "skill" else "save_suggestion",
+                subject=subject or "code",
+                text=f"Suggested {_times(score.shown)}, and followed within a day {_times(score.right)}.",
+                evidence=score.shown * viewer.faded(score.at),
+                principals=sum(key in some for some in self.given.values()),
+                checked=score.shown,
+                right=score.right,
+                last_at=score.at,
             )
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of suggestions."""
         return part_insights("skills", items, learned=len(items), evidence=self.runs, score=self.score())
 
     # Counting

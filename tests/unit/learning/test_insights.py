@@ -1,5 +1,6 @@
 """What people see of what was learned, and forgetting it: bounded, by name, and of nobody else."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from tests.learned_journal import LIST, MAIL, PAY, fill, record_run, save_tools,
 from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest
 from sealyard.learning import Insights, Learner
+from sealyard.learning import learner as module
+from sealyard.learning.chains import ToolUse
 from sealyard.store import Store, open_store
 
 SHARED = LearningConfig()
@@ -33,6 +36,35 @@ async def test_an_empty_journal_teaches_nothing(tmp_path: Path) -> None:
     ]
     assert (found.enabled, found.scope, found.is_ready, found.facts) == (True, "shared", True, 0)
     assert (found.faults, found.forgotten) == ({}, [])
+
+
+async def test_other_tasks_have_their_turns_while_insights_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model at its bounds takes a second to read; what it learns meanwhile breaks nothing."""
+    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
+    async with open_store(tmp_path / "s.db") as store:
+        await fill(store)
+        learner = Learner(store, SHARED)
+        await learner.once()
+        tools = learner.model_for("ann").chains.tools
+        for number in range(100):
+            tools[f"mcp__bank__old{number}"] = ToolUse()
+        turns = 0
+
+        async def teach() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                tools[f"mcp__bank__new{turns}"] = ToolUse()
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(teach())
+        found = await learner.insights()
+        task.cancel()
+
+    assert turns > 100
+    assert [each.part for each in found.parts] == list(module.PARTS)
 
 
 async def test_runs_are_counted_and_risk_is_calibrated(tmp_path: Path) -> None:

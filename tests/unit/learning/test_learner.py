@@ -429,7 +429,7 @@ async def test_part_that_breaks_neither_stops_nor_changes_the_others(
     def fail(*given: Any, **named: Any) -> None:
         raise ZeroDivisionError("broken")
 
-    for name in ("learn", "insights"):
+    for name in ("learn", "items"):
         monkeypatch.setattr(type(getattr(Model(), part)), name, fail)
     async with open_store(tmp_path / "s.db") as store:
         await record(store, entries)
