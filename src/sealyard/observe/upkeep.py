@@ -52,7 +52,7 @@ class Upkeep:
         self._pruned_at = 0.0
 
     async def run(self) -> None:
-        """For as long as the gateway lives. Whatever goes wrong in a round, there is a next one."""
+        """Run rounds until cancelled. A round that fails is logged, and the next one comes."""
         while True:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
@@ -82,7 +82,7 @@ class Upkeep:
             await self._store.skills.prune(before)
 
     def open_circuits(self) -> frozenset[str]:
-        """The upstreams some tool of which is not called, because they fail."""
+        """The upstreams with a tool that is not called any more, because its calls fail."""
         tools = [circuit.tool for circuit in self._circuits() if circuit.state != "closed"]
         return frozenset(name for tool in tools if (name := self._upstream_of(tool)) is not None)
 
