@@ -39,12 +39,10 @@ from sealyard.learning.risk import about_parameters
 from sealyard.learning.skills import job_print, known_skill
 from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.review import Review
-from sealyard.store import SkillRecord
-from sealyard.store.skills import UseShare
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Assessed, CallEvidence, Executed, Hinted, LearningEvent, RunEvidence, Searched, Used
 from sealyard.values.runs import Result
-from sealyard.values.skills import Skill
+from sealyard.values.skills import Skill, SkillRecord, UseShare
 from sealyard.values.tools import Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
