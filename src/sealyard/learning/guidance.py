@@ -197,6 +197,7 @@ class Guidance:
     ) -> None:
         """`record` puts a fact into the journal, and `skills` are those that can be suggested."""
         self._settings = settings
+        self._store = store
         self._tools = tools
         self._runner = runner
         self._approvals = approvals
