@@ -26,8 +26,8 @@ from sealyard.observe.alerts import post_alerts
 from sealyard.observe.live import LiveEvent
 from sealyard.observe.recorder import OutputStream
 from sealyard.privacy import Guard
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
+from sealyard.sandbox.pool import RunClock
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Alert, Approval
 from sealyard.values.facts import Executed, Fact, Hidden, Saw, Searched, SecurityEvent, Tokens, Used

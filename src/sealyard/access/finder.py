@@ -6,12 +6,12 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 
-from sealyard.broker.call import ToolServer
+from sealyard.broker.upstreams import ToolServer
 from sealyard.catalog import Catalog, Recent, Snapshot
 from sealyard.catalog.stubs import Stub, stub_files, stub_packages, tool_stubs
 from sealyard.discovery import Index, Learned, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
-from sealyard.sandbox.library import Library
+from sealyard.sandbox.importable import Library
 from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, SearchRequest, ToolSpec
 from sealyard.wording import plain
 

@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping
 from sealyard.catalog import Snapshot
 from sealyard.errors import SandboxClosed
 from sealyard.offload import Offload, short_work
-from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.review import Finding, Review, ToolReference
-from sealyard.sandbox.review.offloaded import offloaded_review
-from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.slots import Slots
+from sealyard.sandbox import Sandbox
+from sealyard.sandbox.policy import IsolationPolicy
+from sealyard.sandbox.pool import Slots
+from sealyard.sandbox.review import Finding, Review, ToolReference, offloaded_review
 from sealyard.values.access import PrincipalScope
 
 _HINTS = 3  # unknown names whose nearest are looked for: with ten thousand tools each search takes some 20 ms

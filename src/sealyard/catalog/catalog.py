@@ -15,8 +15,8 @@ from sealyard.catalog.history import observe, read_listing
 from sealyard.catalog.shapes.places import LearnedShape
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.errors import StoreError
-from sealyard.offload.documents import MOST_DEPTH, is_too_deep, signs_of
 from sealyard.store import LastRelease, Release, Store
+from sealyard.values.documents import MOST_DEPTH, is_too_deep, signs_of
 from sealyard.values.naming import assign, full_name, function_name, identifier, tool_part, upstream_part
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison

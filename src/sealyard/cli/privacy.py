@@ -22,7 +22,7 @@ from sealyard.privacy import TYPES
 from sealyard.privacy.vault import KeyPlace, Keys, RevealedValue, Vault
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry
-from sealyard.yard.assembly import build_privacy
+from sealyard.yard import build_privacy
 
 _SAMPLES = 3
 """Masked samples shown of each type."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from sealyard.access import Runner, Tools
-from sealyard.broker.approvals import Approvals
+from sealyard.broker import Approvals
 from sealyard.catalog import LearnedShape, Recent, Snapshot
 from sealyard.catalog.stubs import Stub
 from sealyard.config.settings import LearningConfig
@@ -37,12 +37,12 @@ from sealyard.observe.recorder import Run
 from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.observe.visits import Visit
 from sealyard.offload import short_work
-from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
+from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.review import Review
 from sealyard.store import Store
 from sealyard.values.access import Grant
 from sealyard.values.facts import Assessed, Executed, Fact, Forgotten, Hinted, HintKind, RunEvidence
-from sealyard.values.runs import ExecutionRecord, Failure, Limits, Outcome
+from sealyard.values.runs import MAX_SECONDS, ExecutionRecord, Failure, Limits, Outcome
 from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 # Tuned values. All were chosen, not measured.

@@ -13,7 +13,7 @@ import msgspec
 from sealyard.catalog.stubs import annotation, literal
 from sealyard.code import Names, SkillRef, ToolRef, find_uses, parse
 from sealyard.errors import InvalidSkill
-from sealyard.offload.child import Query
+from sealyard.offload import Query
 from sealyard.skills.declarations import (
     Declared,
     Inputs,

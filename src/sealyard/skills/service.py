@@ -51,8 +51,7 @@ from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, as_tool, namespace_of, namespaces_for, principal_of
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry
-from sealyard.values.naming import is_python
-from sealyard.values.runs import RecordStatus
+from sealyard.values.runs import RecordStatus, is_python
 from sealyard.values.skills import SHARED, Difficulty, Skill, SkillExample, SkillNeed, SkillRecord
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import matches

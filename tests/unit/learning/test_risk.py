@@ -18,7 +18,7 @@ from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction
 from sealyard.learning.risk import Assessment, RiskModel, about_parameters
-from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel
+from sealyard.sandbox.policy import LEVELS, IsolationLevel
 from sealyard.sandbox.review import Review, review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence
 from sealyard.values.tools import ToolSpec

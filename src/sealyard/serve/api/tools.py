@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from sealyard.broker import Preset, Rule, ToolLimits
+from sealyard.broker.policy import Preset, Rule, ToolLimits
 from sealyard.catalog.stubs import Stub
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.serve.api.declare import Call, Cursor, Limit, Reply, endpoint, from_cursor, page_of, view_of

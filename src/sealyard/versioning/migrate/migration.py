@@ -15,8 +15,7 @@ import msgspec
 
 from sealyard.code import Names, parse
 from sealyard.errors import InvalidSkill
-from sealyard.offload import Offload
-from sealyard.offload.child import Query
+from sealyard.offload import Offload, Query
 from sealyard.values.skills import Difficulty, SkillForm
 from sealyard.versioning.migrate.arguments import rewrite_arguments
 from sealyard.versioning.migrate.facts import State, TooMuch

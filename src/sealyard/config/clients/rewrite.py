@@ -1,31 +1,30 @@
 """Puts sealyard into a client's file in place of its servers, and takes it out again. All other text stays unchanged.
 
-`take_over_files` does the same for configurations and clients' entries of the product's former name.
+A crash leaves the old file or the new one, and the replaced content is kept beside it for an undo.
+`take_over_files` changes configurations and clients' entries of the product's former name in the same way.
 """
 
+import datetime
+import hashlib
 import itertools
 import os
 import re
 import stat
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sealyard.config import jsonc
-from sealyard.config.clients import Place, find_places, read_document, read_servers
-from sealyard.config.files import Backup, Machine, change_file, digest, find_backups, read_bytes, replace_file
-from sealyard.config.merging import dump_toml
+from sealyard.config.clients.documents import find_table, parse, put, read_document
+from sealyard.config.clients.servers import Place, find_places, read_servers
+from sealyard.config.machine import Machine
 from sealyard.config.references import diff
-from sealyard.disk import locked
+from sealyard.disk import drafted, locked
 from sealyard.errors import InvalidConfig, InvalidRequest, SealyardError
 from sealyard.former import FORMER, PRESENT, starts
 
-_SERVERS_HEADER = re.compile(r"\s*\[\[?\s*([\"']?)mcp_servers\1\s*[.\]]")
-_HEADER = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(#.*)?$")
-_REMARK = re.compile(r"\s*(#.*)?$")
+_BACKUP = re.compile(rf"\.({PRESENT}|{FORMER})-backup-([0-9]{{8}}T[0-9]{{12}}Z)-([0-9a-f]{{16}})(-new)?")
 _OLD, _NEW = f"{FORMER}.toml", f"{PRESENT}.toml"
 _EXAMPLES = f"{FORMER}.examples.".encode()
 """The servers to try the product with, which a configuration may start."""
@@ -33,23 +32,64 @@ _STARTED = re.compile(rb"[\"'/\\]" + FORMER.encode() + rb"(\.exe)?[\"'\[@=<>~!]"
 """A mark in the text of every entry that starts the former program. Files without it are not parsed."""
 
 
+class Backup(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as it was before sealyard changed it. Its name holds everything that an undo must know."""
+
+    path: Path
+    digest: str
+    """The digest of the text that sealyard wrote: another one means that somebody changed the file since."""
+    was_absent: bool
+    is_former: bool = False
+    """The product made it under its former name."""
+
+    def read_original(self) -> bytes | None:
+        """The file as it was; `None` if there was none."""
+        return None if self.was_absent else read_bytes(self.path)
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One client's file before and after. `None`: there is no file."""
+    """A file before and after. `None`: there is no file."""
 
     client: str
+    """Empty for a file of sealyard's own: a new one needs no backup."""
     path: Path
     old: bytes | None
     new: bytes | None
     notes: tuple[str, ...] = ()
+    backups: tuple[Backup, ...] = ()
+    """Of an undo: the backups that it passes, the newest first. The last one is the original."""
 
     def __repr__(self) -> str:
         return f"Change(client={self.client!r}, path={self.path!r})"
 
     def diff(self) -> str:
-        """The diff, with dots for secrets."""
-        old, new = ((content or b"").decode("utf-8-sig", "replace") for content in (self.old, self.new))
-        parsed = [_parse(text, self.path) for text in (old, new) if text.strip()]
-        return diff(old, new, str(self.path), values=parsed)
+        """The diff, with dots for secrets. They are not known in a text that cannot be parsed: it is left out."""
+        texts, values = [], []
+        for content in (self.old, self.new):
+            text = (content or b"").decode("utf-8-sig", "replace")
+            try:
+                values.append(parse(text, self.path))
+            except (ValueError, RecursionError):
+                text = f"({len(text):,} characters that are not {self.path.suffix.removeprefix('.').upper()})\n"
+            texts.append(text)
+        old, new = texts
+        return diff(old, new, str(self.path), values=values)
+
+    def write(self) -> Path | None:
+        """Write the file, or remove it; returns the backup that was made. An undo removes its backups instead.
+
+        Raises:
+            InvalidRequest: The file is not `old` any more, or cannot be written.
+        """
+        if self.backups:
+            _check_unchanged(self.path, self.old)
+            restore_file(self.path, new=self.new, backups=self.backups)
+            return None
+        assert self.new is not None  # only an undo removes a file
+        if self.old is None and not self.client:
+            replace_file(self.path, self.new)
+            return None
+        return change_file(self.path, old=self.old, new=self.new).path
 
 
 def plan_apply(client: str, machine: Machine, *, command: str, args: tuple[str, ...]) -> list[Change]:
@@ -62,11 +102,9 @@ def plan_apply(client: str, machine: Machine, *, command: str, args: tuple[str, 
     """
     places = [place for place in find_places(machine) if place.client == client]
     documents = {place.path: read_document(place.path) if os.path.exists(place.path) else {} for place in places}
-    chosen = [place for place in places if walk(documents[place.path], place.keys)]
+    chosen = [place for place in places if find_table(documents[place.path], place.keys)]
     chosen = chosen or [place for place in places if place.project is None]
-    entry: dict[str, Any] = {"command": command, "args": list(args)}
-    if client == "vscode":
-        entry = {"type": "stdio", **entry}
+    entry = _entry(client, [command, *args])
     changes = []
     for path in dict.fromkeys(place.path for place in chosen):
         change = _plan_file([place for place in chosen if place.path == path], documents[path], entry)
@@ -75,15 +113,24 @@ def plan_apply(client: str, machine: Machine, *, command: str, args: tuple[str, 
     return changes
 
 
-class Restoration(msgspec.Struct, frozen=True, kw_only=True):
-    """The undo of one file."""
+def _entry(client: str, command: list[str]) -> dict[str, Any]:
+    """The entry that starts sealyard from this client."""
+    if client == "opencode":
+        return {"type": "local", "command": command, "enabled": True}
+    entry: dict[str, Any] = {"command": command[0], "args": command[1:]}
+    match client:
+        case "vscode":
+            return {"type": "stdio", **entry}
+        case "claude-code":  # hides the tools of other servers behind a search of its own
+            return {**entry, "alwaysLoad": True}
+        case "codex":
+            # It does not wait for a server that is not required, and refuses to run code where it cannot ask. The
+            # gateway decides about each call of a tool itself.
+            return {**entry, "required": True, "default_tools_approval_mode": "approve"}
+    return entry
 
-    change: Change
-    backups: tuple[Backup, ...]
-    """The backups on the way, the newest first; the last one is the original."""
 
-
-def plan_undo(clients: Iterable[str], machine: Machine) -> list[Restoration]:
+def plan_undo(clients: Iterable[str], machine: Machine) -> list[Change]:
     """The undo of every file of these clients.
 
     A file that sealyard wrote last gets its bytes of before. In one that has changed since, only the servers change:
@@ -93,7 +140,7 @@ def plan_undo(clients: Iterable[str], machine: Machine) -> list[Restoration]:
         SealyardError: The present text of a file cannot be changed without harm to the rest of it.
     """
     places = [place for place in find_places(machine) if place.client in clients]
-    restorations = []
+    changes = []
     for path in dict.fromkeys(place.path for place in places):
         backups = _find_steps(path)
         if not backups:
@@ -101,11 +148,14 @@ def plan_undo(clients: Iterable[str], machine: Machine) -> list[Restoration]:
         now, backup, original = read_bytes(path), backups[0], backups[-1].read_original()
         is_ours = now is None or now == backup.read_original() or digest(now) == backup.digest
         own = [place for place in places if place.path == path]
-        new = original if is_ours else _put_back(now or b"", original, own)
-        restorations.append(
-            Restoration(change=Change(client=own[0].client, path=path, old=now, new=new), backups=backups)
-        )
-    return restorations
+        new = original if is_ours else _put_back(now or b"", backups[-1], own)
+        notes = tuple(_link_notes(path))
+        changes.append(Change(client=own[0].client, path=path, old=now, new=new, notes=notes, backups=backups))
+    return changes
+
+
+def _link_notes(path: Path) -> list[str]:
+    return [] if path.resolve() == path else [f"{path} is a link: {path.resolve()} is what changes"]
 
 
 def _find_steps(path: Path) -> tuple[Backup, ...]:
@@ -121,175 +171,152 @@ def _find_steps(path: Path) -> tuple[Backup, ...]:
     return tuple(steps)
 
 
-def _put_back(now: bytes, original: bytes | None, places: list[Place]) -> bytes:
+def _put_back(now: bytes, backup: Backup, places: list[Place]) -> bytes:
     """The present file with the servers of the original one in place of sealyard."""
     path = places[0].path
     document, text = read_document(path), now.decode()
-    before = {} if original is None else _parse(original.decode("utf-8-sig"), path)
+    try:
+        before = parse((backup.read_original() or b"").decode("utf-8-sig"), path)
+    except (ValueError, RecursionError):
+        raise InvalidConfig(f"The backup {str(backup.path)!r} cannot be read. Change {str(path)!r} by hand.") from None
     for place in places:
-        servers = walk(document, place.keys) or {}
-        added = {name: raw for name, raw in servers.items() if name not in (PRESENT, FORMER)}
-        text, document, _ = _put(text, document, place, {**added, **(walk(before, place.keys) or {})})
+        added = _without_own(find_table(document, place.keys))
+        text, _ = put(text, path, place.keys, {**added, **find_table(before, place.keys)})
     return text.encode()
 
 
 def _plan_file(places: list[Place], document: Any, entry: dict[str, Any]) -> Change:
     client, path = places[0].client, places[0].path
     old = read_bytes(path)
-    text, notes = (old or b"").decode(), []
-    if path.resolve() != path:
-        notes.append(f"{path} is a link: {path.resolve()} is what changes")
+    text, notes = (old or b"").decode(), _link_notes(path)
     for place in places:
         readable = {found.name for found in read_servers(document, place)[0]}
-        servers = walk(document, place.keys) or {}
-        kept = {name: raw for name, raw in servers.items() if name not in readable and name not in (PRESENT, FORMER)}
+        others = _without_own(find_table(document, place.keys))
+        kept = {name: raw for name, raw in others.items() if name not in readable}
         if kept:
             notes.append(f"{', '.join(map(repr, kept))} stays: sealyard cannot read it")
-        text, document, lost = _put(text, document, place, {PRESENT: entry, **kept})
+        text, lost = put(text, path, place.keys, {PRESENT: entry, **kept})
         notes += lost
     return Change(client=client, path=path, old=old, new=text.encode(), notes=tuple(notes))
 
 
-def _put(text: str, document: Any, place: Place, servers: dict[str, Any]) -> tuple[str, Any, list[str]]:
-    """A file, as text and parsed, with these servers at a place, and notes on what is lost.
+def _without_own(servers: dict[str, Any]) -> dict[str, Any]:
+    return {name: raw for name, raw in servers.items() if name not in (PRESENT, FORMER)}
+
+
+# Files and their backups
+
+
+def digest(content: bytes | None) -> str:
+    """A short name for a file's content."""
+    return hashlib.sha256(content or b"").hexdigest()[:16]
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """The file's content; `None` if there is no file.
 
     Raises:
-        SealyardError: It cannot be changed.
+        InvalidRequest: It cannot be read.
     """
-    if (walk(document, place.keys) or {}) == servers:
-        return text, document, []  # it is as wanted, in whatever layout
     try:
-        text, notes = (_put_toml if place.path.suffix == ".toml" else _put_json)(text, place.keys, servers)
-    except (jsonc.InvalidJson, tomllib.TOMLDecodeError) as error:
-        raise InvalidConfig(f"{str(place.path)!r} cannot be changed: {error}. Correct it there.") from None
-    document = _replace(document, place.keys, servers)
-    _check_text(text, place.path, document)
-    return text, document, notes
-
-
-def put_servers(
-    text: str, path: Path, keys: tuple[str, ...], document: Any, changed: dict[str, Any]
-) -> tuple[str, Any]:
-    """A client's file, as text and parsed, with these servers replaced. The rest stays.
-
-    Raises:
-        SealyardError: It cannot be changed.
-    """
-    wanted = {**(walk(document, keys) or {}), **changed}
-    if path.suffix == ".toml":
-        text, _ = _put_toml(text, keys, wanted)
-    else:
-        for name, entry in changed.items():
-            text = jsonc.put(text, (*keys, name), entry)
-    document = _replace(document, keys, wanted)
-    _check_text(text, path, document)
-    return text, document
-
-
-def _check_text(text: str, path: Path, document: Any) -> None:
-    if _parse(text.removeprefix("\ufeff"), path) != document:
-        raise SealyardError(f"{str(path)!r} cannot be changed without harm to the rest of it. Change it by hand.")
-
-
-def _put_json(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tuple[str, list[str]]:
-    if not text.strip():
-        return jsonc.put("{}", keys, servers) + "\n", []
-    notes = [f"the comments inside {keys[-1]!r} go with its entries"] if jsonc.has_comments(text, keys) else []
-    return jsonc.put(text, keys, servers), notes
-
-
-def _put_toml(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tuple[str, list[str]]:
-    """Swap the tables line by line, because a parser takes the comments above a table for a part of the one before it.
-
-    Where servers are not written as tables, the parser replaces them. If it cannot either, the text stays as it is.
-    """
-    wanted = tomllib.loads(text.removeprefix("\ufeff")) | {keys[0]: servers}
-    line = "\r\n" if "\r\n" in text else "\n"
-    swapped = _swap_tables(text, dump_toml({keys[0]: servers}).replace("\n", line), line)
-    try:
-        if tomllib.loads(swapped.removeprefix("\ufeff")) == wanted:
-            return swapped, []
-    except tomllib.TOMLDecodeError:
-        pass  # a line only looked like the head of a table
-    replaced = replace_table(text, keys[0], servers)
-    return replaced or text, [f"the comments inside {keys[0]!r} go with its entries"]
-
-
-def _swap_tables(text: str, block: str, line: str) -> str:
-    kept: list[str] = []
-    removed: list[str] = []
-    place, inside = None, False
-    for each in text.splitlines(keepends=True):
-        if _HEADER.match(each):
-            inside = _SERVERS_HEADER.match(each) is not None
-            if not inside:
-                kept += _last_remarks(removed)
-            removed = []
-            if inside and place is None:
-                place = len(kept)
-        (removed if inside else kept).append(each)
-    kept += _last_remarks(removed)
-    before, after = "".join(kept[:place]), "".join(kept[place:] if place is not None else [])
-    if before and not before.endswith(("\n", "\r")):
-        before += line
-    if before.strip() and place is None:
-        before += line
-    if after.strip() and not after.startswith(("\n", "\r")):
-        block += line
-    return before + block + after
-
-
-def _last_remarks(lines: list[str]) -> list[str]:
-    """The comments at the end of a table, which belong to the next one."""
-    count = len(lines)
-    while count and _REMARK.match(lines[count - 1]):
-        count -= 1
-    return lines[count:]
-
-
-def walk(document: Any, keys: tuple[str, ...]) -> dict[str, Any] | None:
-    """The object at the end of a path through a parsed file, if there is one."""
-    for key in keys:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document if isinstance(document, dict) else None
-
-
-def _replace(document: Any, keys: tuple[str, ...], value: Any) -> Any:
-    if not keys:
-        return value
-    document = document if isinstance(document, dict) else {}
-    return {**document, keys[0]: _replace(document.get(keys[0]), keys[1:], value)}
-
-
-def replace_table(text: str, key: str, table: Mapping[str, Any]) -> str | None:
-    """The text with another table at the top-level key, in whatever layout; `None` if that fails."""
-    import tomlkit  # noqa: PLC0415 - every command imports this module, and few write TOML
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
-
-    plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
-    wanted = tomllib.loads(plain) | {key: table}
-    for in_place in (True, False):
-        try:
-            document = tomlkit.parse(plain)
-            if not in_place:  # its parts are scattered over the file
-                del document[key]
-            document[key] = table
-            changed = tomlkit.dumps(document)
-            if tomllib.loads(changed) == wanted:
-                break
-        except (TOMLKitError, tomllib.TOMLDecodeError):
-            continue
-    else:
+        return path.read_bytes()
+    except FileNotFoundError:
         return None
-    changed = changed.replace("\n", "\r\n") if "\r\n" in text else changed
-    return "\ufeff" + changed if text.startswith("\ufeff") else changed
+    except OSError as error:
+        raise InvalidRequest(f"{str(path)!r} cannot be read: {error.strerror}. Check its rights.") from None
 
 
-def _parse(text: str, path: Path) -> Any:
+def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
+    """Write `new` in place of `old`, after a backup of `old` is on disk beside it.
+
+    Raises:
+        InvalidRequest: The file is not `old` any more, or cannot be written.
+    """
+    _check_unchanged(path, old)
+    name = f"{path.name}.sealyard-backup-{_now()}-{digest(new)}{'-new' if old is None else ''}"
+    backup = Backup(path=path.with_name(name), digest=digest(new), was_absent=old is None)
+    replace_file(backup.path, old or b"", mode=_mode(path))
     try:
-        return tomllib.loads(text) if path.suffix == ".toml" else jsonc.parse(text)
-    except (tomllib.TOMLDecodeError, jsonc.InvalidJson):
-        return {}
+        replace_file(path, new)
+    except InvalidRequest:
+        backup.path.unlink()
+        raise
+    return backup
+
+
+def _check_unchanged(path: Path, old: bytes | None) -> None:
+    if read_bytes(path) != old:
+        raise InvalidRequest(f"{str(path)!r} was changed by somebody else just now. It is as they left it; try again.")
+
+
+def restore_file(path: Path, *, new: bytes | None, backups: Sequence[Backup]) -> None:
+    """Write `new`, or remove the file if it is `None`, and remove the backups.
+
+    Raises:
+        InvalidRequest: The file cannot be written.
+    """
+    if new is not None:
+        replace_file(path, new, mode=_mode(backups[-1].path))
+    else:
+        Path(os.path.realpath(path)).unlink(missing_ok=True)
+    for backup in backups:
+        backup.path.unlink()
+
+
+def find_backups(path: Path) -> list[Backup]:
+    """All backups of the file, the newest first. A link is not one."""
+    found = []
+    for file in path.parent.glob("*") if path.parent.is_dir() else ():
+        match = _BACKUP.fullmatch(file.name.removeprefix(path.name)) if file.name.startswith(path.name) else None
+        if match and not file.is_symlink() and file.is_file():  # a cloned project may hold a link to any file
+            backup = Backup(path=file, digest=match[3], was_absent=match[4] is not None, is_former=match[1] == FORMER)
+            found.append((match[2], backup))
+    return [backup for _, backup in sorted(found, key=lambda each: each[0], reverse=True)]
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Put `content` in place of the file in one step, with the mode and owner of the old one; links are followed.
+
+    `mode` is for a file that does not exist yet.
+
+    Raises:
+        InvalidRequest: The file is read-only, a link to nothing, or cannot be written here.
+    """
+    target = Path(os.path.realpath(path))
+    if os.path.islink(path) and not target.exists():  # a cloned project may hold a link to any place
+        raise InvalidRequest(f"{str(path)!r} is a link to {str(target)!r}, where there is no file. Remove the link.")
+    try:
+        _replace(target, content, mode)
+    except OSError as error:
+        raise InvalidRequest(
+            f"{str(path)!r} cannot be written: {error.strerror}. It is as it was; check its rights and its folder's."
+        ) from None
+
+
+def _replace(target: Path, content: bytes, mode: int) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    old = target.stat() if target.exists() else None
+    if old is not None and (not stat.S_ISREG(old.st_mode) or not old.st_mode & 0o222 or not os.access(target, os.W_OK)):
+        # A new file could replace it all the same, but its owner meant it to stay.
+        raise InvalidRequest(
+            f"{str(target)!r} is read-only or no regular file. It is as it was; make it writable first."
+        )
+    with drafted(target) as file:
+        file.write(content)
+        if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(file.fileno(), old.st_uid, old.st_gid)
+        os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode) if old is not None else mode)
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%fZ")
+
+
+# Files of the former name
 
 
 def take_over_files(machine: Machine, own: Sequence[str]) -> list[str]:
@@ -344,11 +371,10 @@ class _Taking:
         text = (old or b"").decode()
         names: list[str] = []
         for place in _with_projects(places, document):
-            servers = walk(document, place.keys) or {}
-            changed = {name: self._rename(raw, place) for name, raw in servers.items() if _is_former(raw)}
-            if changed:
-                names += changed
-                text, document = put_servers(text, path, place.keys, document, changed)
+            for name, raw in find_table(document, place.keys).items():
+                if _is_former(raw):
+                    names.append(name)
+                    text, _ = put(text, path, (*place.keys, name), self._rename(raw, place))
         if names:
             backup = change_file(path, old=old, new=text.encode())
             which = ", ".join(map(repr, dict.fromkeys(names)))
@@ -407,7 +433,7 @@ def _with_projects(places: list[Place], document: Any) -> list[Place]:
             continue
         found += [
             Place(client=place.client, path=place.path, keys=("projects", key, *place.keys[2:]), project=Path(key))
-            for key in walk(document, ("projects",)) or {}
+            for key in find_table(document, ("projects",))
         ]
     return found
 

@@ -7,17 +7,16 @@ read is reported in a sentence, and the others are used.
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sealyard.config import jsonc
-from sealyard.config.files import Machine
+from sealyard.config.clients.documents import read_document
+from sealyard.config.machine import Machine
 from sealyard.config.references import name_of_input
-from sealyard.config.settings import UpstreamEntry, read_entry
+from sealyard.config.settings import Config, StoreConfig, UpstreamEntry, read_entry, read_settings
 from sealyard.errors import InvalidConfig
 from sealyard.former import starts
 
@@ -28,6 +27,7 @@ CLIENTS = {
     "vscode": "VS Code",
     "codex": "Codex",
     "gemini": "Gemini CLI",
+    "opencode": "opencode",
     "windsurf": "Windsurf",
 }
 
@@ -35,13 +35,17 @@ _TRANSPORTS = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
+    "remote": "http",
     "streamable-http": "http",
     "streamablehttp": "http",
     "streamable_http": "http",
     "sse": "sse",
 }
 _UNUSED = frozenset(
-    "alwaysAllow autoApprove description dev displayName gallery icon id metadata name trust version".split()
+    (
+        "alwaysAllow alwaysLoad autoApprove default_tools_approval_mode deferTools description dev displayName gallery"
+        " icon id metadata name required trust version"
+    ).split()
 )
 """Keys of entries that mean nothing to a gateway."""
 
@@ -71,6 +75,7 @@ def find_places(machine: Machine) -> list[Place]:
     home, project, programs = machine.home, machine.directory, machine.applications_folder
     claude = Path(machine.environ.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
     codex = Path(machine.environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
+    opencode = Path(machine.environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
     known: list[tuple[str, Path, tuple[str, ...], bool]] = [
         ("claude-code", project / ".mcp.json", ("mcpServers",), True),
         ("claude-code", claude, ("projects", str(project), "mcpServers"), True),
@@ -83,6 +88,8 @@ def find_places(machine: Machine) -> list[Place]:
         ("codex", codex, ("mcp_servers",), False),
         ("gemini", project / ".gemini" / "settings.json", ("mcpServers",), True),
         ("gemini", home / ".gemini" / "settings.json", ("mcpServers",), False),
+        ("opencode", _either(project / "opencode.jsonc", project / "opencode.json"), ("mcp",), True),
+        ("opencode", _either(opencode / "opencode.jsonc", opencode / "opencode.json"), ("mcp",), False),
         ("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json", ("mcpServers",), False),
     ]
     places = [
@@ -94,47 +101,69 @@ def find_places(machine: Machine) -> list[Place]:
     return [p for p in places if p.project is None or p.path not in users or p.keys[0] == "projects"]
 
 
-def find_servers(machine: Machine) -> tuple[list[Found], list[str]]:
-    """Every server of every client except sealyard itself, and the problems with files and entries."""
+def _either(first: Path, second: Path) -> Path:
+    """The first file if it exists, else the second."""
+    return first if os.path.exists(first) else second
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """The servers of all clients on a machine."""
+
+    servers: list[Found]
+    """Without sealyard itself."""
+    problems: list[str]
+    """A sentence about each file and each entry that cannot be read."""
+    files: list[Path]
+    """The files that may hold servers, existing or not."""
+
+
+def find_servers(machine: Machine) -> Survey:
+    """Every server of every client."""
     servers: list[Found] = []
     problems: list[str] = []
     documents: dict[Path, Any] = {}
     for place in find_places(machine):
         if place.path not in documents:
+            documents[place.path] = {}
             try:
                 documents[place.path] = read_document(place.path) if os.path.exists(place.path) else {}
             except InvalidConfig as error:
                 problems.append(str(error))
-                documents[place.path] = {}
         found, wrong = read_servers(documents[place.path], place)
         servers += [each for each in found if not starts(each.entry.command, each.entry.args)]
         problems += wrong
-    return servers, problems
+    return Survey(servers=servers, problems=problems, files=list(documents))
 
 
-def read_document(path: Path) -> Any:
-    """The parsed content of a TOML or JSON file, with comments or without.
+def read_file(file: Path, machine: Machine) -> tuple[Config, dict[str, UpstreamEntry]]:
+    """The content of a `sealyard.toml` or a client's file, not expanded, and its upstreams beside it.
+
+    Warnings name the servers that are left out.
 
     Raises:
-        InvalidConfig: It cannot be read; the message names the file, and the line if it has one.
+        InvalidConfig: The file cannot be read, or something in it is wrong.
     """
-    if os.path.exists(path) and not path.is_file():  # opening a pipe would wait for its other end
-        raise InvalidConfig(f"{str(path)!r} is not a regular file. Give one.")
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-        if path.suffix == ".toml":
-            return tomllib.loads(text)
-        return jsonc.parse(text) if text.strip() else {}
-    except OSError as error:
-        raise InvalidConfig(f"{str(path)!r} cannot be read: {error.strerror}. Check the path and its rights.") from None
-    except UnicodeDecodeError as error:
-        raise InvalidConfig(f"{str(path)!r} is not UTF-8 after byte {error.start}. Save it as UTF-8 text.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidConfig(f"{str(path)!r} is not TOML: {error}. Correct it there.") from None
-    except jsonc.InvalidJson as error:
-        raise InvalidConfig(f"{str(path)!r} is not JSON: {error}. Correct it there.") from None
-    except RecursionError:
-        raise InvalidConfig(f"{str(path)!r} is nested too deeply. Correct it there.") from None
+    document = read_document(file)
+    if not isinstance(document, dict):
+        raise InvalidConfig(f"{str(file)!r} is not an object. Give a sealyard.toml, or an MCP client's file.")
+    places = [place for place in find_places(machine) if place.path == file and place.keys[0] in document]
+    if not places:
+        keys = ("mcp_servers",) if file.suffix == ".toml" else ("mcpServers", "servers")
+        client = "gemini" if file.parent.name == ".gemini" else ""
+        places = [Place(client=client, path=file, keys=(key,)) for key in keys if key in document]
+    if not places and file.suffix == ".toml":
+        return read_settings(document, file, machine.store_path)
+    if not places:
+        raise InvalidConfig(f"{str(file)!r} has neither 'mcpServers' nor 'servers'. Give an MCP client's file.")
+    upstreams: dict[str, UpstreamEntry] = {}
+    warnings: list[str] = []
+    for place in places:
+        found, problems = read_servers(document, place)
+        warnings += problems
+        for each in found:
+            upstreams.setdefault(each.name, each.entry)  # a project's servers come first, as in the client
+            warnings += [f"{each.name}: {note}." for note in each.notes]
+    return Config(store=StoreConfig(path=machine.store_path), warnings=tuple(warnings)), upstreams
 
 
 def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
@@ -159,6 +188,8 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
     where = f"In {str(place.path)!r}, the server {name!r}"
     if not isinstance(raw, Mapping):
         raise InvalidConfig(f"{where} is not an object.")
+    if place.client == "opencode" and "{file:" in repr(raw):
+        raise InvalidConfig(f"{where} refers to a file with {{file:…}}, which sealyard does not read.")
     source = _Keys(raw, where)
     passed_on, notes = _passed_on(source.take("env_vars"))
     is_disabled, is_enabled = source.take("disabled"), source.take("enabled")
@@ -166,12 +197,15 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
         source.take("startup_timeout_sec"),
         source.take_milliseconds("startup_timeout_ms"),
     )
+    command, args = source.take("command"), source.take("args")
+    if isinstance(command, list) and command and args is None:  # opencode has one list
+        command, *args = command
     table: dict[str, Any] = {
-        "command": source.take("command"),
-        "args": source.take("args"),
+        "command": command,
+        "args": args,
         "cwd": source.take("cwd"),
         "env_file": source.take("envFile", "env_file"),
-        "env": passed_on | source.take_texts("env"),
+        "env": passed_on | source.take_texts("env", "environment"),
         "headers": source.take_texts("headers", "http_headers")
         | {key: f"${{{variable}}}" for key, variable in source.take_texts("env_http_headers").items()},
         "tools": source.take("enabled_tools", "includeTools"),
@@ -280,6 +314,8 @@ def _translate(value: Any, client: str) -> Any:
         return value
     if client == "gemini":
         value = re.sub(r"\$([A-Za-z_][A-Za-z0-9_]*)", r"${\1}", value)
+    if client == "opencode":
+        value = re.sub(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}", r"${\1}", value)
     return re.sub(r"\$\{input:([^}:]+)\}", lambda match: f"${{{name_of_input(match[1])}}}", value)
 
 

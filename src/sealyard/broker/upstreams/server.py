@@ -1,22 +1,31 @@
-"""Turns the result of a `tools/call` into plain data: a value, files, and the text it came with.
+"""A server that offers tools, of any kind: its protocol, its answers as plain data, its progress.
 
-All input is written by an upstream and hostile: any field may be missing or of another type than in the protocol.
+Answers are read here from the result of a `tools/call`: a value, files, and the text it came with. All input is written
+by an upstream and hostile: any field may be missing or of another type than in the protocol.
 """
 
+import asyncio
 import base64
 import binascii
+import inspect
 import json
+import logging
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
-from sealyard.errors import ToolFailed, UpstreamError
+from sealyard.errors import InvalidArguments, ToolFailed, UpstreamError
+from sealyard.values.tools import Definition, UpstreamStatus
+from sealyard.wording import COMPLAINT_CHARACTERS, short
 
-_ERROR_CHARACTERS = 4_000  # of an error's text, which the server chooses
-COMPLAINT_CHARACTERS = 64_000
-"""Of an error before it is scanned: the shown text is cut from its middle, far from where this cuts."""
+_log = logging.getLogger(__name__)
+
+_KEPT_PROGRESS = 64  # reports that wait for their listener; older ones are dropped
+_PROGRESS_CHARACTERS = 1_000  # of a report's message
+_LAST_PROGRESS_SECONDS = 1.0  # for the last reports after the answer
 _MOST_BLOCKS = 50_000
 """Blocks that are read, each in about a microsecond: more would hold up others for longer than they may notice."""
 _COMPLAINT_BLOCKS = 1_000
@@ -66,6 +75,11 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 }
 _NOT_JSON = object()
 
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""Progress so far, its total if known, and a message."""
+OnTools = Callable[[str, list[Definition]], Awaitable[None]]
+"""Gets an upstream's name and all its tools."""
+
 
 class ResponseFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that came with an answer. `name` is a plain file name, unique in the answer."""
@@ -91,7 +105,98 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     message: bytes | bytearray = b""
     """The raw message, if it is too large to be decoded on the event loop; it then holds the whole answer."""
     sample: str | None = None
-    """A sample of a value that was not decoded, as JSON; see `samples`."""
+    """A sample of a value that was not decoded, as JSON; see `admission.sample_of`."""
+
+    def read(self, *, unwrap: bool = False) -> "Response":
+        """The answer; a message too large for the event loop is decoded here. Raises as the functions below do."""
+        return to_answer(read_message(self.message), unwrap=unwrap) if self.message else self
+
+
+class ToolServer(Protocol):
+    """Something that answers calls: an `Upstream` of each kind, and `testing.FakeUpstream` without any process."""
+
+    on_tools: OnTools | None
+    """Called with its name and its tools after each listing."""
+
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        on_progress: OnProgress | None = None,
+        unwrap: bool = False,
+    ) -> Response:
+        """The tool's answer. Raises an `UpstreamError`."""
+        ...
+
+    async def refresh(self) -> None:
+        """Connect if need be and list the tools anew; they arrive through the callback given at construction."""
+        ...
+
+    def status(self) -> UpstreamStatus:
+        """The upstream's current state."""
+        ...
+
+    async def close(self) -> None:
+        """Stop it and leave nothing behind."""
+        ...
+
+
+class Progress:
+    """Hands a call's progress to a callback, one after the other. If the callback is too slow, the oldest goes."""
+
+    def __init__(self, callback: Callable[[float, float | None, str | None], Awaitable[None] | None]) -> None:
+        self._callback = callback
+        self._waiting: deque[tuple[float, float | None, str | None]] = deque(maxlen=_KEPT_PROGRESS)
+        self._task: asyncio.Task[None] | None = None
+
+    def push(self, progress: Any, total: Any, message: Any) -> None:
+        """Take in a notification; an invalid one is dropped."""
+        if not _is_number(progress):
+            return
+        said = message[:_PROGRESS_CHARACTERS] if isinstance(message, str) else None
+        self._waiting.append((float(progress), float(total) if _is_number(total) else None, said))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._hand_over())
+
+    async def finish(self) -> None:
+        """Wait, for a bounded time, until the callback has received everything."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_LAST_PROGRESS_SECONDS)
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop reporting."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _hand_over(self) -> None:
+        while self._waiting:
+            try:
+                given = self._callback(*self._waiting.popleft())
+                if inspect.isawaitable(given):
+                    await given
+            except Exception:  # noqa: BLE001 - the caller's own callback; the call goes on without it
+                _log.exception("A progress callback failed.")
+                return
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def check_sendable(tool: str, arguments: dict[str, Any]) -> None:
+    """Refuse values that are not JSON before they reach the SDK, where they would end the connection."""
+    try:
+        # msgspec writes NaN as `null` without an error.
+        if b"null" in msgspec.json.encode(arguments):
+            json.dumps(arguments, allow_nan=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidArguments(f"The arguments of {tool!r} cannot be written as JSON: {error}.") from error
+
+
+# Reading answers
 
 
 def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Response:
@@ -129,11 +234,6 @@ def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Response:
     return Response(value=_value(parts, texts), files=tuple(files), text="\n".join(texts))
 
 
-def read_answer(answer: Response, *, unwrap: bool = False) -> Response:
-    """The answer; a message too large for the event loop is decoded here. Raises as `to_answer` and `read_message`."""
-    return to_answer(read_message(answer.message), unwrap=unwrap) if answer.message else answer
-
-
 def read_message(message: bytes | bytearray) -> dict[str, Any]:
     """The result in a JSON-RPC message that answers a call.
 
@@ -141,15 +241,7 @@ def read_message(message: bytes | bytearray) -> dict[str, Any]:
         ToolFailed: It holds an error.
         UpstreamError: It holds neither, or is not JSON.
     """
-    try:
-        try:
-            data = msgspec.json.decode(message)
-        except ValueError:
-            data = read_leniently(message)
-    except RecursionError:
-        raise UpstreamError("The answer is nested too deeply to be read. Ask for less.") from None
-    except ValueError as error:
-        raise UpstreamError(f"The answer is not JSON: {short(str(error), 300)}.") from None
+    data = decode_answer(message)
     result = data.get("result") if isinstance(data, dict) else None
     if isinstance(result, dict):
         return result
@@ -160,6 +252,19 @@ def read_message(message: bytes | bytearray) -> dict[str, Any]:
     raise UpstreamError("The server's answer is neither a result nor an error.")
 
 
+def decode_answer(message: bytes | bytearray) -> Any:
+    """The JSON in an upstream's message, read as leniently as possible. Raises `UpstreamError` if it cannot be read."""
+    try:
+        try:
+            return msgspec.json.decode(message)
+        except ValueError:
+            return read_leniently(message)
+    except RecursionError:
+        raise UpstreamError("The answer is nested too deeply to be read. Ask for less.") from None
+    except ValueError as error:
+        raise UpstreamError(f"The answer is not JSON: {short(str(error), 300)}.") from None
+
+
 def read_leniently(line: bytes | bytearray) -> Any:
     """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
 
@@ -168,14 +273,6 @@ def read_leniently(line: bytes | bytearray) -> Any:
     data = json.loads(line.decode("utf-8", "replace"))
     text = json.dumps(data, ensure_ascii=False)
     return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
-
-
-def short(text: str, characters: int = _ERROR_CHARACTERS) -> str:
-    """`text`, cut in its middle if it is longer: an error states its kind first and the remedy last."""
-    if len(text) <= characters:
-        return text
-    half = characters // 2 - 10
-    return f"{text[:half]} […] {text[-half:]}"
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:

@@ -8,7 +8,10 @@ from typing import Any
 
 import msgspec
 
-from sealyard.config.clients import CLIENTS, Found
+from sealyard.config.clients.documents import dump_toml
+from sealyard.config.clients.rewrite import Change, read_bytes
+from sealyard.config.clients.servers import CLIENTS, Found, Survey, read_file
+from sealyard.config.machine import Machine
 from sealyard.config.references import find_literals, has_reference, name_of_input
 from sealyard.config.settings import UpstreamEntry
 from sealyard.errors import InvalidConfig
@@ -18,6 +21,16 @@ _HEADER = """\
 """
 
 
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A `sealyard.toml` to write, or to add to."""
+
+    change: Change
+    is_empty: bool
+    """True if there is no server to write, and none in the file."""
+    added: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     """A server to write, and the clients that have it."""
 
@@ -25,6 +38,33 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     entry: UpstreamEntry
     clients: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def plan_config(output: Path, survey: Survey, machine: Machine, *, force: bool) -> Draft:
+    """The servers that a `sealyard.toml` lacks, and the change that adds them. Its other text stays unchanged.
+
+    `force` replaces a file that cannot be read.
+
+    Raises:
+        InvalidConfig: The file cannot be read, or nothing can be added to it.
+    """
+    old = read_bytes(output)
+    existing: dict[str, UpstreamEntry] = {}
+    text = None
+    if old is not None:
+        try:
+            existing, text = read_file(output, machine)[1], old.decode("utf-8-sig")
+        except InvalidConfig as error:
+            if not force:
+                raise InvalidConfig(f"{error} Or give --force to replace it; a copy is kept beside it.") from None
+    added = merge(survey.servers, existing=existing, folder=output.parent)
+    new = old if not added and text is not None else render(added, existing=text).encode()
+    return Draft(
+        change=Change(client="", path=output, old=old, new=new),
+        is_empty=not added and not existing,
+        added=tuple(upstream.name for upstream in added),
+        notes=tuple(f"{upstream.name}: {note}" for upstream in added for note in upstream.notes),
+    )
 
 
 def merge(servers: Iterable[Found], *, existing: Mapping[str, UpstreamEntry], folder: Path) -> list[Upstream]:
@@ -127,21 +167,3 @@ def _fix_folder(value: Any, project: Path) -> Any:
         return value
     value = re.sub(r"\$\{workspaceFolder\}", lambda _: str(project), value)
     return re.sub(r"\$\{workspaceFolderBasename\}", lambda _: project.name, value)
-
-
-def dump_toml(table: Mapping[str, Any]) -> str:
-    """The document that `tomllib.loads` reads as `table`: plain values first, then a section for each table in it.
-
-    TOML has no `None`: a key that has it is left out.
-    """
-    import tomlkit  # noqa: PLC0415 - every command imports this module, and few write TOML
-
-    return tomlkit.dumps(_without_none(table))
-
-
-def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _without_none(value) if isinstance(value, Mapping) else value
-        for key, value in table.items()
-        if value is not None
-    }

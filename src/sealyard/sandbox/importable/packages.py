@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.sandbox.policy.levels import GUEST_MODULES
+from sealyard.sandbox.policy import GUEST_MODULES
 
 # Visible, but not imported before the fork. The threads of the first three would not come along; the import of `scipy`
 # alone brings none of its parts, so that a run which imports one of them would gain nothing.

@@ -11,7 +11,6 @@ import ctypes
 import logging
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +18,13 @@ from pathlib import Path
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.sandbox.directories import remove_directory
 
 _log = logging.getLogger(__name__)
 
 _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
-_LISTED_DEPTH = (
-    16  # folders deeper down are not listed: each costs a walk from the root, and no honest code nests so far
-)
+_LISTED_DEPTH = 16
+"""Folders deeper down are not listed: each costs a walk from the root, and no honest code nests so far."""
 _READ_BYTES = 16 << 20  # of a file, unless the caller takes more: it is held in memory as a whole
 _libc = ctypes.CDLL(None)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -72,7 +71,7 @@ class Workspace:
         gone.add_done_callback(self._leaving.discard)
 
     async def quiet(self) -> None:
-        """Wait until every worker whose run is over is gone, so that nobody of them still writes."""
+        """Wait until every worker whose run is over is gone, so that none of them still writes."""
         if self._leaving:
             await asyncio.wait(set(self._leaving))
 
@@ -233,51 +232,6 @@ def directory_usage(directory: Path) -> tuple[int, int]:
         except (FileNotFoundError, NotADirectoryError):
             continue
     return total, entries
-
-
-def remove_directory(directory: Path) -> None:
-    """Delete a directory whose content is the agent's; every process that could write to it is dead.
-
-    Nested folders are moved up before they are emptied, so that neither depth nor length of a path matters, and
-    permissions that the code took away are put back first.
-    """
-    try:
-        top = os.open(directory, _FOLDER)
-    except FileNotFoundError:
-        return
-    moved = 0
-    unused = f".removed-{secrets.token_hex(8)}"
-    try:
-        while names := os.listdir(top):
-            for name in names:
-                if not _is_folder(name, top):
-                    os.unlink(name, dir_fd=top)
-                    continue
-                folder = _open_anyway(name, top)
-                try:
-                    for child in os.listdir(folder):
-                        if _is_folder(child, folder):
-                            os.close(_open_anyway(child, folder))
-                            moved += 1
-                            os.rename(child, f"{unused}-{moved}", src_dir_fd=folder, dst_dir_fd=top)
-                        else:
-                            os.unlink(child, dir_fd=folder)
-                finally:
-                    os.close(folder)
-                os.rmdir(name, dir_fd=top)
-    finally:
-        os.close(top)
-    os.rmdir(directory)
-
-
-def _is_folder(name: str, folder: int) -> bool:
-    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-
-
-def _open_anyway(name: str, folder: int) -> int:
-    """Open a folder and make it ours to change."""
-    os.chmod(name, 0o700, dir_fd=folder)
-    return os.open(name, _FOLDER, dir_fd=folder)
 
 
 @contextlib.contextmanager

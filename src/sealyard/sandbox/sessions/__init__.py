@@ -15,11 +15,13 @@ from contextlib import asynccontextmanager, contextmanager
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, UnknownSession
 from sealyard.sandbox import spawn
-from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.pool import Pool
-from sealyard.sandbox.shelf import Parcel, Shelf
-from sealyard.sandbox.workspace import Workspace, check_session_name
+from sealyard.sandbox.sessions.shelf import Parcel, Shelf
+from sealyard.sandbox.sessions.workspace import Workspace, check_session_name
 from sealyard.sandbox.zygote import Zygote
+
+__all__ = ("Sessions", "Workspace", "check_session_name", "owner_of")
 
 _log = logging.getLogger(__name__)
 
@@ -176,12 +178,12 @@ class Sessions:
     # Opening.
 
     async def _open(self, session: _Session, policy: IsolationPolicy) -> None:
-        with self.keep(session.name):  # for itself: who asked for it may leave meanwhile
+        with self.keep(session.name):  # for itself: the caller may leave meanwhile
             async with session.changing:
                 if session.workspace is None:
                     is_new = session.parcel is None
                     await self._open_now(session, policy)
-                    if is_new and session.users == 1:  # who asked for it is gone, and nothing is in it
+                    if is_new and session.users == 1:  # the caller is gone, and nothing is in it
                         await self._close_workspace(session)
 
     async def _open_now(self, session: _Session, policy: IsolationPolicy) -> None:
@@ -193,8 +195,10 @@ class Sessions:
         parcel = session.parcel
         workspace = await self._make(session, session.files + parcel.linked)
         try:
+            # The owner of its files on the host.
+            user = workspace.user if workspace.directory is None else self.pool.user_of(0, workspace.number)
             with _held(workspace) as root:
-                await asyncio.to_thread(self._shelf.take, parcel, root, self._user_of(workspace))
+                await asyncio.to_thread(self._shelf.take, parcel, root, user)
         except (OSError, ValueError) as error:
             await self._close_workspace(session)
             name = session.name.removeprefix(f"{session.owner}:")
@@ -237,10 +241,6 @@ class Sessions:
     def _note_closed(self, session: _Session) -> None:
         session.workspace = None
         self._opened.discard(session)
-
-    def _user_of(self, workspace: Workspace) -> int | None:
-        """The owner of its files on the host."""
-        return workspace.user if workspace.directory is None else self.pool.user_of(0, workspace.number)
 
     async def _close_workspace(self, session: _Session) -> None:
         workspace = session.workspace

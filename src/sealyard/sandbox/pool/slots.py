@@ -10,11 +10,13 @@ import contextlib
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
 
-from sealyard.errors import OwnQueueFull, QueueFull
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.pool import PoolOptions
+import msgspec
+
+from sealyard.errors import InvalidRequest, OwnQueueFull, QueueFull
+from sealyard.sandbox.worker import RunClock
 
 # Chosen, not measured, unless a reason is given.
 _RESERVED_SHARE = 8  # one slot in eight stays free: 4 of 32, enough for a few owners to come at once; at least one
@@ -29,6 +31,36 @@ _LATELY_SECONDS = 1.0
 """The time for which others give way to an owner after its last activity: its next run may follow soon."""
 _MEMORY = 0.1  # the share of the newest run in the mean duration, so that the last twenty or so decide
 _OTHERS_WEIGHT = 2  # all runs of one owner together then weigh about half as much as the only run of another
+
+_LEAST = {"size": 0, "running": 1, "queue": 0, "queue_each": 0, "recycle_after": 1, "sessions": 0, "idle_bytes": 0}
+
+
+class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of workers that wait, run and live."""
+
+    size: int = 2
+    """Workers kept waiting."""
+    running: int = 32
+    """Runs at once; more wait their turn, before their deadline starts."""
+    queue: int = 2_000
+    """Runs of all owners that may wait for their turn; one more is refused."""
+    queue_each: int = 500
+    """Runs of one owner that may wait for their turn; one more is refused."""
+    weights: Mapping[str, float] = {}
+    """Owners that are known to come, and the weight by which each shares the turns; 1 for all others."""
+    recycle_after: int = 10_000
+    """Forks after which the zygote is executed afresh."""
+    sessions: int = 64
+    """Workspaces that stay open in memory while nobody runs in them; the files of others are put on disk."""
+    idle_bytes: int = 1 << 30
+    """Bytes of idle sessions on disk. Beyond it, the oldest sessions of the owner with the most are deleted."""
+    idle_folder: Path | None = None
+    """Their folder; by default below the temporary directory."""
+
+    def __post_init__(self) -> None:
+        for field, low in _LEAST.items():
+            if getattr(self, field) < low:
+                raise InvalidRequest(f"{field} of the pool is {getattr(self, field)!r}. Give at least {low}.")
 
 
 class _Owner:

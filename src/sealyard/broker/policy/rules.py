@@ -4,15 +4,14 @@ The first matching rule decides. Annotations of an upstream relax nothing unless
 condition on arguments is in doubt, the strictest possible decision holds.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from sealyard.broker.conditions import Condition, Doubt, Holds, all_of
-from sealyard.values.naming import checked_glob, tool_names
-from sealyard.values.tools import ToolSpec
+from sealyard.broker.policy.conditions import Condition, Doubt, all_of
+from sealyard.values.tools import ToolSpec, checked_glob, tool_names
 
 Verdict = Literal["allow", "ask", "deny"]
 Preset = Literal["open", "guarded", "readonly"]
@@ -121,9 +120,6 @@ class _Entry:
         self.conditions = tuple(Condition(name, wanted, at=self.name) for name, wanted in rule.when.items())
         self.decision = Decision(verdict=rule.decision, rule=self.name, reason=rule.reason or _reason(rule))
 
-    def fits_tool(self, spec: ToolSpec, effect: Effect) -> bool:
-        return self.why_not_tool(spec, effect) is None
-
     def why_not_tool(self, spec: ToolSpec, effect: Effect) -> str | None:
         if not self.names(spec):
             return f"it names other tools: {', '.join(self.rule.tools)}"
@@ -133,9 +129,6 @@ class _Entry:
 
     def fits_principal(self, principal: str) -> bool:
         return self.is_for is None or self.is_for(principal) is not None
-
-    def holds(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Holds:
-        return all_of(each.check(arguments, spec.input_schema) for each in self.conditions)
 
 
 class _Facts(NamedTuple):
@@ -177,7 +170,7 @@ class Policy:
         for entry in facts.entries:
             if not entry.fits_principal(principal):
                 continue
-            holds = entry.holds(spec, arguments) if entry.conditions else True
+            holds = all_of(each.check(arguments, spec.input_schema) for each in entry.conditions)
             if holds is True:
                 decision = entry.decision
                 break
@@ -219,12 +212,22 @@ class Policy:
 
     def explain(self, spec: ToolSpec, principal: str, arguments: Mapping[str, Any] | None = None) -> list[Step]:
         """Every rule in order and the preset, with its match, the reason, and the one that decides."""
-        steps = list(self._steps(spec, principal, arguments))
+        facts = self._facts(spec)
+        looks: list[tuple[Decision, Fit, str]] = []
+        is_over = False
+        for entry in self._entries:
+            fits, why = _UNREACHED if is_over else _look(entry, facts, principal, arguments)
+            is_over = is_over or fits == "yes" or (fits == "doubt" and entry.rule.decision == "deny")
+            looks.append((entry.decision, fits, why))
+        looks.append((facts.preset, *(_UNREACHED if is_over else ("yes", facts.preset.reason))))
         if arguments is None:
-            decider = next(step.rule for step in steps if step.fits == "yes")
+            decider = next(decision.rule for decision, fits, _ in looks if fits == "yes")
         else:
             decider = self.decide(spec, principal, arguments).rule
-        return [msgspec.structs.replace(step, decides=step.rule == decider) for step in steps]
+        return [
+            Step(rule=each.rule, verdict=each.verdict, fits=fits, decides=each.rule == decider, why=why)
+            for each, fits, why in looks
+        ]
 
     def limits(self, spec: ToolSpec) -> ToolLimits:
         """The limits of the tool: `UNLIMITED` itself if no entry names it."""
@@ -243,7 +246,7 @@ class Policy:
         known = self._known.get(spec.full_name)
         if known is None or known.spec is not spec:
             effect = _effect(spec, is_trusted=spec.upstream in self.trusted)
-            entries = tuple(entry for entry in self._entries if entry.fits_tool(spec, effect))
+            entries = tuple(entry for entry in self._entries if entry.why_not_tool(spec, effect) is None)
             limits = next((limits for names, limits in self._limits if names(spec)), UNLIMITED)
             known = _Facts(spec, effect, entries, self._preset_decision(spec, effect), limits)
             if len(self._known) >= _MOST_TOOLS:
@@ -264,17 +267,6 @@ class Policy:
         why = "" if spec.upstream in self.trusted else f", since its server {spec.upstream!r} is not marked trusted"
         reason = f"The tool is not known {wanted}{why}."
         return Decision(verdict="ask" if self.preset == "guarded" else "deny", rule=name, reason=reason)
-
-    def _steps(self, spec: ToolSpec, principal: str, arguments: Mapping[str, Any] | None) -> Iterator[Step]:
-        facts = self._facts(spec)
-        is_over = False
-        for entry in self._entries:
-            fits, why = _UNREACHED if is_over else _look(entry, facts, principal, arguments)
-            is_over = is_over or fits == "yes" or (fits == "doubt" and entry.rule.decision == "deny")
-            yield Step(rule=entry.name, verdict=entry.rule.decision, fits=fits, decides=False, why=why)
-        preset = facts.preset
-        fits, why = _UNREACHED if is_over else ("yes", preset.reason)
-        yield Step(rule=preset.rule, verdict=preset.verdict, fits=fits, decides=False, why=why)
 
 
 def _look(entry: _Entry, facts: _Facts, principal: str, arguments: Mapping[str, Any] | None) -> tuple[Fit, str]:

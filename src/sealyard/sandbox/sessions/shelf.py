@@ -20,7 +20,7 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from sealyard.sandbox.directories import close_directory, open_directory, sweep
-from sealyard.sandbox.workspace import acting_as
+from sealyard.sandbox.sessions.workspace import acting_as
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEAST_BYTES = 64 << 10
@@ -58,13 +58,13 @@ class Shelf:
         with contextlib.ExitStack() as stack:
             stack.callback(path.unlink, missing_ok=True)
             with open(path, "xb", opener=_private) as file:
-                packed = pack(root, file)
+                linked = pack(root, file)
                 size = file.tell()
-            if not packed.entries:
+            if not size:
                 return None
             stack.pop_all()
         mode = os.fstat(root).st_mode & 0o7777
-        return Parcel(path=path, bytes=max(_LEAST_BYTES, size), linked=packed.linked, mode=mode)
+        return Parcel(path=path, bytes=max(_LEAST_BYTES, size), linked=linked, mode=mode)
 
     def take(self, parcel: Parcel, root: int, user: int | None) -> None:
         """Unpack into the empty folder `root`, as `user`, and delete the parcel.
@@ -106,14 +106,6 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-class Packed(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of packing."""
-
-    entries: int
-    linked: int
-    """Files that have several names."""
-
-
 class _Entry(msgspec.Struct, array_like=True):
     """One step on the way through a workspace, folder by folder: the content of a file follows it."""
 
@@ -133,8 +125,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Entry).decode
 
 
-def pack(root: int, file: BinaryIO) -> Packed:
-    """Write everything below the folder `root` to `file`. Raises `OSError`, and leaves the workspace as it was."""
+def pack(root: int, file: BinaryIO) -> int:
+    """Write everything below the folder `root` to `file`, and return the number of files with several names.
+
+    Raises `OSError`. It leaves the workspace as it was.
+    """
     packing = _Packing(file)
     folder = os.open(".", _FOLDER, dir_fd=root)
     try:
@@ -155,13 +150,12 @@ def pack(root: int, file: BinaryIO) -> Packed:
     finally:
         os.close(folder)
     file.flush()
-    return Packed(entries=packing.entries, linked=len(packing.seen))
+    return len(packing.seen)
 
 
 class _Packing:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.entries = 0
         self.seen: set[int] = set()
 
     def take_files(self, folder: int) -> list[bytes]:
@@ -224,7 +218,6 @@ class _Packing:
     def _write(self, entry: _Entry) -> None:
         body = _encode(entry)
         self._file.write(struct.pack("<I", len(body)) + body)
-        self.entries += 1
 
 
 def unpack(file: BinaryIO, root: int) -> None:

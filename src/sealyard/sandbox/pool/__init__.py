@@ -7,20 +7,28 @@ import logging
 import os
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, SandboxUnavailable
+from sealyard.errors import SandboxBroken, SandboxClosed, SandboxUnavailable
 from sealyard.sandbox import spawn
 from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group
-from sealyard.sandbox.directories import close_directory, is_open_to_all, make_directory, open_directory
-from sealyard.sandbox.packages import GuestPackages
-from sealyard.sandbox.worker import Worker
-from sealyard.sandbox.workspace import remove_directory
+from sealyard.sandbox.directories import (
+    close_directory,
+    is_open_to_all,
+    make_directory,
+    open_directory,
+    remove_directory,
+)
+from sealyard.sandbox.importable.packages import GuestPackages
+from sealyard.sandbox.pool.slots import PoolOptions, Slot, Slots
+from sealyard.sandbox.worker import RunClock, Worker
 from sealyard.sandbox.zygote import Zygote
+
+__all__ = ("Lease", "Pool", "PoolOptions", "RunClock", "Slot", "Slots")
 
 _log = logging.getLogger(__name__)
 
@@ -30,37 +38,8 @@ _BUSY_SECONDS = 0.01  # from the end of a run to the next one of a client that w
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000  # for runs, and as many for sessions: both fit into 65,536
-_LEAST = {"size": 0, "running": 1, "queue": 0, "queue_each": 0, "recycle_after": 1, "sessions": 0, "idle_bytes": 0}
 
 _T = TypeVar("_T")
-
-
-class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of workers that wait, run and live."""
-
-    size: int = 2
-    """Workers kept waiting."""
-    running: int = 32
-    """Runs at once; more wait their turn, before their deadline starts."""
-    queue: int = 2_000
-    """Runs of all owners that may wait for their turn; one more is refused."""
-    queue_each: int = 500
-    """Runs of one owner that may wait for their turn; one more is refused."""
-    weights: Mapping[str, float] = {}
-    """Owners that are known to come, and the weight by which each shares the turns; 1 for all others."""
-    recycle_after: int = 10_000
-    """Forks after which the zygote is executed afresh."""
-    sessions: int = 64
-    """Workspaces that stay open in memory while nobody runs in them; the files of others are put on disk."""
-    idle_bytes: int = 1 << 30
-    """Bytes of idle sessions on disk. Beyond it, the oldest sessions of the owner with the most are deleted."""
-    idle_folder: Path | None = None
-    """Their folder; by default below the temporary directory."""
-
-    def __post_init__(self) -> None:
-        for field, low in _LEAST.items():
-            if getattr(self, field) < low:
-                raise InvalidRequest(f"{field} of the pool is {getattr(self, field)!r}. Give at least {low}.")
 
 
 class _Generation:
@@ -158,6 +137,10 @@ class Pool:
             and self._group.can_count_cpu
             and self.holds_tasks
         )
+
+    def holds_together(self, worker: Worker) -> bool:
+        """True if all of this worker's processes would be held together."""
+        return self.can_fork and worker.leaf is not None and worker.leaf.counts_cpu
 
     @property
     def zygote(self) -> Zygote:
@@ -290,14 +273,15 @@ class Pool:
         return Lease(worker=worker, generation=generation)
 
     async def _fork_worker(self, zygote: Zygote, *, waits: bool) -> Worker:
-        slot = next(self._slots)
+        slot, policy = next(self._slots), self._setup.policy
         leaf: Leaf | None = None
         try:
-            leaf = self._make_leaf()
+            if self._group is not None:
+                leaf = self._group.add(memory_bytes=policy.memory_mib << 20, count_cpu=policy.processes > 1)
             fork = await zygote.fork(
                 slot,
                 user=self.user_of(slot, None),
-                cores=self.pick_cores(self._setup.policy.cores),
+                cores=self.pick_cores(policy.cores),
                 waits=waits,
                 entrances=[] if leaf is None else leaf.entrances(),
                 library=self._likely_stubs() if waits else None,
@@ -308,14 +292,7 @@ class Pool:
             if isinstance(error, OSError):
                 raise SandboxBroken(f"A worker could not be made: {error}.") from error
             raise
-        return Worker(fork, leaf=leaf, policy=self._setup.policy)
-
-    def _make_leaf(self) -> Leaf | None:
-        if self._group is None:
-            return None
-        return self._group.add(
-            memory_bytes=self._setup.policy.memory_mib << 20, count_cpu=self._setup.policy.processes > 1
-        )
+        return Worker(fork, leaf=leaf, policy=policy)
 
     def _release(self, generation: _Generation) -> None:
         generation.in_use -= 1

@@ -18,7 +18,7 @@ import jsonschema_rs
 import msgspec
 
 from sealyard.errors import InvalidConfig
-from sealyard.values.naming import glob
+from sealyard.values.tools import glob
 
 _MOST_CHARACTERS = 1 << 18  # of one text
 _MOST_VALUES = 20_000  # of one condition
