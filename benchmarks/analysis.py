@@ -21,7 +21,7 @@ from benchmarks.yardsticks import interleaved, load_since, summary, system_pytho
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
 from sealyard.metrics import tokens
-from sealyard.sandbox.policy.levels import ANALYSIS
+from sealyard.sandbox.policy import ANALYSIS
 from sealyard.testing import FakeUpstream
 from sealyard.yard import AnalyzeRequest, Yard, open_yard
 

@@ -26,7 +26,7 @@ from benchmarks.yardsticks import load_since, summary
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyMode, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard

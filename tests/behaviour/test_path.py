@@ -22,7 +22,7 @@ from sealyard.config import Config
 from sealyard.config.settings import StoreConfig, SurfaceConfig
 from sealyard.errors import ToolFailed
 from sealyard.observe.recorder import Run, RunEnd, RunObserver
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.worker import Worker
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream

@@ -18,7 +18,7 @@ from sealyard.broker.upstreams import Response, ResponseFile
 from sealyard.config import Config
 from sealyard.config.settings import MetricsConfig, PrivacyConfig, StoreConfig, SurfaceConfig
 from sealyard.metrics import tokens
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Tokens

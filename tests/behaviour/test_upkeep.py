@@ -19,7 +19,7 @@ from sealyard.errors import UpstreamUnavailable
 from sealyard.learning.learner import PARTS
 from sealyard.metrics.exposition import render
 from sealyard.metrics.sums.names import GAUGES, Gauge
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Executed, UpstreamEvent

@@ -33,7 +33,7 @@ from sealyard.errors import (
     UnknownTool,
 )
 from sealyard.metrics import tokens
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.tools import Definition, UpstreamConfig

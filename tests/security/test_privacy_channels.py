@@ -23,7 +23,7 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
 from sealyard.metrics import exposition
 from sealyard.privacy import TOKEN
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.skills import SaveSkill, SkillSource
 from sealyard.skills.sharing import to_folder

@@ -8,8 +8,8 @@ from itertools import islice
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.names import full_name, upstream_part
 from sealyard.config import Config
+from sealyard.values.naming import full_name, upstream_part
 from sealyard.values.tools import ToolSpec, glob
 from sealyard.wording import closest
 

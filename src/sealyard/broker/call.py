@@ -21,10 +21,11 @@ from sealyard.broker.upstreams import OnProgress, ToolServer
 from sealyard.broker.upstreams.server import Response, renamed
 from sealyard.catalog import check_arguments
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
-from sealyard.offload import Offload, check_values, decode
+from sealyard.offload import Offload, decode
 from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
 from sealyard.values.access import Approval, AuditEntry, Grant
+from sealyard.values.documents import check_values
 from sealyard.values.runs import Reply
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments

@@ -14,8 +14,7 @@ from sealyard.cli.command import CONFIG, JSON, answer, load, with_store
 from sealyard.cli.terminal import say, write
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
-from sealyard.store.approvals import Remembered
-from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Remembered
 
 _WATCH_SECONDS = 0.5
 """A person does not notice a shorter wait, and the store is read twice a second only."""

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 from mcp import Client
+from mcp_types import TextContent
 
 from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.broker.upstreams.mcp import Upstream
@@ -31,8 +32,8 @@ from sealyard.errors import SandboxBroken
 from sealyard.examples import MAIL_RULE, demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.sandbox import IsolationLevel, open_sandbox
-from sealyard.sandbox.policy.levels import LEVELS
-from sealyard.serve.mcp import build_server, text_of
+from sealyard.sandbox.policy import LEVELS
+from sealyard.serve import build_server
 from sealyard.skills import migrate_skills
 from sealyard.values.runs import Outcome
 from sealyard.values.tools import UpstreamConfig
@@ -245,7 +246,7 @@ async def _ask(agent: Client, step: _Step) -> tuple[str, int]:
     arguments = ", ".join(f"{key}={value!r}" for key, value in step.arguments.items())
     say(str(step.arguments.get("code", f"{step.tool}({arguments})")).rstrip(), "cyan")
     result = await agent.call_tool(step.tool, step.arguments)
-    text = text_of(result)
+    text = "".join(block.text for block in result.content if isinstance(block, TextContent))
     _expect(result.is_error == step.fails, text)
     say(_beginning(text), "red" if step.fails else "green")
     return text, tokens.count_json(step.arguments) + tokens.count(text)

@@ -21,14 +21,13 @@ from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.errors import HelperFailed, InvalidRequest, StoreError
 from sealyard.observe.results import failure_text
 from sealyard.observe.visits import Visit
-from sealyard.offload.documents import is_large
 from sealyard.privacy import Guard
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.worker import OnOutput
+from sealyard.sandbox.pool import RunClock
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry, Grant
+from sealyard.values.documents import is_large
 from sealyard.values.facts import Assessed, CallEvidence, UseCase
-from sealyard.values.runs import ExecutionRecord, Form, Outcome, RecordStatus
+from sealyard.values.runs import ExecutionRecord, Form, OnOutput, Outcome, RecordStatus
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan
 

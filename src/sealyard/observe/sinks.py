@@ -22,7 +22,6 @@ from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
 from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy import Guard
 from sealyard.store import Store
-from sealyard.store.stored_json import CALL_VALUE_BYTES
 from sealyard.values.access import Approval, ApprovalRequest, AuditEntry, Grant
 from sealyard.values.facts import (
     Executed,
@@ -36,7 +35,7 @@ from sealyard.values.facts import (
     UseCase,
     Used,
 )
-from sealyard.values.runs import CallRecord
+from sealyard.values.runs import CALL_VALUE_BYTES, CallRecord
 from sealyard.values.skills import SkillUse
 from sealyard.values.tools import SearchAnswer, ToolSpec
 

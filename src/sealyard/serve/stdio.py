@@ -16,8 +16,7 @@ from mcp.shared.message import SessionMessage
 
 from sealyard.broker.upstreams.mcp import edge_id, read_leniently
 from sealyard.errors import HelperFailed, InvalidRequest
-from sealyard.offload import Offload
-from sealyard.offload.documents import check_dense
+from sealyard.offload import Offload, check_dense
 from sealyard.serve.relay import written
 
 _log = logging.getLogger(__name__)

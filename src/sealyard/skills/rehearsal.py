@@ -20,8 +20,7 @@ from sealyard import errors
 from sealyard.access import Guards, Runner, Tools
 from sealyard.broker import FinishedCall
 from sealyard.broker.policy import Policy
-from sealyard.catalog import Snapshot
-from sealyard.catalog.arguments import check_arguments
+from sealyard.catalog import Snapshot, check_arguments
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
 from sealyard.former import FORMER_ERROR
 from sealyard.observe.recorder import Recorder, RunObserver
@@ -30,11 +29,10 @@ from sealyard.observe.sinks import AuditSink, JournalSink, TraceSink
 from sealyard.offload import Offload, decode
 from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
-from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.loader import Load, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
-from sealyard.values.runs import CallRecord, Limits, Outcome, Usage
+from sealyard.values.runs import OWN_CALLS, CallRecord, Limits, Outcome, Usage
 from sealyard.values.skills import Skill, SkillExample, Trace, TraceCall
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments

@@ -1,4 +1,4 @@
-"""Rights of principals and executions, approvals of calls with their words for people, entries of the audit log."""
+"""Rights of principals and executions, approvals with their words for people, alerts, entries of the audit log."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -189,11 +189,67 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: float
 
 
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that is always approved: its ask and its approval."""
+
+    ask: ApprovalRequest
+    approval: Approval
+
+
+AlertState = Literal["pending", "firing", "resolved"]
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a rule and a subject. Its fields are the columns of the table."""
+
+    rule: str
+    subject: str = ""
+    state: AlertState
+    value: float | None = None
+    threshold: float | None = None
+    message: str
+    since: float
+    """The first time it was seen."""
+    changed_at: float
+    """The last change of `state`."""
+    delivered: bool = True
+    """False from a change to `firing` or `resolved` until the webhook has accepted it."""
+
+
+AUDIT_KINDS = {
+    "gateway.start": "A gateway began to use the store.",
+    "gateway.stop": "It ended normally.",
+    "execution.start": "Code was accepted; `code_sha256` names its text.",
+    "execution.end": "The execution ended.",
+    "call": "A tool was called.",
+    "decision": "The policy decided about a call.",
+    "approval.ask": "A person was asked about a call.",
+    "approval.answer": "The answer to that ask.",
+    "approval.forget": "An approval given forever was withdrawn.",
+    "privacy.reveal": "An operator was shown a private value.",
+    "privacy.forget": "Private values were erased.",
+    "privacy.rotate": "The vault's key was changed.",
+    "skill.save": "A skill, or a new version of one, was saved.",
+    "skill.status": "A version of a skill was approved or deleted.",
+    "skill.export": "Skills were written to a folder or an archive.",
+    "skill.import": "Skills came from a folder or an archive.",
+    "policy.change": "The policy changed.",
+    "store.backup": "The store was written to a backup.",
+    "store.restore": "The store was restored from a backup; entries made since that backup are not in this log.",
+    "alert.firing": "A rule of the alerts began to fire.",
+    "alert.resolved": "Its fault is gone.",
+    "learning.forget": "Learned facts about a tool, a principal or everything were forgotten.",
+    "audit.prune": "Entries of a closed segment were removed from the store.",
+    "audit.rekey": "A new key signs the log from here on.",
+}
+"""Every kind of entry, and its meaning."""
+
+
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One event for the audit log. Everything in it is already concealed."""
 
     kind: str
-    """A closed set: `execution.start`, `call`, `decision`, `approval.answer`, `privacy.reveal` and others."""
+    """One of `AUDIT_KINDS`."""
     principal: str
     session: str = ""
     execution_id: str = ""
@@ -210,3 +266,20 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
             execution_id=source.execution_id,
             body=body,
         )
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the audit log, as it was written."""
+
+    number: int
+    """1 for the first; there are no gaps."""
+    segment: int
+    """The numbered part of the log that it is in."""
+    at: float
+    """The time of recording, in seconds since the epoch; it is written later."""
+    kind: str
+    principal: str
+    session: str
+    execution_id: str
+    body: dict[str, Any]
+    hash: str

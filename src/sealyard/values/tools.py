@@ -124,6 +124,10 @@ def _translate(pattern: str) -> str:
 # Upstreams
 
 
+ReleaseKind = Literal["added", "changed", "removed", "returned", "renamed", "observed"]
+"""`returned`: it was gone, or its upstream is reached in another way. `observed`: its answers changed, and its
+definition does not say so."""
+
 Transport = Literal["stdio", "http", "sse"]
 
 

@@ -38,12 +38,10 @@ from sealyard.offload import Offload
 from sealyard.privacy import TYPES, Handling, Privacy
 from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules
 from sealyard.privacy.vault import KeyPlace, Vault
-from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.library import open_library
-from sealyard.sandbox.packages import find_packages
-from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
-from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.slots import Slots
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.importable import find_packages, open_library
+from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.pool import Slots
 from sealyard.skills import Skills
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values.access import AuditEntry
@@ -236,7 +234,6 @@ def _assemble(
     alerting = Alerting(
         config.alerts,
         store,
-        path=config.store.path,
         report=figures.report,
         statuses=tools.statuses,
         circuits=upkeep.open_circuits,

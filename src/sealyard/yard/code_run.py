@@ -24,16 +24,25 @@ from sealyard.observe.results import conceal_outcome, preview_bytes, render
 from sealyard.observe.sinks import Observer
 from sealyard.observe.visits import Visit
 from sealyard.privacy import Guard
-from sealyard.sandbox.policy.levels import MAX_SECONDS
+from sealyard.sandbox import Sandbox
+from sealyard.sandbox.pool import Slot
 from sealyard.sandbox.review import Review, check_code
-from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.slots import Slot
-from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
-from sealyard.sandbox.workspace import check_session_name
+from sealyard.sandbox.sessions import check_session_name
 from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
-from sealyard.values.runs import Failure, Limits, Outcome, Result, Usage, is_python
+from sealyard.values.runs import (
+    MAX_SECONDS,
+    OWN_CALLS,
+    Failure,
+    Limits,
+    OnOutput,
+    Outcome,
+    Result,
+    Usage,
+    is_python,
+    limit_failure,
+)
 from sealyard.values.tools import SearchAnswer, SearchRequest, ToolSpec
 from sealyard.versioning import Plan
 from sealyard.wording import suggest

@@ -13,15 +13,14 @@ from sealyard.learning import Assessment
 from sealyard.metrics import Report
 from sealyard.observe.live import Live
 from sealyard.observe.results import answer_text
-from sealyard.offload import check_values
 from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
+from sealyard.sandbox import Sandbox
 from sealyard.sandbox.review import check_code
-from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.worker import OnOutput
 from sealyard.values.access import AuditEntry, Grant
+from sealyard.values.documents import check_values
 from sealyard.values.facts import UseCase
-from sealyard.values.runs import Result
+from sealyard.values.runs import OnOutput, Result
 from sealyard.values.tools import SearchAnswer, SearchRequest
 from sealyard.yard.code_run import (
     AnalyzeRequest,

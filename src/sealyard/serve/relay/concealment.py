@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from sealyard.broker.upstreams import decode_answer
-from sealyard.offload.child import Query
+from sealyard.offload import Query
 from sealyard.privacy import TOKEN, Guard, Mirror, Sent
 from sealyard.values.tools import ToolSpec
 

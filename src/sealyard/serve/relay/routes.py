@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from sealyard.broker.upstreams.mcp import definition_of
 from sealyard.catalog import Snapshot
-from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import short_work
 from sealyard.serve.cursors import read_cursor
 from sealyard.serve.relay.bulk import Json
+from sealyard.values.naming import assign, full_name, tool_part, upstream_part
 from sealyard.values.tools import ToolSpec, UpstreamConfig
 
 logger = logging.getLogger(__name__)
