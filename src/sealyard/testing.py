@@ -82,18 +82,30 @@ class FakeUpstream:
         """
         check_sendable(tool, arguments)
         self._count += 1
+        progress = None if on_progress is None else Progress(on_progress)
+        before = _PROGRESS.set(progress)
         try:
             self._check_alive()
             self._listed = self._listed or [self._define(name) for name in self.tools]
             self.calls.append((tool, arguments))
             if tool not in self.tools:
                 raise ToolFailed(f"Unknown tool: {tool}")
-            value = await self._follow(tool, arguments, timeout_seconds, on_progress)
+            value = self.tools[tool](**arguments)
+            if inspect.isawaitable(value):
+                value = await self._within(timeout_seconds, tool, value)
+            if progress is not None:
+                await progress.finish()
         except ToolFailed:
             raise
         except UpstreamError:
             self._failures += 1
             raise
+        except Exception as error:
+            raise ToolFailed(short(f"{type(error).__name__}: {error}", COMPLAINT_CHARACTERS)) from error
+        finally:
+            _PROGRESS.reset(before)
+            if progress is not None:
+                progress.stop()
         if isinstance(value, Response):
             return value
         return Response(
@@ -134,29 +146,6 @@ class FakeUpstream:
             raise UpstreamUnavailable(f"Server {self.name!r} is dead.")
         if self._is_closed:
             raise UpstreamUnavailable(f"{self.name!r} was closed.")
-
-    async def _follow(
-        self, tool: str, arguments: dict[str, Any], seconds: float | None, on_progress: OnProgress | None
-    ) -> Any:
-        """Return the function's value within its time limit, forwarding its progress."""
-        progress = None if on_progress is None else Progress(on_progress)
-        before = _PROGRESS.set(progress)
-        try:
-            try:
-                value = self.tools[tool](**arguments)
-                if inspect.isawaitable(value):
-                    value = await self._within(seconds, tool, value)
-            except UpstreamError:
-                raise
-            except Exception as error:
-                raise ToolFailed(short(f"{type(error).__name__}: {error}", COMPLAINT_CHARACTERS)) from error
-            if progress is not None:
-                await progress.finish()
-            return value
-        finally:
-            _PROGRESS.reset(before)
-            if progress is not None:
-                progress.stop()
 
     async def _within(self, seconds: float | None, tool: str, work: Awaitable[Any]) -> Any:
         """Await `work`, which ends early on timeout or when the server is closed."""

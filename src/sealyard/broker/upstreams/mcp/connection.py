@@ -226,10 +226,8 @@ class Life:
             try:
                 exchange = self._build_exchange(scope)
                 link = _open_link(self._config, exchange, self.stderr, self._note_fault)
-                async with open_session(link, on_change=self.changed.set, on_noise=self._note_noise) as (
-                    session,
-                    channel,
-                ):
+                opening = open_session(link, on_change=self.changed.set, on_noise=self._note_noise)
+                async with opening as (session, channel):
                     await self._live(session, channel, scope, started, probe, end)
                     scope.deadline = anyio.current_time() + _CLOSE_SECONDS
             except Exception as error:  # noqa: BLE001 - one dead upstream costs only itself, whatever it dies of
