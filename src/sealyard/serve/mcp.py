@@ -112,21 +112,20 @@ class _Surface:
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         """Carry out one call; an error is a result, so that the model can read it."""
-        return _fitting(await self._answer(ctx, params), ctx)
-
-    async def _answer(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         handler = self._tools.get(params.name) or await self._find_direct(ctx, params.name)
         asking: Asking = ctx.lifespan_context
         try:
             if asking.is_held(ctx):
-                return await asking.round(ctx, params, partial(handler, params))
-            async with asking.dialogue(ctx) as call:
-                return await handler(params, call)
+                answer = await asking.round(ctx, params, partial(handler, params))
+            else:
+                async with asking.dialogue(ctx) as call:
+                    answer = await handler(params, call)
         except SealyardError as error:
             text = f"{type(error).__name__}: {error}"
             if isinstance(error, InvalidRequest | QueueFull) and not isinstance(error, InvalidArguments):
                 self._note(principal_of(ctx), params, text)  # else a run has begun, and its bill has it
-            return _text(text, is_error=True)
+            answer = _text(text, is_error=True)
+        return _fitting(answer, ctx)
 
     async def _find_direct(self, ctx: Context, name: str) -> _Handler:
         """Return the handler of an upstream's tool that is advertised directly. Raises `MCPError` for another name."""

@@ -5,7 +5,8 @@ import contextlib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ from sealyard.privacy import TYPES, Handling, Privacy
 from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules
 from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.importable import Library, find_packages, open_library
+from sealyard.sandbox.importable import find_packages, open_library
 from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.pool import Slots
 from sealyard.skills import Skills
@@ -84,16 +85,27 @@ async def open_yard(
         if scope.level is not None
     }
     async with contextlib.AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_store(config.store.path, traces=_trace_budget(config)))
+        traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
+        store = await stack.enter_async_context(open_store(config.store.path, traces=traces))
         catalog = Catalog(store)
         # Beside the store, out of reach of programs that clean up temporary directories. Resolved, because workers
         # have another working directory than the gateway.
         home = (await asyncio.to_thread(config.store.path.resolve)).parent
         library = await stack.enter_async_context(open_library(home / "run"))
         servers: dict[str, ToolServer] = {}
-        kept = await _load_catalog(config, store, catalog, upstreams or {})
+        kept = await store.fingerprints()
+        same = [name for name, each in config.upstreams.items() if kept.get(name) == _fingerprint(each)]
+        await catalog.load([*same, *(upstreams or {})])  # the remembered tools of unchanged servers
         finder, names = Finder(catalog, library, servers), NameCheck(config)
-        listing = _Listing(config, store, catalog, servers, finder, names, kept)
+        listing = _Listing(
+            configs=config.upstreams,
+            store=store,
+            catalog=catalog,
+            servers=servers,
+            finder=finder,
+            names=names,
+            kept=kept,
+        )
         for name, upstream in config.upstreams.items():
             servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=home / "oauth")
         for name, server in (upstreams or {}).items():
@@ -107,7 +119,17 @@ async def open_yard(
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
             stack.push_async_callback(walls.aclose)
-            sandbox = _begin(stack, _open(walls, config, options, slots, policy, library, home / "run"))
+            opening = open_sandbox(
+                policy,
+                tier=config.sandbox.tier,
+                allow_weaker=config.sandbox.allow_weaker,
+                pool=options,
+                library=library,
+                own=GUESTS,
+                folder=home / "run",
+                slots=slots,  # calls without code take them too, before the sandbox is ready
+            )
+            sandbox = _begin(stack, walls.enter_async_context(opening))
             _begin(stack, asyncio.to_thread(tokens.load))
         guards = await _open_guards(config, privacy, store, stack)
         observed = DriftWatch(catalog, store)
@@ -196,7 +218,7 @@ def _assemble(
     )
     readiness = Readiness(store, config.store.path, runner.opening)
     figures = Figures(
-        Prices(input=config.metrics.input_price, output=config.metrics.output_price),
+        prices=Prices(input=config.metrics.input_price, output=config.metrics.output_price),
         store=store,
         tools=tools,
         runner=runner,
@@ -226,65 +248,45 @@ def _assemble(
     )
 
 
-async def _load_catalog(config: Config, store: Store, catalog: Catalog, given: Iterable[str]) -> dict[str, str]:
-    """Load the remembered tools of the config's unchanged upstreams and of the `given` ones.
-
-    Returns the fingerprints in the store.
-    """
-    kept = await store.fingerprints()
-    same = [name for name, upstream in config.upstreams.items() if kept.get(name) == _fingerprint(upstream)]
-    await catalog.load([*same, *given])
-    return kept
-
-
+@dataclass(kw_only=True, eq=False)
 class _Listing:
     """Updates the catalog with the tools that upstreams list. Tools of a former server of that name do not count."""
 
-    def __init__(
-        self,
-        config: Config,
-        store: Store,
-        catalog: Catalog,
-        servers: Mapping[str, ToolServer],
-        finder: Finder,
-        names: NameCheck,
-        kept: dict[str, str],
-    ) -> None:
-        """`kept` are the fingerprints in the store."""
-        self._store = store
-        self._catalog = catalog
-        self._servers = servers
-        self._finder = finder
-        self._names = names
-        self._kept = kept
-        self._prints = {name: _fingerprint(upstream) for name, upstream in config.upstreams.items()}
-        self._sources = {name: _source(upstream) for name, upstream in config.upstreams.items()}
-        self._is_complete = False
+    configs: Mapping[str, UpstreamConfig]
+    store: Store
+    catalog: Catalog
+    servers: Mapping[str, ToolServer]
+    finder: Finder
+    names: NameCheck
+    kept: dict[str, str]
+    """The fingerprints in the store."""
+    is_complete: bool = False
 
     async def take(self, upstream: str, definitions: list[Definition]) -> None:
         """Update the catalog with the tools that `upstream` lists now."""
-        declared, source = self._servers[upstream].status().server, self._sources.get(upstream, "")
-        change = await self._catalog.update(upstream, definitions, declared=declared, source=source)
-        mark = self._prints.get(upstream)
-        if mark is not None and self._kept.get(upstream) != mark:
-            self._kept[upstream] = mark
-            await self._store.save_fingerprint(upstream, mark)
-        self._finder.note_listed(upstream)
+        config = self.configs.get(upstream)
+        declared, source = self.servers[upstream].status().server, "" if config is None else _source(config)
+        change = await self.catalog.update(upstream, definitions, declared=declared, source=source)
+        mark = None if config is None else _fingerprint(config)
+        if mark is not None and self.kept.get(upstream) != mark:
+            self.kept[upstream] = mark
+            await self.store.save_fingerprint(upstream, mark)
+        self.finder.note_listed(upstream)
         if change.changed:
             more = len(change.changed) - _CHANGES_NAMED
             names = ", ".join(change.changed[:_CHANGES_NAMED]) + (f" and {more:,} more" if more > 0 else "")
             _log.warning("The definition of %s changed. Look at it: sealyard tools --status.", names)
-        if self._is_complete:
+        if self.is_complete:
             await self._log_names()
 
     async def check_names(self) -> None:
         """Log names of the config that match no tool, after the first listing of all servers and at each later one."""
-        await self._finder.listed()
+        await self.finder.listed()
         await self._log_names()
-        self._is_complete = True
+        self.is_complete = True
 
     async def _log_names(self) -> None:
-        await self._names.log(self._catalog.snapshot, self._finder.unlisted(), self._finder.idle_patterns())
+        await self.names.log(self.catalog.snapshot, self.finder.unlisted(), self.finder.idle_patterns())
 
 
 class Border(msgspec.Struct, frozen=True, kw_only=True):
@@ -364,10 +366,6 @@ def build_privacy(settings: PrivacyConfig) -> Privacy:
     return Privacy(Scanner(scan, detectors), mode=settings.mode, rules=rules)
 
 
-def _trace_budget(config: Config) -> TraceBudget:
-    return TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
-
-
 async def _open_guards(config: Config, privacy: Privacy, store: Store, stack: contextlib.AsyncExitStack) -> Guards:
     settings = config.privacy
     folder = (await asyncio.to_thread(config.store.path.resolve)).parent  # where the store's own files lie
@@ -382,7 +380,7 @@ async def _open_guards(config: Config, privacy: Privacy, store: Store, stack: co
     return Guards(privacy, vault, scope=settings.scope, secret=secret, offload=offload)
 
 
-async def _open_tracing(config: Config, endpoint: str, guards: Guards) -> "contextlib.AbstractContextManager[Tracing]":
+async def _open_tracing(config: Config, endpoint: str, guards: Guards) -> contextlib.AbstractContextManager[Tracing]:
     log = await guards.of("log")
     return open_tracing(
         endpoint,
@@ -433,28 +431,6 @@ def _pool_options(config: Config, home: Path) -> PoolOptions:
         idle_bytes=settings.idle_mib << 20,
         idle_folder=home / "idle-workspaces",
     )
-
-
-async def _open(
-    stack: contextlib.AsyncExitStack,
-    config: Config,
-    options: PoolOptions,
-    slots: Slots,
-    policy: IsolationPolicy,
-    library: Library,
-    folder: Path,
-) -> Sandbox:
-    opening = open_sandbox(
-        policy,
-        tier=config.sandbox.tier,
-        allow_weaker=config.sandbox.allow_weaker,
-        pool=options,
-        library=library,
-        own=GUESTS,
-        folder=folder,
-        slots=slots,  # calls without code take them too, before the sandbox is ready
-    )
-    return await stack.enter_async_context(opening)
 
 
 def _fingerprint(upstream: UpstreamConfig) -> str:

@@ -264,16 +264,13 @@ class CodeRun:
             limits=self._limits,
         )
         self.run.assessed = look.assessed
-        await self._warn(look)
-        return look
-
-    async def _warn(self, look: RunAdvice) -> None:
-        """Warn listeners before the run that the code is likely to fail: they may cancel it."""
         report = self.run.passage.on_progress
         if look.assessment.risk in ("high", "critical") and look.refusal is None and report is not None:
+            # Before the run: the listener may cancel it.
             sending = report(0.0, None, f"likely to fail: {look.assessment.text}")
             if sending is not None:
                 await sending
+        return look
 
     def _find(self, name: str) -> tuple[ToolSpec, Plan | None]:
         """The tool that code means by a name other than its full name: another spelling, or an older version."""

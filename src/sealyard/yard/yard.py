@@ -43,7 +43,9 @@ class Yard(Parts):
     """The gateway without its wires. Make one with `open_yard`."""
 
     def __post_init__(self) -> None:
-        self.executions = Executions(self._execute_in_background)
+        self.executions = Executions(
+            lambda handle: self.execute(handle.request, principal=handle.principal, handle=handle)
+        )
 
     @property
     def approvals(self) -> Approvals:
@@ -93,9 +95,6 @@ class Yard(Parts):
                     outcome = await code.conclude(seen)
                 result = await code.render(outcome)
         return result
-
-    async def _execute_in_background(self, execution: Execution) -> Result:
-        return await self.execute(execution.request, principal=execution.principal, handle=execution)
 
     async def analyze(
         self,
