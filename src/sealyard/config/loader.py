@@ -9,9 +9,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from sealyard.config.clients.servers import find_places, read_file
-from sealyard.config.machine import Machine, read_machine
 from sealyard.config.references import Hidden, Unresolved, expand
-from sealyard.config.settings import Config, HttpConfig, PrivacyConfig, StoreConfig, UpstreamEntry
+from sealyard.config.settings import (
+    Config,
+    HttpConfig,
+    Machine,
+    PrivacyConfig,
+    StoreConfig,
+    UpstreamEntry,
+    read_machine,
+)
 from sealyard.errors import InvalidConfig
 from sealyard.former import rename_variables, starts
 from sealyard.values.naming import glob

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from sealyard.config.machine import Machine
-from sealyard.config.settings import UpstreamEntry
+from sealyard.config.settings import Machine, UpstreamEntry
 from sealyard.values.tools import UpstreamConfig
 
 _REFERENCE = re.compile(

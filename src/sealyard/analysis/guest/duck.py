@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .duck_files import CsvFile, JsonFile, ParquetFile, RowFile, numbered
-from .duck_sql import Query, Unsupported
+from .duck_sql import CsvFile, JsonFile, ParquetFile, Query, RowFile, Unsupported, numbered
 from .errors import AnalysisError
 from .limits import MAX_ROWS
 from .plan import AllOf, Expression, FileFormat, Group, Row, Slice, Sort, Where, fields_of

@@ -11,9 +11,8 @@ import msgspec
 from sealyard.config.clients.documents import dump_toml
 from sealyard.config.clients.rewrite import Change, read_bytes
 from sealyard.config.clients.servers import CLIENTS, Found, Survey, read_file
-from sealyard.config.machine import Machine
 from sealyard.config.references import find_literals, has_reference, name_of_input
-from sealyard.config.settings import UpstreamEntry
+from sealyard.config.settings import Machine, UpstreamEntry
 from sealyard.errors import InvalidConfig
 
 _HEADER = """\

@@ -18,8 +18,8 @@ import msgspec
 
 from sealyard.config.clients.documents import find_table, parse, put, read_document
 from sealyard.config.clients.servers import Place, find_places, read_servers
-from sealyard.config.machine import Machine
 from sealyard.config.references import diff
+from sealyard.config.settings import Machine
 from sealyard.disk import drafted, locked
 from sealyard.errors import InvalidConfig, InvalidRequest, SealyardError
 from sealyard.former import FORMER, PRESENT, starts
@@ -83,7 +83,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.backups:
             _check_unchanged(self.path, self.old)
-            restore_file(self.path, new=self.new, backups=self.backups)
+            if self.new is None:
+                Path(os.path.realpath(self.path)).unlink(missing_ok=True)
+            else:
+                replace_file(self.path, self.new, mode=_mode(self.backups[-1].path))
+            for backup in self.backups:
+                backup.path.unlink()
             return None
         assert self.new is not None  # only an undo removes a file
         if self.old is None and not self.client:
@@ -232,20 +237,6 @@ def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
 def _check_unchanged(path: Path, old: bytes | None) -> None:
     if read_bytes(path) != old:
         raise InvalidRequest(f"{str(path)!r} was changed by somebody else just now. It is as they left it; try again.")
-
-
-def restore_file(path: Path, *, new: bytes | None, backups: Sequence[Backup]) -> None:
-    """Write `new`, or remove the file if it is `None`, and remove the backups.
-
-    Raises:
-        InvalidRequest: The file cannot be written.
-    """
-    if new is not None:
-        replace_file(path, new, mode=_mode(backups[-1].path))
-    else:
-        Path(os.path.realpath(path)).unlink(missing_ok=True)
-    for backup in backups:
-        backup.path.unlink()
 
 
 def find_backups(path: Path) -> list[Backup]:

@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from sealyard.config.clients.documents import read_document
-from sealyard.config.machine import Machine
 from sealyard.config.references import name_of_input
-from sealyard.config.settings import Config, StoreConfig, UpstreamEntry, read_entry, read_settings
+from sealyard.config.settings import Config, Machine, StoreConfig, UpstreamEntry, read_entry, read_settings
 from sealyard.errors import InvalidConfig
 from sealyard.former import starts
 
