@@ -25,7 +25,7 @@ from sealyard.broker import Response
 from sealyard.broker.call import OnProgress
 from sealyard.broker.responses import read_answer
 from sealyard.broker.upstreams import Upstream
-from sealyard.cli.loop import run_to_end
+from sealyard.cli.command import run_to_end
 from sealyard.cli.terminal import columns, counts, plain, say, screen, show_facts, write
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig

@@ -9,8 +9,7 @@ import sys
 import click
 
 from sealyard.broker.upstreams import transports
-from sealyard.cli.command import CONFIG_ARGUMENT, load
-from sealyard.cli.loop import run_to_end
+from sealyard.cli.command import CONFIG_ARGUMENT, load, run_to_end
 from sealyard.cli.terminal import remark
 from sealyard.config import Config
 from sealyard.serve import (
