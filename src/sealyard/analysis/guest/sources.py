@@ -325,7 +325,7 @@ def _typed(cells: tuple[str, ...]) -> list[Any]:
     elif all(map(_NUMBER.fullmatch, present)):
         turn = _number
     elif all(cell.lower() in _BOOLEANS for cell in present):
-        turn = _boolean
+        return [_BOOLEANS.get(cell.lower()) for cell in cells]
     else:
         return [cell or None for cell in cells]
     return [turn(cell) if cell else None for cell in cells]
@@ -334,10 +334,6 @@ def _typed(cells: tuple[str, ...]) -> list[Any]:
 def _number(cell: str) -> float | None:
     value = float(cell)
     return value if math.isfinite(value) else None
-
-
-def _boolean(cell: str) -> bool:
-    return _BOOLEANS[cell.lower()]
 
 
 def _decoder(text: str) -> json.JSONDecoder:

@@ -89,7 +89,7 @@ def describe(request: Parameters, table: Table) -> dict[str, Any]:
 
 def _described(name: str, column: list[Any]) -> dict[str, Any]:
     values = [value for value in column if not (value is None or (type(value) is float and not math.isfinite(value)))]
-    kinds = Counter(map(_kind, values))
+    kinds = Counter(kind_of(value).removeprefix("a ").removeprefix("an ") for value in values)
     kind = "mixed" if len(kinds) > 1 else next(iter(kinds), "empty")
     moments = _moments(values) if kind == "text" else None
     kind = "date" if moments is not None else kind
@@ -110,10 +110,6 @@ def _described(name: str, column: list[Any]) -> dict[str, Any]:
             {"value": shortened(first[key], _TOP_CHARACTERS), "count": n} for key, n in counts.most_common(_TOP)
         ]
     return described
-
-
-def _kind(value: Any) -> str:
-    return kind_of(value).removeprefix("a ").removeprefix("an ")
 
 
 def _moments(values: Sequence[str]) -> list[datetime] | None:
@@ -237,6 +233,9 @@ class _Fence:
     scale: float
     note: str | None = None
 
+    def score(self, value: float) -> float | None:
+        return _finite((value - self.middle) / self.scale) if self.scale else None
+
 
 def outliers(request: Parameters, table: Table) -> dict[str, Any]:
     """The rows of each field with a value outside the fence of a method."""
@@ -275,7 +274,7 @@ def _outside(
         "upper": _finite(fence.upper),
         "outliers": len(found),
         "rows": [row for row, _ in found[:_ROW_NUMBERS]],
-        "samples": [{"row": row, "value": value, "score": _score(value, fence)} for row, value in farthest],
+        "samples": [{"row": row, "value": value, "score": fence.score(value)} for row, value in farthest],
     }, fence.note
 
 
@@ -305,10 +304,6 @@ def _median_fence(ordered: Sequence[float], threshold: float) -> _Fence:
 
 
 _FENCES = {"iqr": _quartile_fence, "z_score": _deviation_fence, "mad": _median_fence}
-
-
-def _score(value: float, fence: _Fence) -> float | None:
-    return _finite((value - fence.middle) / fence.scale) if fence.scale else None
 
 
 def histogram(request: Parameters, table: Table) -> dict[str, Any]:
@@ -358,10 +353,7 @@ def _edges_made(values: Sequence[float], request: Parameters) -> list[float]:
 
 
 _COLUMNS = ("field", "fields", "invalid")
-
-
 _SAMPLES = ("field", "fields", "group_by", "groups", "invalid", "alternative")
-
 
 OPERATIONS: dict[str, tuple[Callable[[Parameters, Table], dict[str, Any]], tuple[str, ...]]] = {
     "describe": (describe, ("field", "fields")),
