@@ -223,7 +223,8 @@ def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
         InvalidRequest: The file is not `old` any more, or cannot be written.
     """
     _check_unchanged(path, old)
-    name = f"{path.name}.sealyard-backup-{_now()}-{digest(new)}{'-new' if old is None else ''}"
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    name = f"{path.name}.sealyard-backup-{now}-{digest(new)}{'-new' if old is None else ''}"
     backup = Backup(path=path.with_name(name), digest=digest(new), was_absent=old is None)
     replace_file(backup.path, old or b"", mode=_mode(path))
     try:
@@ -288,10 +289,6 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
 
 
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%fZ")
-
-
 # Files of the former name
 
 
@@ -306,7 +303,8 @@ def take_over_files(machine: Machine, own: Sequence[str]) -> list[str]:
     places = find_places(machine)
     for path in dict.fromkeys(place.path for place in places):
         try:
-            content = (read_bytes(path) if _is_readable(path) else None) or b""
+            is_readable = os.path.isfile(path) and os.access(path, os.R_OK)  # opening a pipe would wait
+            content = (read_bytes(path) if is_readable else None) or b""
             if FORMER.encode() in content and _STARTED.search(content):  # the plain search is ten times as fast
                 with locked(path.parent):  # a second process finds nothing to change
                     taking.change_client([place for place in places if place.path == path])
@@ -393,11 +391,6 @@ class _Taking:
         if not os.path.exists(new):
             return argument
         return str(new) if new == users else argument.removesuffix(_OLD) + _NEW
-
-
-def _is_readable(path: Path) -> bool:
-    """True for a regular file that can be read; opening a pipe would wait."""
-    return os.path.isfile(path) and os.access(path, os.R_OK)
 
 
 def _with_projects(places: list[Place], document: Any) -> list[Place]:
