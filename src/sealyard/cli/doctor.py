@@ -63,17 +63,14 @@ def _print_report(report: Report) -> None:
         }
     )
     screen.print()
-    tiers = ((tier.name, _yes_no(tier.available), _held(tier), tier.reason) for tier in report.tiers)
+    held = {tier.name: f"{sum(each.held for each in tier.attacks)} of {len(tier.attacks)}" for tier in report.tiers}
+    tiers = ((tier.name, _yes_no(tier.available), held[tier.name], tier.reason) for tier in report.tiers)
     show_table("tier", "available", "attacks held", "reason", rows=tiers)
     screen.print()
     for tier in report.tiers:
         _print_tier(tier)
     levels = ((n, _yes_no(level.honoured), level.tier or "none", level.reason) for n, level in report.levels.items())
     show_table("level", "honoured", "tier", "reason", rows=levels)
-
-
-def _held(tier: TierReport) -> str:
-    return f"{sum(attack.held for attack in tier.attacks)} of {len(tier.attacks)}"
 
 
 def _print_tier(tier: TierReport) -> None:

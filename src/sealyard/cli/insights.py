@@ -89,10 +89,10 @@ async def _check(store: Store, principal: str, configured: Sequence[str]) -> Non
 
 def _show(found: Insights) -> None:
     _warn(found)
-    rows = (
-        (each.part, each.learned, each.evidence, each.checked, _share(each.accuracy), plain(_TITLES[each.part], "dim"))
-        for each in found.parts
-    )
+    rows = []
+    for each in found.parts:
+        right = "-" if each.accuracy is None else f"{each.accuracy:.0%}"
+        rows.append((each.part, each.learned, each.evidence, each.checked, right, plain(_TITLES[each.part], "dim")))
     show_table("part", "learned", "from", "checked", "right", "", rows=rows)
     shared = "by all" if found.scope == "shared" else f"by each {found.scope}"
     say(f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days", "dim")
@@ -139,10 +139,6 @@ def _show_items(title: str, items: Sequence[Insight], *, more: str = "") -> None
 def _show_more(items: Sequence[object], command: str) -> None:
     if len(items) > _FEW:
         say(f"… and {len(items) - _FEW} more: {command}", "dim")
-
-
-def _share(part: float | None) -> str:
-    return "-" if part is None else f"{part:.0%}"
 
 
 def _name(forgotten: Forgotten) -> str:

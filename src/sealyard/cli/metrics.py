@@ -109,7 +109,7 @@ def metrics(*, form: str, window: str | None, once: bool, folder: Path | None) -
 async def _print_metrics(store: Store, prices: Prices, form: str, window: Window, *, once: bool) -> None:
     if form == "dashboard":
         if not once and not screen.is_terminal:
-            remark("note: This is no terminal: the dashboard is printed once.")
+            remark("note: Standard output is not a terminal: the dashboard is printed once.")
         await _follow(store, prices, window, is_live=not once and screen.is_terminal)
         return
     if form == "prometheus":

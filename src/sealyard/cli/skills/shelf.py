@@ -286,7 +286,7 @@ def migrate_skills(
     """
     for version in (from_version, to_version):
         if version is not None:
-            matches(version, "0.0.0")  # raises for what is no version
+            matches(version, "0.0.0")  # raises for what is not a version
     given = _read_renames(renames)
 
     async def work(yard: Yard) -> list[MigratedSkill]:
