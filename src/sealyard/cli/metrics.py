@@ -4,6 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -315,10 +316,8 @@ def rebuild_metrics(*, check: bool) -> int:
     Exit code 0: all is right; 1: with --check, some sums differ from the journal.
     """
     with progress() as report:
-        done = with_store(
-            store_path(),
-            lambda opened: opened.metrics.rebuild(lambda done, total: report("counting", done, total), check=check),
-        )
+        on_progress = partial(report, "counting")
+        done = with_store(store_path(), lambda opened: opened.metrics.rebuild(on_progress, check=check))
     answer(done, lambda: _show_rebuilt(done, check=check))
     return 1 if check and done.differences else 0
 
