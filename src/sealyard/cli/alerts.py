@@ -9,7 +9,7 @@ from sealyard.cli.command import CONFIG, JSON, load, run_to_end, wants_json, wit
 from sealyard.cli.terminal import minute, plain, say, show_table, warn, write_json
 from sealyard.errors import InvalidRequest
 from sealyard.observe.alerts import AlertView, list_alerts, post_alerts
-from sealyard.store.alerts import Alert
+from sealyard.values.access import Alert
 
 _STYLES = {"firing": "bold red", "pending": "yellow", "resolved": "green"}
 

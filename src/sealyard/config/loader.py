@@ -20,8 +20,7 @@ from sealyard.config.settings import (
 )
 from sealyard.errors import InvalidConfig
 from sealyard.former import rename_variables, starts
-from sealyard.values.naming import glob
-from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig
+from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig, glob
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 

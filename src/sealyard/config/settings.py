@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args
 import msgspec
 from msgspec import Meta, inspect
 
-from sealyard.broker import PolicySettings
+from sealyard.broker.policy import PolicySettings
 from sealyard.errors import InvalidConfig
 from sealyard.former import FORMER
 from sealyard.values.access import PrincipalScope
+from sealyard.values.runs import Tier
 from sealyard.values.tools import OAuthConfig, UpstreamConfig
 from sealyard.wording import suggest
 
@@ -152,7 +153,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The sandbox of agent code."""
 
     level: Level = "production"
-    tier: Literal["namespace", "landlock"] | None = None
+    tier: Tier | None = None
     allow_weaker: bool = False
     pool_size: Annotated[int, Meta(ge=0, le=1000)] | None = None
     packages: tuple[str, ...] = ()
