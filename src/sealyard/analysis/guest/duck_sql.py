@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .plan import Aggregate, AllOf, AnyOf, Call, Comparison, Constant, Expression, Field, Membership, Not, Row, Scalar
+from .values import as_float
 
 if TYPE_CHECKING:
     import duckdb
@@ -239,7 +240,7 @@ class RowFile:
         relation = self.relation(query, whole=True)
         relation = numbered(relation) if order else relation
         found = self.fetched(f"SELECT json FROM {relation} WHERE {where} {order} {window}", query)
-        decode = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _: None).decode
+        decode = json.JSONDecoder(parse_float=as_float, parse_constant=lambda _: None).decode
         return [self.row(decode(text)) for (text,) in found]
 
     def fetched(self, sql: str, query: Query) -> Iterator[tuple[Any, ...]]:
@@ -352,11 +353,6 @@ def _json_path(name: str) -> str:
     if not name or set(name) & set('"\\*'):
         raise Unsupported
     return f'$."{name}"'
-
-
-def _finite(text: str) -> float | None:
-    number = float(text)
-    return number if math.isfinite(number) else None
 
 
 class _ColumnFile(RowFile):

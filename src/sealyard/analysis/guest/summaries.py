@@ -219,10 +219,6 @@ def _number_columns(request: Parameters, table: Table, most: int) -> tuple[dict[
     return {field.name: numbers_of(table, field, ignore_others=ignore) for field in fields}, notes
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Fence:
     """Outside of these a value is an outlier; its score is its distance from `middle` in units of `scale`."""
@@ -234,7 +230,7 @@ class _Fence:
     note: str | None = None
 
     def score(self, value: float) -> float | None:
-        return _finite((value - self.middle) / self.scale) if self.scale else None
+        return as_float((value - self.middle) / self.scale) if self.scale else None
 
 
 def outliers(request: Parameters, table: Table) -> dict[str, Any]:
@@ -270,8 +266,8 @@ def _outside(
     farthest = sorted(found, key=lambda pair: -abs(pair[1] / 2 - fence.middle / 2))[:samples]
     return {
         **counted,
-        "lower": _finite(fence.lower),
-        "upper": _finite(fence.upper),
+        "lower": as_float(fence.lower),
+        "upper": as_float(fence.upper),
         "outliers": len(found),
         "rows": [row for row, _ in found[:_ROW_NUMBERS]],
         "samples": [{"row": row, "value": value, "score": fence.score(value)} for row, value in farthest],
