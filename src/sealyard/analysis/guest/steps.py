@@ -50,9 +50,8 @@ from .plan import (
     Where,
     WorkspaceFile,
 )
-from .row_limit import bounded_answer
 from .sources import CallTool, find_file, parse_source, read_rows
-from .tables import Change, Step, Table, field_names, rows_of
+from .tables import Change, Step, Table, bounded_answer, field_names, rows_of
 from .values import CASTS, WrongKind, keys_of, sorted_by
 
 Planned: TypeAlias = Literal["filter", "aggregate", "transform"]

@@ -21,8 +21,7 @@ from .hypotheses import chi_square, kolmogorov_smirnov, mann_whitney, t_test
 from .limits import MAX_FIELDS, MAX_MATRIX
 from .parameters import Parameters
 from .plan import Field, Limits, Row
-from .row_limit import bounded_answer
-from .tables import Table, field_names, number_fields, numbers_of
+from .tables import Table, bounded_answer, field_names, number_fields, numbers_of
 from .time_series import resample, rolling
 from .values import NUMBERS, WrongKind, as_float, keys_of, moment_of
 
