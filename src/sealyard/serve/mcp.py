@@ -18,7 +18,7 @@ from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.observe.results import answer_text
 from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_states
-from sealyard.serve.skills_extension import extend
+from sealyard.serve.skills_extension import client_name, extend
 from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
 from sealyard.skills import SaveSkill
@@ -286,8 +286,7 @@ def _fitting(answer: _Answer, ctx: Context) -> _Answer:
     Gemini CLI, and Qwen Code with it, takes a text that is JSON for structured content and fails unless that is an
     object; it shows the model all of a failure, `_meta` included.
     """
-    known = ctx.session.client_params
-    if known is None or not known.client_info.name.startswith(_PARSING_CLIENTS):
+    if not client_name(ctx).startswith(_PARSING_CLIENTS):
         return answer
     if not isinstance(answer, types.CallToolResult) or not isinstance(block := answer.content[0], types.TextContent):
         return answer
