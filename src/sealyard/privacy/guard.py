@@ -25,9 +25,8 @@ from sealyard.offload.documents import is_large, signs_of
 from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes, nearest
-from sealyard.privacy.known import Event, Memory
-from sealyard.privacy.plain import is_quick, texts_of_plain
-from sealyard.privacy.rules import Described, Handling, Privacy, Reveal
+from sealyard.privacy.known import Event, KnownValues
+from sealyard.privacy.rules import Described, Handling, Privacy, Reveal, is_quick
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, without_tokens
 from sealyard.privacy.stream import ConcealedStream, Search
 from sealyard.privacy.vault.scope import Scope, count_tokens
@@ -79,7 +78,7 @@ class Guard:
         self._refresh = refresh
         self.scope = scope
         """None when nothing is concealed."""
-        self._known = Memory()
+        self._known = KnownValues()
         """Hidden values: searched for in what enters."""
         self._echoes = Echoes(is_later=True)
         """Values that tools were handed: searched for in what enters, whatever stands beside them."""
@@ -89,7 +88,7 @@ class Guard:
         """Short strings with tokens that were handed over, as code wrote them, and whether to a tool in `strict`."""
         self._own = OwnWords()
         """The findings of that search."""
-        self._held = Memory()
+        self._held = KnownValues()
         """Values that code may hold as they are: searched for in what leaves. Code that prints a guess at anything else
         must not learn whether it is right."""
         self._public: dict[str, None] = {}
@@ -101,13 +100,13 @@ class Guard:
         """The same for the event loop."""
         self._counts = _Counts()
         scanner = privacy.scanner
-        self._entry = scanner.with_detectors([self._known.values, EncodedValues(scanner.find_each)])
-        self._repeated = _only(self._known.values)
+        self._entry = scanner.with_detectors([self._known, EncodedValues(scanner.find_each)])
+        self._repeated = _only(self._known)
         self._encoded = EncodedValues(lambda texts: list(map(self._find_plain, texts)), is_thorough=True)
         if privacy.mode == "off":
-            self._exit = _only(self._held.values, self._encoded)
+            self._exit = _only(self._held, self._encoded)
         elif privacy.is_relaxed:
-            self._exit = scanner.with_detectors([self._held.values, self._encoded])
+            self._exit = scanner.with_detectors([self._held, self._encoded])
         else:
             # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
             self._exit = scanner.with_detectors([EncodedValues(scanner.find_each)])
@@ -161,9 +160,9 @@ class Guard:
         for event in events:
             match event.what:
                 case "known":
-                    is_new = self._known.add(event.type, event.text)
+                    is_new = self._known.add(event.text, event.type)
                 case "held":
-                    is_new = self._held.add(event.type, event.text)
+                    is_new = self._held.add(event.text, event.type)
                 case "public":
                     is_new = event.text not in self._public
                     self._public[event.text] = None
@@ -239,26 +238,21 @@ class Guard:
         self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None = None, *, how: Reveal | None = None
     ) -> dict[str, Any]:
         """The same, with what another gateway has given out in the meantime. Raises as `reveal` does."""
-        try:
-            return await self._reveal_aside(spec, arguments, sent, how)
-        except UnknownToken:
-            if self._refresh is None:
-                raise
-        await self._refresh()
-        return await self._reveal_aside(spec, arguments, sent, how)
-
-    async def _reveal_aside(
-        self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None, how: Reveal | None
-    ) -> dict[str, Any]:
-        """`reveal`; in a thread where there is so much to reveal or to look through that others would have to wait."""
         if self.scope is None:
             return arguments
         tokens = count_tokens(arguments, _MANY_TOKENS)
         if not tokens and not self._guessed:
             return arguments
-        if tokens >= _MANY_TOKENS or (self._guessed and is_large(arguments)):
-            return await asyncio.to_thread(self.reveal, spec, arguments, sent, how=how)
-        return self.reveal(spec, arguments, sent, how=how)
+        # In a thread where there is so much to reveal or to look through that others would have to wait.
+        is_much = tokens >= _MANY_TOKENS or (bool(self._guessed) and is_large(arguments))
+        work = partial(self.reveal, spec, arguments, sent, how=how)
+        try:
+            return await asyncio.to_thread(work) if is_much else work()
+        except UnknownToken:
+            if self._refresh is None:
+                raise
+        await self._refresh()
+        return await asyncio.to_thread(work) if is_much else work()
 
     def _remember(self, kind: str, value: str | float, *, is_held: bool = False) -> None:
         """Know a hidden value from now on; it is held if code may hold it as it is."""
@@ -312,16 +306,17 @@ class Guard:
         plain = self._privacy.plain
         if plain is None or value not in plain or handling.whole or self._privacy.describes(spec):
             return False
-        if not sent and not self._echoes and not self._known.texts:
+        if not sent and not self._echoes and not self._known:
             return True
-        texts = texts_of_plain(value)
-        if self._known.values.may_hold(texts):
+        leaves = Leaves(value)
+        texts = leaves.texts()
+        if self._known.may_hold(texts):
             return False
         if sent and (not sent.values.keys().isdisjoint(texts) or sent.known.may_hold(texts)):
             return False
         if sent and _without_numbers(value, sent.numbers, lambda kind, number: kind) != value:
             return False
-        return not Leaves(value).find(self._indexes(sent), self._own)
+        return not leaves.find(self._indexes(sent), self._own)
 
     def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> bytes:
         """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
@@ -354,7 +349,7 @@ class Guard:
         if self.scope is None:
             return text
         try:
-            found = self._entry.conceal(self._conceal_said(text, sent, said=text), self._replace_entering)
+            found = self._entry.conceal(self.admit_said(text, said=text, sent=sent), self._replace_entering)
             return str(self._conceal_sent(found, sent))
         except SealyardError:
             raise
@@ -362,9 +357,19 @@ class Guard:
             self.count_failure()
             return f"(Withheld: {_blame(error)}.)"
 
-    def admit_said(self, text: str, *, said: str, sent: Sent) -> str:
+    def admit_said(self, text: str, *, said: str, sent: Sent | None) -> str:
         """An admitted message without the rest of a value that earlier ones began; `said` is how the server sent it."""
-        return text if self.scope is None else self._conceal_said(text, sent, said=said)
+        indexes = self._indexes(sent)
+        if sent is None or not indexes:
+            return text
+        earlier = f"{sent.said}\n"
+        self.note_said(sent, said)
+        size = len(earlier)
+        found = [
+            echo for echo in find_echoes(without_tokens(earlier + text), indexes, own=self._own) if echo.end > size
+        ]
+        ours = [echo._replace(start=max(0, echo.start - size), end=echo.end - size) for echo in found]
+        return self._write_echoes(text, ours)
 
     @staticmethod
     def note_said(sent: Sent, said: str) -> None:
@@ -449,7 +454,7 @@ class Guard:
             raise kind(f"{what} is withheld: {_blame(error)}.") from None
 
     def _find_plain(self, text: str) -> list[Span]:
-        found = self._held.values.find(text)
+        found = self._held.find(text)
         return found if self._privacy.mode == "off" else [*self._privacy.scanner.find(text), *found]
 
     def _conceal_entering(self, scanner: Scanner, value: Any, sent: Sent | None, **found: Any) -> Any:
@@ -482,23 +487,6 @@ class Guard:
             return value
         value = _only(sent.known).conceal(value, self._replace_entering)
         return _without_numbers(value, sent.numbers, self._replace_entering)
-
-    def _conceal_said(self, text: str, sent: Sent | None, *, said: str) -> str:
-        """A message without echoes, also of a value that comes in pieces, one in each message.
-
-        `said` is the message as the server sent it, and `text` its concealed form.
-        """
-        indexes = self._indexes(sent)
-        if sent is None or not indexes:
-            return text
-        earlier = f"{sent.said}\n"
-        self.note_said(sent, said)
-        size = len(earlier)
-        found = [
-            echo for echo in find_echoes(without_tokens(earlier + text), indexes, own=self._own) if echo.end > size
-        ]
-        ours = [echo._replace(start=max(0, echo.start - size), end=echo.end - size) for echo in found]
-        return self._write_echoes(text, ours)
 
     def _indexes(self, sent: Sent | None) -> list[Echoes]:
         return [each for each in (sent.echoes if sent else None, self._echoes) if each]
@@ -814,7 +802,8 @@ class Door:
         if "wanted" in asked:
             return await self._tokens(asked["wanted"])
         for event in msgspec.convert(asked["seen"], list[Event]):
-            for text in _parts(event.text):
+            # Whole if it is public: a part of it was never declared so.
+            for text in [event.text] if event.what == "public" else _parts(event.text):
                 part = msgspec.structs.replace(event, text=text)
                 await self._here(partial(self._guard.learn, [part]), is_much=False)
         return None
