@@ -528,7 +528,7 @@ class Leaves:
 
     def texts(self) -> list[str]:
         """All of them, with the keys."""
-        self._collect_once()
+        self._collect()
         return [*self._texts, *self._keys]
 
     def find(self, indexes: Sequence[Echoes], own: OwnWords) -> "Found":
@@ -536,7 +536,7 @@ class Leaves:
         found = Found(self._texts)
         if not indexes:
             return found
-        self._collect_once()
+        self._collect()
         for number, echo in _spread(self._texts, indexes, own):
             found.values[number].append(echo)
         order = [number for number, text in enumerate(self._texts) if len(text) <= _SHORT_LEAF]
@@ -548,11 +548,6 @@ class Leaves:
         for number, echo in _spread(keys, indexes, own):
             found.keys[keys[number]].append(echo)
         return found
-
-    def _collect_once(self) -> None:
-        if not self._is_read:
-            self._is_read = True
-            self._collect(self._value)
 
     def replaced(self, found: "Found", write: Callable[[str, Sequence[Echo]], str]) -> Any:
         """The data with what `write` makes of each string or number in which there are echoes."""
@@ -583,8 +578,9 @@ class Leaves:
 
         return walk(self._value)
 
-    def _collect(self, value: Any) -> None:
-        waiting: list[tuple[str, Any]] = [("", value)]
+    def _collect(self) -> None:
+        waiting: list[tuple[str, Any]] = [] if self._is_read else [("", self._value)]
+        self._is_read = True
         while waiting:
             column, each = waiting.pop()
             if isinstance(each, dict):

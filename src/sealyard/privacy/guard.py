@@ -83,22 +83,24 @@ class Guard:
         self._echoes = Echoes(is_later=True)
         """Values that tools were handed: searched for in what enters, whatever stands beside them."""
         self._guessed = Echoes()
-        """The same again, to find every part of it in what code writes."""
+        """The same values, to find every part of one in what code writes."""
         self._noted: set[tuple[str, bool]] = set()
         """Short strings with tokens that were handed over, as code wrote them, and whether to a tool in `strict`."""
         self._own = OwnWords()
-        """The findings of that search."""
+        """The parts that were found there: they stay as code wrote them."""
         self._held = KnownValues()
         """Values that code may hold as they are: searched for in what leaves. Code that prints a guess at anything else
         must not learn whether it is right."""
         self._public: dict[str, None] = {}
         """In the order in which they were declared."""
         self._log: list[Event] = []
-        """All of these, for other processes of the session."""
+        """Everything above in the order in which it came, for other processes of the session."""
         self._reported = 0
         self.door = Door(self, offload, None if offload is None else privacy.described, who=principal)
-        """The same for the event loop."""
-        self._counts = _Counts()
+        """The way through this guard for the event loop."""
+        self._counts: Counter[str] = Counter()
+        """Values that became tokens, by type, and under an empty one the things withheld whole."""
+        self._counting = threading.Lock()
         scanner = privacy.scanner
         self._entry = scanner.with_detectors([self._known, EncodedValues(scanner.find_each)])
         self._repeated = _only(self._known)
@@ -137,11 +139,16 @@ class Guard:
 
     def take_counts(self) -> tuple[dict[str, int], int]:
         """The number of values that became tokens, by type, and of things withheld whole; both since the last call."""
-        return self._counts.take()
+        with self._counting:
+            hidden = dict(self._counts)
+            self._counts.clear()
+        failures = hidden.pop("", 0)
+        return hidden, failures
 
     def count(self, hidden: Mapping[str, int], failures: int) -> None:
         """Add counts of work done elsewhere for this session."""
-        self._counts.add(hidden, failures)
+        with self._counting:
+            self._counts.update({**hidden, "": failures})
 
     def count_failure(self) -> None:
         """Something was withheld whole."""
@@ -204,35 +211,29 @@ class Guard:
         if self.scope is None:
             return arguments
         how = how or self._privacy.reveal(spec)
-        revealed = arguments if how == "never" else self._reveal(spec, arguments, sent, is_inside=how == "inside")
+        revealed = arguments
+        if how != "never":
+            note = partial(self._hand_over, sent, self._privacy.handling(spec).mode == "strict")
+            schema, is_inside = spec.input_schema, how == "inside"
+            revealed = self.scope.reveal(arguments, schema=schema, is_inside=is_inside, on_text=note)
         self.learn(Event("own", text=part) for part in self._own.parts(arguments, self._guessed))
         return revealed
 
-    def _reveal(
-        self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None, *, is_inside: bool
-    ) -> dict[str, Any]:
-        assert self.scope is not None
-        is_strict = self._privacy.handling(spec).mode == "strict"
-
-        def note(written: str, pieces: list[Piece]) -> None:
-            # By what code wrote, not by the values: time must not show whether two tokens stand for the same.
-            noted = (written, is_strict)
-            if noted not in self._noted:
-                for text, kind in pieces:
-                    if kind is not None:
-                        # In `output` the answer may repeat it, and goes to the code unchanged.
-                        self._remember(kind, text, is_held=not is_strict)
-                self.learn([Event("handed", pieces=tuple(nearest(pieces)))])
-                self._guessed.add(pieces)
-                if len(written) <= _NOTED_CHARACTERS and len(self._noted) < _MOST_NOTED:
-                    self._noted.add(noted)
-            if sent is not None:
-                sent.add(pieces)
-
-        revealed: dict[str, Any] = self.scope.reveal(
-            arguments, schema=spec.input_schema, is_inside=is_inside, on_text=note
-        )
-        return revealed
+    def _hand_over(self, sent: Sent | None, is_strict: bool, written: str, pieces: list[Piece]) -> None:
+        """Remember a string that a tool is handed, as code wrote it and in revealed pieces."""
+        # By what code wrote, not by the values: time must not show whether two tokens stand for the same.
+        noted = (written, is_strict)
+        if noted not in self._noted:
+            for text, kind in pieces:
+                if kind is not None:
+                    # In `output` the answer may repeat it, and goes to the code unchanged.
+                    self._remember(kind, text, is_held=not is_strict)
+            self.learn([Event("handed", pieces=tuple(nearest(pieces)))])
+            self._guessed.add(pieces)
+            if len(written) <= _NOTED_CHARACTERS and len(self._noted) < _MOST_NOTED:
+                self._noted.add(noted)
+        if sent is not None:
+            sent.add(pieces)
 
     async def reveal_latest(
         self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None = None, *, how: Reveal | None = None
@@ -277,26 +278,23 @@ class Guard:
         if self.scope is None:
             return value
         with self._withholding(UpstreamError, f"The answer of {spec.full_name!r}"):
-            return self._admit(spec, value, sent)
-
-    def _admit(self, spec: ToolSpec, value: Any, sent: Sent | None) -> Any:
-        handling = self._privacy.handling(spec)
-        if self._is_plain_entering(spec, handling, value, sent):
+            handling = self._privacy.handling(spec)
+            if self._is_plain_entering(spec, handling, value, sent):
+                return value
+            found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
+            if handling.mode == "off":
+                # A value hidden by another tool's mode stays hidden, whichever tool repeats it.
+                value = self._conceal_entering(self._repeated, value, sent)
+                self._publish(value, schema=spec.output_schema)
+                return value
+            if handling.visible:
+                hidden = {str(each) for _, each in self._privacy.scanner.find_values(value, **found)}
+                self._publish(value, schema=spec.output_schema, but=hidden)
+            if handling.mode == "strict":
+                return self._conceal_entering(self._entry, value, sent, **found)
+            for kind, each in self._privacy.scanner.find_values(value, **found):
+                self._remember(kind, each, is_held=True)
             return value
-        found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
-        if handling.mode == "off":
-            # A value hidden by another tool's mode stays hidden, whichever tool repeats it.
-            value = self._conceal_entering(self._repeated, value, sent)
-            self._publish(value, schema=spec.output_schema)
-            return value
-        if handling.visible:
-            hidden = {str(each) for _, each in self._privacy.scanner.find_values(value, **found)}
-            self._publish(value, schema=spec.output_schema, but=hidden)
-        if handling.mode == "strict":
-            return self._conceal_entering(self._entry, value, sent, **found)
-        for kind, each in self._privacy.scanner.find_values(value, **found):
-            self._remember(kind, each, is_held=True)
-        return value
 
     def admits_plain(self, spec: ToolSpec, value: Any, sent: Sent) -> bool:
         """True if `admit` returns an answer unchanged, decided in microseconds; False where that takes a search."""
@@ -402,21 +400,18 @@ class Guard:
         if self.scope is None:
             return value
         with self._withholding(SealyardError, "What was to be shown"):
-            return self._conceal(value)
-
-    def _conceal(self, value: Any) -> Any:
-        if self.shows_plain(value):
-            return value
-        if self._privacy.is_relaxed and _has_pieces(value):
-            # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
-            text = msgspec.json.encode(value).decode()
-            spans = self._encoded.find(text)
-            for span in reversed(spans):
-                token = self._replace_leaving(span.type, text[span.start : span.end])
-                text = f"{text[: span.start]}{token}{text[span.end :]}"
-            if spans:
-                return self._exit.conceal(text, self._replace_leaving)
-        return self._exit.conceal(value, self._replace_leaving)
+            if self.shows_plain(value):
+                return value
+            if self._privacy.is_relaxed and _has_pieces(value):
+                # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
+                text = msgspec.json.encode(value).decode()
+                spans = self._encoded.find(text)
+                for span in reversed(spans):
+                    token = self._replace_leaving(span.type, text[span.start : span.end])
+                    text = f"{text[: span.start]}{token}{text[span.end :]}"
+                if spans:
+                    return self._exit.conceal(text, self._replace_leaving)
+            return self._exit.conceal(value, self._replace_leaving)
 
     def shows_plain(self, value: Any) -> bool:
         """True if `conceal` returns a value unchanged, decided in microseconds; False where that takes a search."""
@@ -531,7 +526,8 @@ class Guard:
         return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
 
     def _count(self, kind: str) -> None:
-        self._counts.add_value(kind if kind in TYPES else "custom")
+        with self._counting:
+            self._counts[kind if kind in TYPES else "custom"] += 1
 
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let values pass that the config declares public: the findings in `value`, without `but`."""
@@ -611,30 +607,6 @@ def _has_pieces(value: Any) -> bool:
 
 def _is_piece(item: Any) -> bool:
     return len(item) == 1 if isinstance(item, str) else type(item) is int and 8 < item < 0x110000
-
-
-class _Counts:
-    """The number of values that became tokens, by type, and of things withheld whole. Safe to share between threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._hidden: Counter[str] = Counter()
-        self._failures = 0
-
-    def add_value(self, kind: str) -> None:
-        with self._lock:
-            self._hidden[kind] += 1
-
-    def add(self, hidden: Mapping[str, int], failures: int) -> None:
-        with self._lock:
-            self._hidden.update(hidden)
-            self._failures += failures
-
-    def take(self) -> tuple[dict[str, int], int]:
-        with self._lock:
-            hidden, failures = self._hidden, self._failures
-            self._hidden, self._failures = Counter(), 0
-        return dict(hidden), failures
 
 
 class _AnyType:
