@@ -263,7 +263,7 @@ class _TooLarge(Exception):
 
 
 class _Unpacking:
-    """Unpacks gzip and zlib, up to so many bytes in all."""
+    """Unpacks gzip and zlib, up to a number of bytes in all."""
 
     def __init__(self, left: int) -> None:
         self._left = left

@@ -13,17 +13,7 @@ import msgspec
 
 from sealyard.errors import InvalidConfig
 from sealyard.privacy.detect.judge import Criteria, Finding, Judge, Verdict
-from sealyard.privacy.reading.fields import (
-    Column,
-    Container,
-    Field,
-    Leaf,
-    Treatments,
-    Value,
-    collect,
-    gather,
-    texts_of,
-)
+from sealyard.privacy.reading.fields import Column, Container, Field, Leaf, Treatments, Value, collect, gather, texts_of
 from sealyard.privacy.reading.lexicon import read_name
 from sealyard.privacy.reading.literals import PlacedFloat, PlacedInt, PlacedText
 from sealyard.privacy.reading.text import place_leaf, read_text

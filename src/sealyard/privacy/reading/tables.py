@@ -315,7 +315,7 @@ def _row(text: str, lines: Lines, index: int, delimiter: str) -> tuple[list[Leaf
 
 
 _DOUBLED = re.compile('""')
-"""How a quotation mark is written in a quoted cell."""
+"""A quotation mark in a quoted cell."""
 _QUOTED = {
     delimiter: re.compile(rf'[ ]?"((?:[^"]+|"")*+)"[ \r]*(?={re.escape(delimiter)}|\n|\Z)') for delimiter in "\t;,"
 }

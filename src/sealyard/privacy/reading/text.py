@@ -11,14 +11,7 @@ from typing import Any, TypeAlias
 
 from sealyard.privacy.reading.fields import Container, Field, Leaf, Value
 from sealyard.privacy.reading.lexicon import may_be_private, read_name
-from sealyard.privacy.reading.literals import (
-    OPENING,
-    PlacedFloat,
-    PlacedInt,
-    PlacedText,
-    place,
-    read_literal,
-)
+from sealyard.privacy.reading.literals import OPENING, PlacedFloat, PlacedInt, PlacedText, place, read_literal
 from sealyard.privacy.reading.tables import Lines, read_table
 
 _INK = re.compile(r"\S")
