@@ -21,6 +21,7 @@ import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
+from sealyard.privacy.reading.lexicon import count_digits
 from sealyard.privacy.reading.views import (
     SIGNS,
     Letters,
@@ -357,11 +358,11 @@ class Echoes:
             return True
         if not self._is_later:
             return size >= _FRAGMENT or (
-                size >= _DIGITS_FRAGMENT and length <= _SHORT_TEXT and _digits(line.text[first:last]) >= 2
+                size >= _DIGITS_FRAGMENT and length <= _SHORT_TEXT and count_digits(line.text[first:last]) >= 2
             )
         return (
             size >= _LATER_FRAGMENT
-            or (size >= _LATER_DIGITS_FRAGMENT and _digits(line.text[first:last]) >= 4)
+            or (size >= _LATER_DIGITS_FRAGMENT and count_digits(line.text[first:last]) >= 4)
             or (size >= _FRAGMENT and _has_whole(line.owners, first, last))
         )
 
@@ -689,10 +690,6 @@ def _agreement(text: str, at: int, line: str, offset: int, size: int) -> tuple[i
 def _around(text: str, at: int) -> tuple[str, str]:
     """The text from an offset on, and backwards from there, as far as places are compared."""
     return text[at : at + _LONG], text[max(0, at - _LONG) : at][::-1]
-
-
-def _digits(text: str) -> int:
-    return sum(map(str.isdigit, text))
 
 
 def _owned(owners: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int]]:

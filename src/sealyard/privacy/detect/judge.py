@@ -156,10 +156,12 @@ class Judge:
             return
         signs = self._signs.search
         for column in columns:
-            texts = texts_of(column)
-            is_signed = len(column) < _FEW or signs("\n".join(texts))  # one look at many
-            if not is_signed and len(texts) == len(column) and max(map(len, texts)) < LEAST_SEARCHED:
-                continue
+            is_signed = len(column) < _FEW
+            if not is_signed:  # one look at many
+                texts = texts_of(column)
+                is_signed = signs("\n".join(texts)) is not None
+                if not is_signed and len(texts) == len(column) and max(map(len, texts)) < LEAST_SEARCHED:
+                    continue
             for leaf in column:
                 value = leaf[0]
                 if not isinstance(value, str):
