@@ -11,14 +11,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.offload.documents import LARGE
 from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.judge import LEAST_SEARCHED
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.reading.fields import NAMING, WRAPPING, is_described
 from sealyard.privacy.reading.lexicon import read_name
-from sealyard.values.naming import tool_names
-from sealyard.values.tools import ToolSpec
+from sealyard.values.documents import LARGE
+from sealyard.values.tools import ToolSpec, tool_names
 
 Mode = Literal["strict", "output", "off"]
 Reveal = Literal["whole", "inside", "never"]

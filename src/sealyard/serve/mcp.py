@@ -21,11 +21,9 @@ from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
 from sealyard.skills import SaveSkill
-from sealyard.values.naming import glob, spellings
-from sealyard.values.runs import Result
-from sealyard.values.tools import ToolSpec
+from sealyard.values.runs import ExecutionState, Result
+from sealyard.values.tools import ToolSpec, glob
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
-from sealyard.yard.executions import ExecutionState
 
 _META = "sealyard/execution"
 _LIST_TTL_MS = 300_000  # clients may keep the list of tools for 5 minutes
@@ -143,7 +141,7 @@ class _Surface:
 
     def is_direct(self, spec: ToolSpec) -> bool:
         """True if a tool of an upstream is advertised directly."""
-        return any(map(self._is_direct, (*spellings(spec), spec.name)))
+        return any(map(self._is_direct, (*spec.spellings, spec.name)))
 
     def _note(self, principal: str, params: types.CallToolRequestParams, text: str) -> None:
         """Count the tokens written and read outside of runs."""

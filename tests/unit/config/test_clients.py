@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from sealyard.config import Machine, read_machine
-from sealyard.config.clients import CLIENTS, find_places, find_servers
-from sealyard.config.merging import merge, render
+from sealyard.config.clients.merging import merge, render
+from sealyard.config.clients.rewrite import plan_apply
+from sealyard.config.clients.servers import CLIENTS, Found, find_places, find_servers
 from sealyard.config.references import describe_upstream, diff, find_literals, hide_arguments, looks_secret
-from sealyard.config.rewrite import plan_apply
 from sealyard.config.settings import UpstreamEntry, read_settings
 from sealyard.errors import InvalidConfig
 from sealyard.values.tools import OAuthConfig
@@ -34,9 +34,15 @@ def put(machine: Machine, name: str, content: str | dict[str, Any]) -> Path:
     return file
 
 
+def look(machine: Machine) -> tuple[list[Found], list[str]]:
+    """Every server, and the problems."""
+    survey = find_servers(machine)
+    return survey.servers, survey.problems
+
+
 def found(machine: Machine) -> dict[tuple[str, str], UpstreamEntry]:
     """Every server by client and name; nothing may have gone wrong."""
-    servers, problems = find_servers(machine)
+    servers, problems = look(machine)
     assert problems == []
     return {(each.place.client, each.name): each.entry for each in servers}
 
@@ -122,7 +128,7 @@ def test_inputs_of_vscode_become_variables(machine: Machine) -> None:
             },
         },
     )
-    servers, problems = find_servers(machine)
+    servers, problems = look(machine)
 
     assert [(each.entry, each.notes) for each in servers] == [
         (
@@ -233,7 +239,7 @@ def test_variables_that_codex_passes_on_are_names_or_tables(machine: Machine) ->
         env_vars = ["A", { name = "B", source = "local" }, { name = "C", source = "remote" }, { source = "local" }, 3]
         """,
     )
-    servers, problems = find_servers(machine)
+    servers, problems = look(machine)
 
     assert problems == []
     assert [(each.entry.env, each.notes) for each in servers] == [
@@ -256,7 +262,7 @@ def test_two_keys_of_one_meaning_are_both_understood(machine: Machine) -> None:
         "odd": {"command": "x", "startup_timeout_ms": True},
     }
     put(machine, "shop/.mcp.json", {"mcpServers": servers})
-    read, _ = find_servers(machine)
+    read, _ = look(machine)
 
     assert [(each.name, each.entry, each.notes) for each in read] == [
         ("off", UpstreamEntry(command="x", disabled=True), ()),
@@ -280,7 +286,7 @@ def test_broken_file_costs_only_itself(machine: Machine) -> None:
     }
     file = put(machine, "shop/.mcp.json", {"mcpServers": hostile})
     desktop = put(machine, ".config/Claude/claude_desktop_config.json", '{"mcpServers": []}')
-    servers, problems = find_servers(machine)
+    servers, problems = look(machine)
 
     rest = "This server is not used."
     where = f"In {str(file)!r}, "
@@ -306,7 +312,7 @@ def test_pipe_in_place_of_a_file_does_not_hold_us_up(machine: Machine) -> None:
     """A project that somebody else wrote may hold anything."""
     os.mkfifo(machine.directory / ".mcp.json")
 
-    assert find_servers(machine) == (
+    assert look(machine) == (
         [],
         [f"{str(machine.directory / '.mcp.json')!r} is not a regular file. Give one."],
     )
@@ -345,7 +351,7 @@ def test_same_server_of_several_clients_is_written_once(machine: Machine) -> Non
     )
     put(machine, ".codeium/windsurf/mcp_config.json", {"mcpServers": {"db": {"command": "db2"}}})
     put(machine, ".gemini/settings.json", {"mcpServers": {"db": {"command": "db3"}, "db-windsurf": {"command": "db4"}}})
-    merged = merge(find_servers(machine)[0], existing={}, folder=machine.directory)
+    merged = merge(find_servers(machine).servers, existing={}, folder=machine.directory)
 
     assert [(each.name, each.entry.command, each.clients, each.notes) for each in merged] == [
         ("github", "npx", ("claude-code", "cursor"), ("is the same server as 'gh'",)),
@@ -374,7 +380,7 @@ def test_servers_that_the_file_has_are_not_added_again(machine: Machine) -> None
         "bee": UpstreamEntry(command="b"),
         "c": UpstreamEntry(command="c1"),
     }
-    merged = merge(find_servers(machine)[0], existing=existing, folder=machine.directory)
+    merged = merge(find_servers(machine).servers, existing=existing, folder=machine.directory)
 
     assert [(each.name, each.entry.command) for each in merged] == [("c-cursor", "c2")]
 
@@ -383,8 +389,8 @@ def test_servers_of_a_project_work_from_another_folder(machine: Machine, tmp_pat
     """What was relative to the project is written out."""
     raw = {"command": "run", "args": ["${workspaceFolder}/${workspaceFolderBasename}"], "envFile": "x.env"}
     put(machine, "shop/.cursor/mcp.json", {"mcpServers": {"a": raw, "b": {"url": "https://b"}}})
-    merged = merge(find_servers(machine)[0], existing={}, folder=tmp_path)
-    here = merge(find_servers(machine)[0], existing={}, folder=machine.directory)
+    merged = merge(find_servers(machine).servers, existing={}, folder=tmp_path)
+    here = merge(find_servers(machine).servers, existing={}, folder=machine.directory)
 
     shop = machine.directory
     assert [each.entry for each in merged] == [
@@ -411,7 +417,7 @@ def test_rendered_file_reads_back_as_what_was_found(machine: Machine) -> None:
         disabled=True,
     )
     put(machine, ".cursor/mcp.json", {"mcpServers": {"my server": {"command": "x"}}})
-    upstream = merge(find_servers(machine)[0], existing={}, folder=machine.directory)[0]
+    upstream = merge(find_servers(machine).servers, existing={}, folder=machine.directory)[0]
     upstream = msgspec.structs.replace(upstream, entry=entry)
     old = "# mine\n[sandbox]\nlevel = 'hardened'"
     text = render([upstream], existing=old)
