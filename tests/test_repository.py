@@ -46,7 +46,6 @@ DOORS = (
     "sealyard.broker.upstreams.mcp",
     "sealyard.offload",
     "sealyard.sandbox",
-    "sealyard.serve.relay",
     "sealyard.skills.sharing",
     "sealyard.store",
     "sealyard.store.audit",

@@ -218,14 +218,15 @@ def test_apply_and_undo_leave_every_file_as_it_was(sealyard: Command, home: Path
         command = [sys.executable, "-m", "sealyard"]
     entry = {"command": command[0], "args": [*command[1:], "serve", str(home / "shop/sealyard.toml")]}
     only = {"sealyard": entry}
-    assert json.loads(during[".claude.json"][0]) == CLAUDE | {"mcpServers": only}
+    seen = {"sealyard": entry | {"alwaysLoad": True}}
+    assert json.loads(during[".claude.json"][0]) == CLAUDE | {"mcpServers": seen}
     assert json.loads(during[".config/Claude/claude_desktop_config.json"][0]) == {"mcpServers": only}
     assert json.loads(during["shop/.vscode/mcp.json"][0]) == VSCODE | {
         "servers": {"sealyard": {"type": "stdio"} | entry}
     }
     assert tomllib.loads(during[".codex/config.toml"][0].decode()) == {
         "model": "m",
-        "mcp_servers": only,
+        "mcp_servers": {"sealyard": entry | {"required": True, "default_tools_approval_mode": "approve"}},
         "tui": {"theme": "dark"},
     }
     assert json.loads(during[".gemini/settings.json"][0]) == GEMINI | {"mcpServers": only}

@@ -33,9 +33,9 @@ from sealyard.errors import InvalidRequest
 def init(*, output: Path, force: bool, clients: tuple[str, ...], undo: bool, yes: bool, dry_run: bool) -> int:
     """Make a sealyard.toml from your MCP clients.
 
-    Looks for the servers that Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI and Windsurf have, here
-    and in your home. Their own files are changed only with --apply, and --undo puts them back. Exit code 0: done; 1:
-    there was nothing to do it with, or you said no; 2: it could not be done.
+    Looks for the servers that Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, opencode and Windsurf
+    have, here and in your home. Their own files are changed only with --apply, and --undo puts them back. Exit code 0:
+    done; 1: there was nothing to do it with, or you said no; 2: it could not be done.
     """
     if output.suffix != ".toml":
         raise InvalidRequest(f"--output is {str(output)!r}. Give a name that ends with .toml.")

@@ -42,7 +42,7 @@ _PAIR = re.compile(
 """A name and its value within an argument: an option, a variable, a part of a query, a header, a member of JSON."""
 _HEADER_OPTION = re.compile(r"(?:-H|--?headers?)(?:=|\s)?\s*(?P<name>[\w-]+):(?!//)\s*(?=\S)")
 _OPEN_NAMES = frozenset({"accept", "bearer_token_env_var", "content-type", "user-agent"})
-_WHOLLY_SECRET = frozenset({"env", "headers", "http_headers", "auth"})
+_WHOLLY_SECRET = frozenset({"env", "environment", "headers", "http_headers", "auth"})
 """Every value in these is hidden, whatever its name."""
 
 

@@ -1,5 +1,6 @@
 """The agent's side of MCP: the modes `code`, `hybrid` and `search`. Wire in, wire out; the yard decides."""
 
+import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -15,9 +16,8 @@ from mcp.shared.exceptions import MCPError
 from sealyard import __version__
 from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
-from sealyard.observe.results import answer_text
 from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_states
-from sealyard.serve.skills_extension import extend
+from sealyard.serve.skills_extension import client_name, extend
 from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
 from sealyard.skills import SaveSkill
@@ -26,6 +26,7 @@ from sealyard.values.tools import ToolSpec, glob
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 
 _META = "sealyard/execution"
+_PARSING_CLIENTS = ("gemini-cli", "qwen")
 _LIST_TTL_MS = 300_000  # clients may keep the list of tools for 5 minutes
 
 _Answer = types.CallToolResult | types.InputRequiredResult
@@ -115,14 +116,16 @@ class _Surface:
         asking: Asking = ctx.lifespan_context
         try:
             if asking.is_held(ctx):
-                return await asking.round(ctx, params, partial(handler, params))
-            async with asking.dialogue(ctx) as call:
-                return await handler(params, call)
+                answer = await asking.round(ctx, params, partial(handler, params))
+            else:
+                async with asking.dialogue(ctx) as call:
+                    answer = await handler(params, call)
         except SealyardError as error:
             text = f"{type(error).__name__}: {error}"
             if isinstance(error, InvalidRequest | QueueFull) and not isinstance(error, InvalidArguments):
                 self._note(principal_of(ctx), params, text)  # else a run has begun, and its bill has it
-            return _text(text, is_error=True)
+            answer = _text(text, is_error=True)
+        return _fitting(answer, ctx)
 
     async def _find_direct(self, ctx: Context, name: str) -> _Handler:
         """Return the handler of an upstream's tool that is advertised directly. Raises `MCPError` for another name."""
@@ -260,7 +263,7 @@ class _Surface:
                 on_progress=call.stream.relay,
                 execution_id=execution_id,
             )
-        return _text(answer_text(answer.value, self._yard.runner.result_tokens))
+        return _text(self._yard.text_of(answer))
 
     def _state(self, state: ExecutionState) -> types.CallToolResult:
         if state.result is not None:
@@ -273,6 +276,30 @@ class _Surface:
         if state.error is not None:
             state_fields["error"] = state.error
         return _text(msgspec.json.encode(state_fields).decode(), is_error=state.state == "failed", meta=state_fields)
+
+
+def _fitting(answer: _Answer, ctx: Context) -> _Answer:
+    """The answer without what a client is known to stumble over.
+
+    Gemini CLI, and Qwen Code with it, takes a text that is JSON for structured content and fails unless that is an
+    object; it shows the model all of a failure, `_meta` included.
+    """
+    if not client_name(ctx).startswith(_PARSING_CLIENTS):
+        return answer
+    if not isinstance(answer, types.CallToolResult) or not isinstance(block := answer.content[0], types.TextContent):
+        return answer
+    text = f"result:\n{block.text}" if _is_bare_json(block.text) else block.text
+    return types.CallToolResult(
+        content=[types.TextContent(text=text)], is_error=answer.is_error, _meta=None if answer.is_error else answer.meta
+    )
+
+
+def _is_bare_json(text: str) -> bool:
+    """True for JSON that is not an object."""
+    try:
+        return not isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _written(params: types.CallToolRequestParams) -> str:

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,17 +21,13 @@ from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import PrivacyConfig
-from sealyard.discovery import Semantic, load_encoder
+from sealyard.discovery import Semantic
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.learning import Guidance, KnownSkills
-from sealyard.learning.insights import domain_of
 from sealyard.metrics import Prices, Tracing, open_tracing, tokens
-from sealyard.observe.alerts import Alerting
-from sealyard.observe.readiness import Readiness
-from sealyard.observe.recorder import Recorder, Sink
-from sealyard.observe.sinks import AuditSink, JournalSink, Observer, ShapeSink, TraceSink
-from sealyard.observe.upkeep import Upkeep
+from sealyard.observe import Observer, Recorder, Sink, Upkeep
+from sealyard.observe.health import Alerting, Readiness
 from sealyard.offload import Offload
 from sealyard.privacy import TYPES, Handling, Privacy
 from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules
@@ -122,7 +117,10 @@ async def open_yard(
         if config.otel.endpoint is not None:
             tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
         observer = Observer(
-            store, tracing=tracing, domain_of=lambda principal: domain_of(principal, scopes, config.learning)
+            store,
+            drift=observed,
+            tracing=tracing,
+            domain_of=lambda principal: config.learning.domain_of(principal, scopes),
         )
         tools = Tools(catalog, finder, Views(rules, scopes), servers, observed, names, on_published=observer.published)
         runner = Runner(
@@ -168,8 +166,7 @@ def _assemble(
         digest=guards.digest,
         offload=guards.offload,
     )
-    journal: tuple[Sink, ...] = (partial(JournalSink, store), partial(AuditSink, store), partial(TraceSink, store))
-    recorder = Recorder(store, broker, (*journal, *observer.sinks, partial(ShapeSink, tools.observed), *sinks))
+    recorder = Recorder(store, broker, (*observer.sinks, *sinks))
     skills = Skills(
         config.skills,
         store=store,
@@ -320,7 +317,7 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
             policy=policy,
             approvals=approvals,
             broker=broker,
-            recorder=Recorder(store, broker, (partial(JournalSink, store), partial(AuditSink, store))),
+            recorder=Recorder(store, broker, keeps_answers=False),
             store=store,
             names=NameCheck(config),
             readiness=Readiness(store, config.store.path, None),
@@ -476,9 +473,9 @@ def _digest(*parts: str) -> str:
 
 async def _load_meaning(finder: Finder, store: Store, folder: str | None) -> None:
     """Load the encoder, which takes a moment. Until then, searches rank by words."""
-    encoder = await asyncio.to_thread(load_encoder, Path(folder) if folder else None)
-    if encoder is not None:
-        finder.use_meaning(Semantic(encoder, store))
+    meaning = await asyncio.to_thread(Semantic.load, store, folder=Path(folder) if folder else None)
+    if meaning is not None:
+        finder.use_meaning(meaning)
 
 
 async def _close_all(servers: Mapping[str, ToolServer]) -> None:

@@ -9,13 +9,10 @@ from sealyard.access import Runner, Tools
 from sealyard.broker import Approvals
 from sealyard.errors import StoreError
 from sealyard.learning import Guidance
-from sealyard.learning.insights import census_of
 from sealyard.metrics import Gauge, Point, Prices, Report, tokens
 from sealyard.metrics.sums import Sums
-from sealyard.observe.alerts import Alerting
-from sealyard.observe.live import Live
-from sealyard.observe.readiness import Readiness
-from sealyard.observe.upkeep import Upkeep
+from sealyard.observe import Live, Upkeep
+from sealyard.observe.health import Alerting, Readiness
 from sealyard.store import Store
 
 _ANSWER_SECONDS = 5.0
@@ -120,7 +117,7 @@ class Figures:
         now = time.monotonic()
         if now - self._learned_at >= _LEARNED_SECONDS and guidance.is_on:
             self._learned_at = now
-            parts = await census_of(guidance.learner, half_life=guidance.half_life)
+            parts = await guidance.learner.census()
             self._learned = [Gauge.of("sealyard_learning_learned", each.learned, part=each.part) for each in parts]
             self._learned += [
                 Gauge.of("sealyard_learning_accuracy", each.accuracy, part=each.part)

@@ -228,6 +228,32 @@ def test_all_spellings_of_http_mean_http(machine: Machine, kind: str) -> None:
     assert found(machine) == {("cursor", "a"): UpstreamEntry(url="https://a/sse")}
 
 
+def test_opencode_has_one_list_for_command_and_arguments(machine: Machine) -> None:
+    """References in braces, and two names of the file."""
+    put(
+        machine,
+        "shop/opencode.jsonc",
+        """{
+          // comments are allowed here
+          "mcp": {
+            "a": {"type": "local", "command": ["npx", "-y", "a"], "environment": {"KEY": "{env:A_KEY}"}},
+            "b": {"type": "remote", "url": "https://b", "headers": {"X-B": "Bearer {env:B}"}, "enabled": false},
+            "c": {"type": "local", "command": ["c", "{file:./key}"]}
+          }
+        }""",
+    )
+
+    servers = find_servers(machine)
+
+    assert {each.name: each.entry for each in servers.servers} == {
+        "a": UpstreamEntry(command="npx", args=("-y", "a"), env={"KEY": "${A_KEY}"}),
+        "b": UpstreamEntry(url="https://b", headers={"X-B": "Bearer ${B}"}, disabled=True),
+    }
+    assert [problem.partition(", ")[2] for problem in servers.problems] == [
+        "the server 'c' refers to a file with {file:…}, which sealyard does not read. This server is not used."
+    ]
+
+
 def test_variables_that_codex_passes_on_are_names_or_tables(machine: Machine) -> None:
     """A variable from elsewhere is named, and so is an entry that names none."""
     put(
@@ -600,12 +626,13 @@ def test_codex_keeps_all_but_its_servers(machine: Machine) -> None:
     assert [(change.path, change.notes) for change in changes] == [(file, ("'b.c' stays: sealyard cannot read it",))]
     assert (changes[0].new or b"").decode() == (
         'model = "m" # mine\n\n# a server\n[mcp_servers.sealyard]\ncommand = "/bin/sealyard"\n'
-        'args = ["serve", "/t.toml"]\n\n[mcp_servers."b.c".env]\nX = "1"\n\n# about the screen\n[tui]\n'
+        'args = ["serve", "/t.toml"]\nrequired = true\ndefault_tools_approval_mode = "approve"\n'
+        '\n[mcp_servers."b.c".env]\nX = "1"\n\n# about the screen\n[tui]\n'
         'theme = "dark"\n\n[[profiles]]\nname = "p"\n\n# end\n'
     )
 
 
-SERVERS = '[mcp_servers.sealyard]\ncommand = "t"\nargs = []\n'
+SERVERS = '[mcp_servers.sealyard]\ncommand = "t"\nargs = []\nrequired = true\ndefault_tools_approval_mode = "approve"\n'
 
 
 @pytest.mark.parametrize("line", ["\n", "\r\n"])
@@ -646,7 +673,31 @@ def test_line_ends_and_byte_order_marks_stay(machine: Machine) -> None:
     )
     change = plan_apply("codex", machine, command="t", args=())[0]
 
-    assert change.new == b'\xef\xbb\xbfa = 1\r\n\r\n[mcp_servers.sealyard]\r\ncommand = "t"\r\nargs = []\r\n'
+    assert change.new == ("\ufeffa = 1\n\n" + SERVERS).replace("\n", "\r\n").encode()
+
+
+CLAUDE = {"command": "t", "args": [], "alwaysLoad": True}
+"""What is put into Claude Code's file for the command `t`."""
+
+
+def test_each_client_gets_what_it_needs_to_show_the_tools(machine: Machine) -> None:
+    """Claude Code would defer them, Codex would not wait for them, and opencode has another form."""
+    changes = {name: plan_apply(name, machine, command="t", args=("a",))[0] for name in CLIENTS}
+    texts = {name: (change.new or b"").decode() for name, change in changes.items()}
+
+    plain = {"command": "t", "args": ["a"]}
+    codex = plain | {"required": True, "default_tools_approval_mode": "approve"}
+    assert tomllib.loads(texts.pop("codex")) == {"mcp_servers": {"sealyard": codex}}
+    entries = {name: next(iter(json.loads(text).values()))["sealyard"] for name, text in texts.items()}
+    assert entries == {
+        "claude-code": plain | {"alwaysLoad": True},
+        "claude-desktop": plain,
+        "cursor": plain,
+        "vscode": {"type": "stdio"} | plain,
+        "gemini": plain,
+        "opencode": {"type": "local", "command": ["t", "a"], "enabled": True},
+        "windsurf": plain,
+    }
 
 
 def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machine) -> None:
@@ -662,7 +713,7 @@ def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machin
         change.path.write_bytes(change.new or b"")
 
     assert [(change.path, change.old is None, json.loads(change.new or b"")) for change in changes] == [
-        (claude, False, {"numStartups": 3, "mcpServers": {"sealyard": {"command": "t", "args": ["serve"]}}}),
+        (claude, False, {"numStartups": 3, "mcpServers": {"sealyard": CLAUDE | {"args": ["serve"]}}}),
         (
             machine.home / ".config" / "Code" / "User" / "mcp.json",
             True,
@@ -682,7 +733,7 @@ def test_both_places_of_one_file_change_together(machine: Machine) -> None:
     put(machine, ".claude.json", document)
     changes = plan_apply("claude-code", machine, command="t", args=())
 
-    only = {"sealyard": {"command": "t", "args": []}}
+    only = {"sealyard": CLAUDE}
     assert [json.loads(change.new or b"") for change in changes] == [
         {
             "mcpServers": only | {"odd": {"type": "pigeon"}},

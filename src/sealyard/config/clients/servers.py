@@ -27,6 +27,7 @@ CLIENTS = {
     "vscode": "VS Code",
     "codex": "Codex",
     "gemini": "Gemini CLI",
+    "opencode": "opencode",
     "windsurf": "Windsurf",
 }
 
@@ -34,13 +35,17 @@ _TRANSPORTS = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
+    "remote": "http",
     "streamable-http": "http",
     "streamablehttp": "http",
     "streamable_http": "http",
     "sse": "sse",
 }
 _UNUSED = frozenset(
-    "alwaysAllow autoApprove description dev displayName gallery icon id metadata name trust version".split()
+    (
+        "alwaysAllow alwaysLoad autoApprove default_tools_approval_mode deferTools description dev displayName gallery"
+        " icon id metadata name required trust version"
+    ).split()
 )
 """Keys of entries that mean nothing to a gateway."""
 
@@ -70,6 +75,7 @@ def find_places(machine: Machine) -> list[Place]:
     home, project, programs = machine.home, machine.directory, machine.applications_folder
     claude = Path(machine.environ.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
     codex = Path(machine.environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
+    opencode = Path(machine.environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
     known: list[tuple[str, Path, tuple[str, ...], bool]] = [
         ("claude-code", project / ".mcp.json", ("mcpServers",), True),
         ("claude-code", claude, ("projects", str(project), "mcpServers"), True),
@@ -82,6 +88,8 @@ def find_places(machine: Machine) -> list[Place]:
         ("codex", codex, ("mcp_servers",), False),
         ("gemini", project / ".gemini" / "settings.json", ("mcpServers",), True),
         ("gemini", home / ".gemini" / "settings.json", ("mcpServers",), False),
+        ("opencode", _either(project / "opencode.jsonc", project / "opencode.json"), ("mcp",), True),
+        ("opencode", _either(opencode / "opencode.jsonc", opencode / "opencode.json"), ("mcp",), False),
         ("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json", ("mcpServers",), False),
     ]
     places = [
@@ -91,6 +99,11 @@ def find_places(machine: Machine) -> list[Place]:
     users = {place.path for place in places if place.project is None}
     # Started in the home folder, a client's two files are one: the user's.
     return [p for p in places if p.project is None or p.path not in users or p.keys[0] == "projects"]
+
+
+def _either(first: Path, second: Path) -> Path:
+    """The first file if it exists, else the second."""
+    return first if os.path.exists(first) else second
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,6 +188,8 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
     where = f"In {str(place.path)!r}, the server {name!r}"
     if not isinstance(raw, Mapping):
         raise InvalidConfig(f"{where} is not an object.")
+    if place.client == "opencode" and "{file:" in repr(raw):
+        raise InvalidConfig(f"{where} refers to a file with {{file:…}}, which sealyard does not read.")
     source = _Keys(raw, where)
     passed_on, notes = _passed_on(source.take("env_vars"))
     is_disabled, is_enabled = source.take("disabled"), source.take("enabled")
@@ -182,12 +197,15 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
         source.take("startup_timeout_sec"),
         source.take_milliseconds("startup_timeout_ms"),
     )
+    command, args = source.take("command"), source.take("args")
+    if isinstance(command, list) and command and args is None:  # opencode has one list
+        command, *args = command
     table: dict[str, Any] = {
-        "command": source.take("command"),
-        "args": source.take("args"),
+        "command": command,
+        "args": args,
         "cwd": source.take("cwd"),
         "env_file": source.take("envFile", "env_file"),
-        "env": passed_on | source.take_texts("env"),
+        "env": passed_on | source.take_texts("env", "environment"),
         "headers": source.take_texts("headers", "http_headers")
         | {key: f"${{{variable}}}" for key, variable in source.take_texts("env_http_headers").items()},
         "tools": source.take("enabled_tools", "includeTools"),
@@ -296,6 +314,8 @@ def _translate(value: Any, client: str) -> Any:
         return value
     if client == "gemini":
         value = re.sub(r"\$([A-Za-z_][A-Za-z0-9_]*)", r"${\1}", value)
+    if client == "opencode":
+        value = re.sub(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}", r"${\1}", value)
     return re.sub(r"\$\{input:([^}:]+)\}", lambda match: f"${{{name_of_input(match[1])}}}", value)
 
 
