@@ -533,13 +533,13 @@ def test_where_there_is_nothing_every_command_says_so(tmp_path: Path) -> None:
 
     assert {arguments: (done.returncode, done.stdout or done.stderr) for arguments, done in ends.items()} == {
         ("list",): (0, "No skills yet. Agents save them with save_skill, people with `sealyard skills save`.\n"),
-        ("test",): (0, "There is no skill to be tested.\n"),
+        ("test",): (0, "No skill to test.\n"),
         ("--analyze",): (
             0,
             "0 skills: 0 active, 0 drafts, 0 in quarantine. 0 uses, in 0% of all executions; 0 translated calls.\n",
         ),
         ("--cleanup",): (0, "Every skill was used, or saved, since then.\n"),
-        ("export", "--all", "--to", "x.zip"): (2, "error: There is no active skill to be exported.\n"),
+        ("export", "--all", "--to", "x.zip"): (2, "error: There is no active skill to export.\n"),
     }
 
 

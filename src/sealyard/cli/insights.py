@@ -1,13 +1,12 @@
 """`sealyard insights`: show what was learned from the journal, and forget it. It needs the store, not a gateway."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import click
 import msgspec
 
 from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL, answer, read_config, with_store
-from sealyard.cli.terminal import errors, plain, say, say_unwrapped, show_table, warn
+from sealyard.cli.terminal import errors, minute, plain, say, say_unwrapped, show_table, warn
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning import Insight, Insights, Learner
@@ -85,17 +84,17 @@ async def _check(store: Store, principal: str, configured: Sequence[str]) -> Non
 
 def _show(found: Insights) -> None:
     _warn(found)
-    rows = (
-        (each.part, each.learned, each.evidence, each.checked, _share(each.accuracy), plain(_TITLES[each.part], "dim"))
-        for each in found.parts
-    )
+    rows = []
+    for each in found.parts:
+        right = "-" if each.accuracy is None else f"{each.accuracy:.0%}"
+        rows.append((each.part, each.learned, each.evidence, each.checked, right, plain(_TITLES[each.part], "dim")))
     show_table("part", "learned", "from", "checked", "right", "", rows=rows)
     shared = "by all" if found.scope == "shared" else f"by each {found.scope}"
     say(f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days", "dim")
     for part in found.parts:
         _show_items(_TITLES[part.part], part.items, more=f"sealyard insights --part {part.part}")
     for gone in found.forgotten[:_FEW]:
-        say(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim")
+        say(f"forgotten on {minute(gone.at)} UTC: {_name(gone)}", "dim")
     _show_more(found.forgotten, "sealyard insights --json")
 
 
@@ -123,11 +122,11 @@ def _show_items(title: str, items: Sequence[Insight], *, more: str = "") -> None
             item.text,
             f"{item.evidence:.1f}",
             f"{item.right:,} of {item.checked:,}" if item.checked else "",
-            plain(_day(item.last_at), "dim"),
+            plain(minute(item.last_at), "dim"),
         )
         for item in (items[:_FEW] if more else items)
     )
-    show_table("about", "", "evidence", "right", "last", rows=rows, title=f"\n{title}")
+    show_table("about", "", "evidence", "right", "last (UTC)", rows=rows, title=f"\n{title}")
     if more:
         _show_more(items, more)
 
@@ -135,14 +134,6 @@ def _show_items(title: str, items: Sequence[Insight], *, more: str = "") -> None
 def _show_more(items: Sequence[object], command: str) -> None:
     if len(items) > _FEW:
         say(f"… and {len(items) - _FEW} more: {command}", "dim")
-
-
-def _share(part: float | None) -> str:
-    return "-" if part is None else f"{part:.0%}"
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _name(forgotten: Forgotten) -> str:

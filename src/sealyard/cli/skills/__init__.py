@@ -77,7 +77,11 @@ def skills(ctx: click.Context, *, analyze: bool, detail: str, cleanup: bool, unu
         return _cleanup(load(), _parse_duration(unused_threshold))
     if analyze:
         loaded = load()
-        analysis = with_yard(lambda yard: _analyze(yard, loaded), config=loaded)
+
+        async def work(yard: Yard) -> SkillAnalysis:
+            return await yard.skills.analyze(await _candidates(yard, loaded))
+
+        analysis = with_yard(work, config=loaded)
         answer(analysis, lambda: show_analysis(analysis, is_full=detail == "full"))
     else:
         write(f"{ctx.get_help()}\n")
@@ -183,10 +187,6 @@ def history(*, name: str) -> None:
 
     versions, records = with_yard(work)
     answer({"versions": versions, "uses": records}, lambda: show_history(versions, records))
-
-
-async def _analyze(yard: Yard, config: Config) -> SkillAnalysis:
-    return await yard.skills.analyze(await _candidates(yard, config))
 
 
 async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:

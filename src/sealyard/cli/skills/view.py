@@ -89,7 +89,7 @@ def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
 def show_tests(tested: Sequence[TestedSkill]) -> None:
     """Show the outcome of replays."""
     if not tested:
-        say("There is no skill to be tested.")
+        say("No skill to test.")
     for each in tested:
         passed = sum(rehearsal.example.passed for rehearsal in each.rehearsals)
         name = f"{each.skill.namespace}/{each.skill.name} {each.skill.version}"
