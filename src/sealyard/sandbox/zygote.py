@@ -109,6 +109,10 @@ class Zygote:
         self._answers: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
         self._forks: dict[int, Fork] = {}
         self._watching = False
+        self._users = 0
+        self.idle = asyncio.Event()
+        """Set while it has no worker that was ordered and is not gone."""
+        self.idle.set()
         self.is_alive = True
         self.failed_packages: dict[str, str] = {}
         self.landlock_abi = 0
@@ -208,6 +212,17 @@ class Zygote:
             fork = self._forks[slot] = Fork(slot, connection, output_read, theirs.pop_all())
         fork.born.add_done_callback(lambda _: self._orders.release())
         return fork
+
+    def retain(self) -> None:
+        """Count one more worker, until `release`."""
+        self._users += 1
+        self.idle.clear()
+
+    def release(self) -> None:
+        """Count one worker less."""
+        self._users -= 1
+        if not self._users:
+            self.idle.set()
 
     async def create_workspace(self, number: int, *, size_bytes: int, files: int) -> int:
         """Make a workspace and return a descriptor of its root that outlives the zygote."""
