@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,8 @@ import msgspec
 from sealyard.errors import SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
 from sealyard.values.runs import Tier
+
+_log = logging.getLogger(__name__)
 
 _START_SECONDS = 120.0  # for its imports, before it is ready: seconds with data packages, far more from a cold disk
 _ORDER_SECONDS = 30.0  # for one answer to an order: it takes a millisecond, and longer only on a machine that swaps
@@ -114,7 +117,6 @@ class Zygote:
         """Set while it has no worker that was ordered and is not gone."""
         self.idle.set()
         self.is_alive = True
-        self.failed_packages: dict[str, str] = {}
         self.landlock_abi = 0
         self.missing_layers: tuple[str, ...] = ()
         self.touched_bytes = 0
@@ -156,7 +158,8 @@ class Zygote:
                 raise SandboxUnavailable(f"{message['order']} failed: {message['error']}")
             else:
                 break
-        self.failed_packages = dict(message["packages"])
+        for name, reason in message["packages"].items():
+            _log.warning("The package %s cannot be imported in the sandbox: %s", name, reason)
         self.landlock_abi = int(message["layers"]["landlock_abi"])
         self.missing_layers = tuple(message["missing"])
         self.touched_bytes = int(message["touched_bytes"])
