@@ -23,8 +23,7 @@ from sealyard.config.settings import SandboxConfig, StoreConfig
 from sealyard.metrics import tokens
 from sealyard.sandbox.policy import ANALYSIS
 from sealyard.testing import FakeUpstream
-from sealyard.yard import Yard, open_yard
-from sealyard.yard.analysis import AnalyzeRequest
+from sealyard.yard import AnalyzeRequest, Yard, open_yard
 
 PROMISES = {
     "ratio_10k_to_python": "shown",

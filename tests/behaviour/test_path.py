@@ -17,7 +17,7 @@ from mcp.server.lowlevel import Server
 from tests.mcp.upstreams import config, gateway, memory
 
 import sealyard
-from sealyard.broker.call import FinishedCall, OpenCall
+from sealyard.broker import FinishedCall, OpenCall
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig, SurfaceConfig
 from sealyard.errors import ToolFailed

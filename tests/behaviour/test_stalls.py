@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.broker.upstreams.mcp.upstream import Upstream
+from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import InvalidRequest, SealyardError, ToolFailed, UpstreamError

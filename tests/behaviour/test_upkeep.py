@@ -24,8 +24,7 @@ from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Executed, UpstreamEvent
 from sealyard.values.runs import CallRecord, ExecutionRecord
-from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.assembly import open_border
+from sealyard.yard import ExecuteRequest, Yard, open_border, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 

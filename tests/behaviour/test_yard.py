@@ -18,7 +18,7 @@ import pytest
 from tests import warm
 from tests.conftest import Kept
 
-from sealyard.broker.responses import Response, ResponseFile
+from sealyard.broker.upstreams import Response, ResponseFile
 from sealyard.config import Config
 from sealyard.config.settings import DiscoveryConfig, SandboxConfig, StoreConfig, SurfaceConfig
 from sealyard.discovery import Semantic

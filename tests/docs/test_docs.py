@@ -39,7 +39,7 @@ from sealyard.analysis.guest import (
     validation,
 )
 from sealyard.analysis.guest import sources as analysis_sources
-from sealyard.broker import conditions
+from sealyard.broker.policy import conditions
 from sealyard.config import Config, HttpConfig, SandboxConfig, StoreConfig, load_config
 from sealyard.config.settings import (
     AlertsConfig,

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from sealyard.broker.policy import PolicySettings, Rule
-from sealyard.broker.responses import Response, ResponseFile, to_answer
+from sealyard.broker.upstreams.server import Response, ResponseFile, to_answer
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
 from sealyard.privacy import TOKEN

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client
 
 from sealyard.broker.policy import PolicySettings, Rule
-from sealyard.broker.responses import Response, ResponseFile
+from sealyard.broker.upstreams import Response, ResponseFile
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
 from sealyard.metrics import exposition

@@ -10,8 +10,9 @@ import httpx2
 import pytest
 from tests.surfaces.api_gateway import TEAM, Gateway, events_of, gateway
 
-from sealyard.serve.api import events
+from sealyard.serve.api import executions
 from sealyard.testing import FakeUpstream
+from sealyard.values.runs import ExecutionRecord
 
 
 class Held:
@@ -58,7 +59,7 @@ def output(events: list[dict[str, Any]]) -> str:
 
 
 async def test_a_run_is_followed_from_its_beginning_to_its_end(tmp_path: Path) -> None:
-    """A client that comes in the middle gets what was before. After the run only its end is sent."""
+    """A client that comes in the middle, or after the run, gets what was before."""
     async with running(tmp_path) as (_, ann, held, path):
         async with ann.stream("GET", f"{path}/events") as answer:
             kind = answer.headers["content-type"]
@@ -74,8 +75,9 @@ async def test_a_run_is_followed_from_its_beginning_to_its_end(tmp_path: Path) -
     assert rest == []
     assert [each for each in kinds(live) if each != "output"] == ["started", "call", "called", "ended"]
     assert output(live) == "before\nafter\n"
-    assert kinds(over) == ["ended"]
-    assert over[0]["id"] == live[-1]["id"]
+    assert kinds(over) == ["started", "call", "called", "output", "ended"]
+    assert output(over) == output(live)
+    assert over[-1]["id"] == live[-1]["id"]
     assert [each[-1]["data"]["status"] for each in (live, over)] == ["ok", "ok"]
     assert read == 204
     called = [each["data"] for each in live if each["event"] == "called"]
@@ -110,13 +112,27 @@ async def test_the_end_of_a_failed_run_names_its_failure(tmp_path: Path) -> None
         client = await gate.client()
         done = (await client.post("executions", json={"code": "\n1 / 0", "wait": True})).json()
         async with client.stream("GET", f"executions/{done['execution_id']}/events") as answer:
-            (ended,) = await events_of(answer.aiter_lines(), until="")
+            *_, ended = await events_of(answer.aiter_lines(), until="")
 
     assert (ended["data"]["status"], ended["data"]["failure"]["type"], ended["data"]["failure"]["line"]) == (
         "failed",
         "ZeroDivisionError",
         2,
     )
+
+
+async def test_a_run_of_another_gateway_has_no_end_before_it_is_over(tmp_path: Path) -> None:
+    """Its events are not here. A client that comes again gets the end once there is one."""
+    record = ExecutionRecord(execution_id="a1", principal="local", session="local:default", code="1", started_at=1.0)
+    async with gateway(tmp_path, with_sandbox=False) as gate:
+        client = await gate.client()
+        gate.yard.store.record_start(record)
+        found = []
+        for last in ({}, {"last-event-id": "x"}):
+            async with client.stream("GET", "executions/a1/events", headers=last) as answer:
+                found.append(kinds(await events_of(answer.aiter_lines(), until="")))
+
+    assert found == [["lagged"], ["lagged"]]
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "journal-", "journal-99999999999", "0-" + "9" * 40])
@@ -158,7 +174,7 @@ async def test_the_stream_of_the_gateway_tells_each_what_it_may_see(tmp_path: Pa
 
 async def test_a_quiet_stream_says_that_it_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a comment, which no reader takes for an event."""
-    monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(executions, "KEEP_ALIVE_SECONDS", 0.01)
     async with gateway(tmp_path, with_sandbox=False) as gate:
         client = await gate.client()
         async with client.stream("GET", "events") as answer, asyncio.timeout(60):

@@ -15,10 +15,11 @@ from tests.surfaces.conftest import child, serving
 from tests.surfaces.test_surface import text_of
 
 from sealyard import config as config_module
+from sealyard.cli.serve import parse_address
 from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig, hash_token
 from sealyard.errors import InvalidConfig
 from sealyard.serve import api as api_module
-from sealyard.serve.http import build_app, default_preset, open_http, parse_address
+from sealyard.serve.http import build_app, default_preset, open_http
 from sealyard.values.access import AuditEntry
 from sealyard.yard import Yard, open_yard
 

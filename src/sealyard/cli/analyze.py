@@ -19,9 +19,7 @@ from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy import ANALYSIS, IsolationPolicy
 from sealyard.values.runs import Outcome
-from sealyard.yard import open_yard
-from sealyard.yard.analysis import AnalyzeRequest
-from sealyard.yard.yard import Yard
+from sealyard.yard import AnalyzeRequest, Yard, open_yard
 
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
 _SESSION = "analysis"

@@ -20,11 +20,10 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 from mcp import Client
+from mcp_types import TextContent
 
-from sealyard.broker import Response
-from sealyard.broker.call import OnProgress
-from sealyard.broker.responses import read_answer
-from sealyard.broker.upstreams import Upstream
+from sealyard.broker.upstreams import OnProgress, Response
+from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, counts, plain, say, screen, show_facts, write
 from sealyard.config import Config
@@ -34,7 +33,7 @@ from sealyard.examples import MAIL_RULE, demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.sandbox import IsolationLevel, open_sandbox
 from sealyard.sandbox.policy import LEVELS
-from sealyard.serve.mcp import build_server, text_of
+from sealyard.serve import build_server
 from sealyard.skills import migrate_skills
 from sealyard.values.runs import Outcome
 from sealyard.values.tools import UpstreamConfig
@@ -247,7 +246,7 @@ async def _ask(agent: Client, step: _Step) -> tuple[str, int]:
     arguments = ", ".join(f"{key}={value!r}" for key, value in step.arguments.items())
     say(str(step.arguments.get("code", f"{step.tool}({arguments})")).rstrip(), "cyan")
     result = await agent.call_tool(step.tool, step.arguments)
-    text = text_of(result)
+    text = "".join(block.text for block in result.content if isinstance(block, TextContent))
     _expect(result.is_error == step.fails, text)
     say(_beginning(text), "red" if step.fails else "green")
     return text, tokens.count_json(step.arguments) + tokens.count(text)
@@ -301,7 +300,7 @@ class _Weighed(Upstream):
         answer = await super().call(
             tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap
         )
-        value = read_answer(answer, unwrap=unwrap).value
+        value = answer.read(unwrap=unwrap).value
         self._passed.append(msgspec.json.encode([arguments, value]).decode())
         return answer
 

@@ -20,8 +20,7 @@ from sealyard.sandbox.importable import find_packages
 from sealyard.sandbox.policy import LEVELS
 from sealyard.sandbox.review import Review, review
 from sealyard.values.runs import Failure, Limits, Outcome, Tier, Usage
-from sealyard.yard import ExecuteRequest, open_yard
-from sealyard.yard.assembly import build_policy
+from sealyard.yard import ExecuteRequest, build_policy, open_yard
 
 
 @click.command()

@@ -8,11 +8,12 @@ import sys
 
 import click
 
-from sealyard.broker.upstreams import transports
+from sealyard.broker.upstreams.mcp import transports
 from sealyard.cli.command import CONFIG_ARGUMENT, load
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark
 from sealyard.config import Config
+from sealyard.errors import InvalidRequest
 from sealyard.serve import (
     ConcealingFilter,
     RepeatFilter,
@@ -22,12 +23,9 @@ from sealyard.serve import (
     dashboard,
     default_preset,
     open_http,
-    parse_address,
     serve_stdio,
 )
-from sealyard.serve.connections import raise_open_files
-from sealyard.yard import open_yard
-from sealyard.yard.assembly import open_border
+from sealyard.yard import open_border, open_yard
 
 
 @click.command()
@@ -49,9 +47,16 @@ def serve(*, http: str | None, mode: str | None) -> None:
         handler.addFilter(RepeatFilter())
         handler.addFilter(ConcealingFilter(str))  # until there is a guard to conceal by
     loaded = load()
-    if http is not None:
-        raise_open_files()
     run_to_end(_serve(loaded, mode or loaded.surface.mode, None if http is None else parse_address(http)))
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, or a port alone on loopback. Raises `InvalidRequest`."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise InvalidRequest(f"{text!r} is not an address to listen at. Give one such as 127.0.0.1:8321.")
+    return host, int(port)
 
 
 async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:

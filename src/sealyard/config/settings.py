@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args
 import msgspec
 from msgspec import Meta, inspect
 
-from sealyard.broker import PolicySettings
-from sealyard.config.files import read_machine
+from sealyard.broker.policy import PolicySettings
+from sealyard.config.machine import read_machine
 from sealyard.errors import InvalidConfig
 from sealyard.values.access import PrincipalScope
 from sealyard.values.runs import Tier
@@ -108,7 +108,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The database of executions, calls and tools."""
 
-    path: Path = msgspec.field(default_factory=lambda: read_machine().data_folder / "sealyard.db")
+    path: Path = msgspec.field(default_factory=lambda: read_machine().store_path)
 
 
 class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
-    from sealyard.serve.http import default_preset, open_http, parse_address
+    from sealyard.serve.http import default_preset, open_http
     from sealyard.serve.logs import ConcealingFilter, RepeatFilter
     from sealyard.serve.mcp import build_server
     from sealyard.serve.relay import build_relay
     from sealyard.serve.stdio import serve_stdio
+    from sealyard.serve.surface import system_prompt
 
 __all__ = (
     "ConcealingFilter",
@@ -21,16 +22,17 @@ __all__ = (
     "build_server",
     "default_preset",
     "open_http",
-    "parse_address",
     "serve_stdio",
+    "system_prompt",
 )
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
     __getattr__ = lazy_door(
         __name__,
-        http="default_preset open_http parse_address",
+        http="default_preset open_http",
         logs="ConcealingFilter RepeatFilter",
         mcp="build_server",
         relay="build_relay",
         stdio="serve_stdio",
+        surface="system_prompt",
     )

@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import ValidationError
 
-from sealyard.broker.approvals import Approvals, ask_lines, heading, options, waiting_line
+from sealyard.broker import Approvals
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
 
 Context = ServerRequestContext[Any, Any]
@@ -53,19 +53,15 @@ def seal_states(name: str, ask_seconds: float) -> RequestStateBoundary:
 
 
 class Call:
-    """One tool call of a client while it is carried out."""
+    """One tool call of a client while it is carried out. Questions go to the client as requests."""
 
     def __init__(self, approvals: Approvals, principal: str, ctx: Context | None = None) -> None:
-        """Questions go as requests to the client of `ctx`; without it they wait for the client's next round."""
         self.principal = principal
         self._approvals = approvals
         self._ctx = ctx
         self.stream = Stream()
         self.asks: dict[str, ApprovalRequest] = {}
         """Open questions to the client's user."""
-        self.changed = asyncio.Event()
-        """Set when a question opens, and when the call ends."""
-        self._answers: dict[str, asyncio.Future[Approval]] = {}
 
     def channel(self, execution_id: str) -> AbstractContextManager[None]:
         """While open, the questions of an execution go to this client's user."""
@@ -75,13 +71,15 @@ class Call:
         """Return the user's answer; None if the question is for another principal, or if the client cannot ask."""
         if ask.principal != self.principal:
             return None
-        self.stream.add(f"[{waiting_line(ask)}]\n")
-        if self._ctx is None:
-            return await self._wait_for_answer(ask)
-        return await self._elicit(self._ctx, ask) if _can_ask(self._ctx) else None
+        where = "answer in your client or with `sealyard approvals`"
+        self.stream.add(f"[waiting for approval of {ask.tool} ({ask.id}); {where}]\n")
+        return await self._put(ask)
 
-    async def _elicit(self, ctx: Context, ask: ApprovalRequest) -> Approval | None:
+    async def _put(self, ask: ApprovalRequest) -> Approval | None:
         """Return the user's answer to a request to the client; None if the client cannot ask."""
+        ctx = self._ctx
+        if ctx is None or not _can_ask(ctx):
+            return None
         form = _form(ask, ctx.protocol_version)
         self.asks[ask.id] = ask
         try:
@@ -93,25 +91,6 @@ class Call:
         finally:
             del self.asks[ask.id]
         return _approval(answer, self.principal)
-
-    async def _wait_for_answer(self, ask: ApprovalRequest) -> Approval:
-        """Ask the user in the client's next round, and wait for the round that brings the answer."""
-        answered: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
-        self._answers[ask.id] = answered
-        self.asks[ask.id] = ask
-        self.changed.set()
-        try:
-            return await answered
-        finally:
-            del self._answers[ask.id]
-            self.asks.pop(ask.id, None)
-
-    def answer(self, responses: Mapping[str, Any]) -> None:
-        """Take the client's answers; questions without one are asked again."""
-        for ask_id in self.asks.keys() & responses.keys():
-            del self.asks[ask_id]
-            if not self._answers[ask_id].done():  # such as answered in the shell at the same moment
-                self._answers[ask_id].set_result(_approval(responses[ask_id], self.principal))
 
 
 Work = Callable[[Call], Awaitable[types.CallToolResult]]
@@ -163,62 +142,83 @@ class Asking:
         """
         state, principal = params.request_state, principal_of(ctx)
         if state is None:
-            held = _HeldCall(Call(self._approvals, principal), work)
-            self._tasks.add(held.task)
-            held.task.add_done_callback(self._tasks.discard)
+            call = _HeldCall(self._approvals, principal, work)
+            self._tasks.add(call.task)
+            call.task.add_done_callback(self._tasks.discard)
             state = secrets.token_hex(16)
         else:
             found = self._held.get(state)
-            if found is None or found.call.principal != principal:
+            if found is None or found.principal != principal:
                 raise MCPError(types.INVALID_PARAMS, "No call waits for this state. Make the call again without it.")
-            held = found
-            held.call.answer(params.input_responses or {})
-        result = await held.round(ctx)
+            call = found
+            call.answer(params.input_responses or {})
+        result = await call.round(ctx)
         if result is not None:
             return result
         if state not in self._held:
-            self._hold(state, held)
+            self._hold(state, call)
         requests: dict[str, Any] = {
-            ask_id: types.ElicitRequest(params=_form(ask, ctx.protocol_version))
-            for ask_id, ask in held.call.asks.items()
+            ask_id: types.ElicitRequest(params=_form(ask, ctx.protocol_version)) for ask_id, ask in call.asks.items()
         }
         return types.InputRequiredResult(input_requests=requests, request_state=state)
 
-    def _hold(self, state: str, held: "_HeldCall") -> None:
+    def _hold(self, state: str, call: "_HeldCall") -> None:
         """Keep a call for the client's next round, and its result for a while afterwards: the answer may get lost."""
         over = [key for key, other in self._held.items() if other.task.done()]
         for key in over[: max(0, len(self._held) - _KEPT)]:
             del self._held[key]
-        self._held[state] = held
+        self._held[state] = call
         loop = asyncio.get_running_loop()
-        held.task.add_done_callback(lambda _: loop.call_later(_KEPT_SECONDS, self._held.pop, state, None))
+        call.task.add_done_callback(lambda _: loop.call_later(_KEPT_SECONDS, self._held.pop, state, None))
 
 
-class _HeldCall:
-    """A call that goes on whether or not a request of its client is open."""
+class _HeldCall(Call):
+    """A call that goes on whether or not a request of its client is open. Questions wait for the next one."""
 
-    def __init__(self, call: Call, work: Work) -> None:
-        self.call = call
-        self.task = asyncio.ensure_future(work(call))
-        self.task.add_done_callback(self._end)
+    def __init__(self, approvals: Approvals, principal: str, work: Work) -> None:
+        super().__init__(approvals, principal)
+        self._changed = asyncio.Event()
+        """Set when a question opens, and when the call ends."""
+        self._answers: dict[str, asyncio.Future[Approval]] = {}
         self._rounds = 0
+        self.task = asyncio.ensure_future(work(self))
+        self.task.add_done_callback(self._end)
+
+    async def _put(self, ask: ApprovalRequest) -> Approval:
+        """Ask the user in the client's next round, and wait for the round that brings the answer."""
+        answered: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
+        self._answers[ask.id] = answered
+        self.asks[ask.id] = ask
+        self._changed.set()
+        try:
+            return await answered
+        finally:
+            del self._answers[ask.id]
+            self.asks.pop(ask.id, None)
+
+    def answer(self, responses: Mapping[str, Any]) -> None:
+        """Take the client's answers; questions without one are asked again."""
+        for ask_id in self.asks.keys() & responses.keys():
+            del self.asks[ask_id]
+            if not self._answers[ask_id].done():  # such as answered in the shell at the same moment
+                self._answers[ask_id].set_result(_approval(responses[ask_id], self.principal))
 
     async def round(self, ctx: Context) -> types.CallToolResult | None:
         """The call's result, or None as soon as it has questions for the client."""
         self._rounds += 1
-        self.call.stream.open(ctx)
+        self.stream.open(ctx)
         try:
             while not self.task.done():
-                if not self.call.asks:
-                    self.call.changed.clear()
-                    await self.call.changed.wait()
+                if not self.asks:
+                    self._changed.clear()
+                    await self._changed.wait()
                     continue
                 await asyncio.wait({self.task}, timeout=_COMPANY_SECONDS)
-                if self.call.asks and not self.task.done():
+                if self.asks and not self.task.done():
                     return None
             if self.task.cancelled():
                 raise MCPError(types.INVALID_REQUEST, "The call was cancelled. Make it again.")
-            await self.call.stream.close()
+            await self.stream.close()
             return self.task.result()
         except asyncio.CancelledError:
             if self._rounds == 1:
@@ -227,10 +227,10 @@ class _HeldCall:
         finally:
             self._rounds -= 1
             if not self._rounds:
-                self.call.stream.abandon()
+                self.stream.abandon()
 
     def _end(self, task: "asyncio.Future[types.CallToolResult]") -> None:
-        self.call.changed.set()
+        self._changed.set()
         if not task.cancelled():
             task.exception()  # marks it as retrieved: the client may never come back for it
 
@@ -244,11 +244,12 @@ def _can_ask(ctx: Context) -> bool:
 
 def _form(ask: ApprovalRequest, version: str) -> types.ElicitRequestFormParams:
     # Indented, so that a client which renders Markdown takes it for a block of code and obeys nothing in it.
-    lines = "\n".join(f"    {line}" for line in ask_lines(ask))
+    lines = "\n".join(f"    {line}" for line in ask.lines())
+    heading = f"{'Code' if ask.is_about_run else 'A call'} waits for your approval."
     left = max(0.0, ask.expires_at - time.time())
-    message = f"{heading(ask)}\n\n{lines}\n\nWithout an answer it is refused in {left:.0f} s."
+    message = f"{heading}\n\n{lines}\n\nWithout an answer it is refused in {left:.0f} s."
     decision: dict[str, Any] = {"type": "string", "title": "Decision", "default": "refuse"}
-    choices = options(ask)
+    choices = ask.options
     if is_version_at_least(version, "2025-11-25"):
         decision["oneOf"] = [{"const": value, "title": title} for value, title in choices.items()]
     else:

@@ -176,13 +176,13 @@ class Gate:
                 "forbidden", "This request comes from another site's page. Open the address of the gateway itself."
             )
         if path == _LOGIN_PATH:
-            self._take(self._tries, str((scope.get("client") or ("",))[0]), "tries to log in", _LOGIN_TRIES)
+            _take(self._tries, str((scope.get("client") or ("",))[0]), "tries to log in")
             return ""
         if method in _READING and (path == "/" or path.startswith("/dashboard/")):
             return ""  # a page without any data in it
         principal = self._know(scope, headers, origin, takes_cookie=is_api or path in _WATCHED)
         if is_api:
-            self._take(self._requests, principal, f"requests of {principal!r}", self._requests.per_minute)
+            _take(self._requests, principal, f"requests of {principal!r}")
         return principal
 
     def _know(self, scope: Scope, headers: dict[str, str], origin: str | None, *, takes_cookie: bool) -> str:
@@ -226,15 +226,16 @@ class Gate:
         if scope["method"] == "POST" and kind != "application/json":
             raise Refusal("invalid_request", f"The body is {kind!r}. Send application/json.")
 
-    def _take(self, buckets: "_Buckets", name: str, what: str, per_minute: int) -> None:
-        seconds = buckets.take(name)
-        if seconds:
-            wait = math.ceil(seconds)
-            raise Refusal(
-                "rate_limited",
-                f"There were more than {per_minute:,} {what} in a minute. Try again in {wait} s.",
-                headers={"Retry-After": str(wait)},
-            )
+
+def _take(buckets: "_Buckets", name: str, what: str) -> None:
+    """Take one from a bucket. Raises `Refusal` if it is empty."""
+    if seconds := buckets.take(name):
+        wait = math.ceil(seconds)
+        raise Refusal(
+            "rate_limited",
+            f"There were more than {buckets.per_minute:,} {what} in a minute. Try again in {wait} s.",
+            headers={"Retry-After": str(wait)},
+        )
 
 
 @contextmanager

@@ -23,26 +23,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sealyard.broker import Preset, policy
+from sealyard.broker import policy
+from sealyard.broker.policy import Preset
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
 from sealyard.observe.readiness import Readiness
 from sealyard.offload import Offload
-from sealyard.serve.connections import Entrance, HttpConnection, most_connections
+from sealyard.serve.connections import Entrance, HttpConnection, most_connections, raise_open_files
 from sealyard.serve.gate import BoundedBodies, Gate
 
 _BACKLOG = 2_048  # a spike of new clients waits for its turn; beyond it the kernel lets them try again
 _LAST_SECONDS = 5  # for requests under way when the server ends: within the ten that `docker stop` waits
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened at
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, or a port alone on loopback. Raises `InvalidRequest`."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise InvalidRequest(f"{text!r} is not an address to listen at. Give one such as 127.0.0.1:8321.")
-    return host, int(port)
 
 
 def default_preset(address: tuple[str, int] | None, settings: HttpConfig) -> Preset:
@@ -145,6 +137,7 @@ async def open_http(
     """
     host, port = address
     _check(host, settings, is_relay=routes is None)
+    raise_open_files()
     try:
         listener = socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=_BACKLOG

@@ -18,10 +18,9 @@ import msgspec
 
 from sealyard import errors
 from sealyard.access import Guards, Runner, Tools
-from sealyard.broker import Policy
-from sealyard.broker.call import FinishedCall, without_empty
-from sealyard.catalog import Snapshot
-from sealyard.catalog.arguments import check_arguments
+from sealyard.broker import FinishedCall
+from sealyard.broker.policy import Policy
+from sealyard.catalog import Snapshot, check_arguments
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
 from sealyard.former import FORMER_ERROR
 from sealyard.observe.recorder import Recorder, RunObserver
@@ -230,7 +229,7 @@ class Rehearsals:
             if plan is not None:
                 arguments = translate_arguments(plan, arguments)
             if spec is not None:
-                arguments = without_empty(spec, arguments)
+                arguments = spec.without_empty(arguments)
                 tool = spec.full_name
                 check_arguments(spec, arguments)
             answer = answers.answer(tool, arguments)
@@ -364,7 +363,7 @@ class Recording(RunObserver):
         spec, plan = self.find(name, is_used=False)
         if plan is not None:
             arguments = translate_arguments(plan, arguments)
-        arguments = without_empty(spec, arguments)
+        arguments = spec.without_empty(arguments)
         check_arguments(spec, arguments)
         if await self._guard.door.conceal(arguments) != arguments:
             raise self._problem(f"It passes private values to {spec.full_name} that it makes itself. Make them inputs.")

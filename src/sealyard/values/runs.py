@@ -145,6 +145,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == "ok"
 
 
+CALL_VALUE_BYTES = 64 << 10
+"""Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
+
+
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One call from inside an execution, as stored in the journal."""
 
@@ -201,3 +205,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     is_error: bool
     outcome: Outcome
+
+
+class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a background execution."""
+
+    execution_id: str
+    state: Literal["queued", "running", "done", "cancelled", "failed"]
+    output: str = ""
+    """The end of the output so far, while it runs."""
+    result: Result | None = None
+    error: str | None = None
+    """The fault that kept the gateway from running it."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if it neither runs nor waits for its turn."""
+        return self.state not in ("queued", "running")
+
+
+def is_python(language: str) -> bool:
+    """True if a request for this language means Python."""
+    return language.strip().lower() in ("python", "python3", "py")

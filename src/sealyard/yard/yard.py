@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker import Response
-from sealyard.broker.approvals import Approvals
-from sealyard.broker.call import OnProgress
+from sealyard.broker import Approvals
+from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.catalog import Snapshot
 from sealyard.learning import Assessment
 from sealyard.metrics import Report
@@ -23,8 +22,17 @@ from sealyard.values.documents import check_values
 from sealyard.values.facts import UseCase
 from sealyard.values.runs import OnOutput, Result
 from sealyard.values.tools import SearchAnswer, SearchRequest
-from sealyard.yard.analysis import AnalyzeRequest, analysis_run, as_json
-from sealyard.yard.code_run import CodeRun, Parts, find_tool, find_tools, limits_of, session_of
+from sealyard.yard.code_run import (
+    AnalyzeRequest,
+    CodeRun,
+    Parts,
+    analysis_run,
+    as_json,
+    find_tool,
+    find_tools,
+    limits_of,
+    session_of,
+)
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 
 _LONG_NAME = 1_000  # a longer token is not written to the audit log

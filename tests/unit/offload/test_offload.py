@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sealyard.broker.admission import admit, admit_answer
-from sealyard.broker.responses import Response, ResponseFile
+from sealyard.broker.upstreams import Response, ResponseFile
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill
 from sealyard.offload import Offload, Process, decode
 from sealyard.offload.child import LENGTHS

@@ -9,17 +9,7 @@ import re
 import msgspec
 from starlette.routing import Route
 
-from sealyard.serve.api import (
-    approvals,
-    audit,
-    events,
-    executions,
-    learning,
-    login,
-    metrics,
-    skills,
-    tools,
-)
+from sealyard.serve.api import executions, learning, login, metrics, oversight, skills, tools
 from sealyard.serve.api.declare import Call, Endpoint, Reply, endpoint
 from sealyard.serve.api.exchange import refuse_unknown, route
 from sealyard.serve.api.openapi import build_document
@@ -40,7 +30,7 @@ async def get_openapi(call: Call[None, None]) -> Reply[Document]:
     return Reply(encoded=_document())
 
 
-_MODULES = (login, tools, executions, events, skills, approvals, audit, metrics, learning)
+_MODULES = (login, tools, executions, skills, oversight, metrics, learning)
 ENDPOINTS: tuple[Endpoint, ...] = (
     *(each for module in _MODULES for each in vars(module).values() if isinstance(each, Endpoint)),
     get_openapi,

@@ -5,7 +5,7 @@ object that is a `Body`, and answers with an `Answer`; None means there is none.
 OpenAPI document all read the same declaration, so they cannot differ.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -63,7 +63,7 @@ class Reply(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
 class Events(msgspec.Struct, frozen=True, kw_only=True):
     """A stream of server-sent events: blocks, each with its empty line."""
 
-    blocks: AsyncIterator[str]
+    blocks: AsyncGenerator[str, None]
     is_over: bool = False
     """True if the stream is empty."""
 

@@ -9,13 +9,13 @@ import functools
 import logging
 import math
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -179,41 +179,23 @@ async def _answer(yard: Yard, declared: Endpoint, request: Request) -> Response:
     return Response(msgspec.json.encode(answer), headers=headers, media_type="application/json")
 
 
-class _EventResponse(Response):
+class _EventResponse(StreamingResponse):
     """Sends blocks as they come, until they end or the client is gone."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, blocks: AsyncIterator[str], slot: contextlib.ExitStack, headers: dict[str, str]) -> None:
-        super().__init__(headers={**headers, "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
+    def __init__(self, blocks: AsyncGenerator[str, None], slot: contextlib.ExitStack, headers: dict[str, str]) -> None:
+        super().__init__(blocks, headers={**headers, "X-Accel-Buffering": "no"})
         self._blocks = blocks
         self._slot = slot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._slot:
-            sending = asyncio.create_task(self._send(send))
-            gone = asyncio.create_task(_gone(receive))
             try:
-                await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (sending, gone):
-                    task.cancel()
-                await asyncio.wait({sending, gone})
-        if not sending.cancelled() and (error := sending.exception()) is not None:
-            _log.error("Stream %s broke off.", request_id_of(scope), exc_info=error)
-
-    async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async with contextlib.aclosing(self._blocks) as blocks:  # type: ignore[type-var]
-            async for each in blocks:
-                await send({"type": "http.response.body", "body": each.encode(), "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+                async with contextlib.aclosing(self._blocks):
+                    await super().__call__(scope, receive, send)
+            except Exception:  # noqa: BLE001 - the connection ends here
+                _log.exception("Stream %s broke off.", request_id_of(scope))
 
 
 # Reading a request

@@ -1,28 +1,30 @@
-"""`/api/v1/executions` and `/api/v1/analyses`: run, look, follow, cancel.
+"""`/api/v1/executions`, `/api/v1/analyses` and `/api/v1/events`: run, look, follow, cancel.
 
-An execution is shown from the journal and, while it runs, from memory.
+An execution is shown from the journal and, while it runs, from memory. A reader of events may be slow, vanish and come
+back. It has a bounded queue in `Live`; events that do not fit are dropped, and `lagged` says so. The stream is a
+generator in the request's own task: when that ends, nothing is left behind.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from sealyard.errors import UnknownExecution
-from sealyard.observe.live import LiveEvent
+from sealyard.observe.live import LiveEvent, LiveKind
 from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, page_of, view_of
-from sealyard.serve.api.events import ENDED, block, number_of, stream
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
 from sealyard.values.runs import MAX_SECONDS, ExecutionRecord, Failure, Form, RecordStatus, Result, Usage
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
-from sealyard.yard.executions import Execution
 
 _FORMS: dict[Form, Literal["code", "analysis", "call"]] = {
     "code": "code",
@@ -33,6 +35,15 @@ _FORMS: dict[Form, Literal["code", "analysis", "call"]] = {
 }
 _Seconds = Annotated[float, Meta(ge=1, le=MAX_SECONDS)]
 _Session = Annotated[str, Meta(max_length=50)]
+KEEP_ALIVE_SECONDS = 15.0
+"""Proxies close a stream that is quiet for longer than 30 to 60 s."""
+_RETRY_MS = 2_000  # a browser connects again after this time
+_WORD = secrets.token_hex(4)
+"""In the ids of events, so that an id of an earlier gateway is recognized."""
+_PAST_CALLS = 2_000  # more than a run of two minutes makes in practice
+_PAST_CHARACTERS = 64 << 10  # of the output of a run that is over: as much as a live reader gets at its end
+_ENDED = "ended"
+"""The id of the event that ends an execution, in the stream of that execution."""
 _KEY = re.compile(r"[!-~]{1,200}")
 _KEY_MEANING = (
     "1 to 200 printable characters without spaces. The same key and body within a day mean the execution that the "
@@ -185,7 +196,7 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
     if key is not None:
         execution_id = await _claimed(call, key, request)
     elif body.wait:
-        handle = Execution(request, call.principal)
+        handle = call.yard.executions.handle(request, principal=call.principal)
         running = call.yard.execute(request, principal=call.principal, handle=handle)
         result = await while_connected(call.request, running)
         record = handle.record
@@ -232,26 +243,6 @@ async def list_calls(call: Call[PageQuery, None]) -> CallPage:
     found = await call.yard.store.calls(record.execution_id, after=after, limit=call.query.limit + 1)
     page, more = page_of("calls", found, call.query.limit, lambda each: each.number)
     return CallPage(calls=[view_of(CallView, each) for each in page], next_cursor=more)
-
-
-@endpoint(
-    "GET",
-    "executions/{id}/events",
-    errors=("not_found",),
-    statuses=(200, 204),
-    headers={"Last-Event-ID": "The id of the last event that was read: the stream goes on after it."},
-)
-async def follow_execution(call: Call[None, None]) -> Events:
-    """Stream the events of an execution until it is over.
-
-    `started`, `output`, `call`, `called`, `asked`, `answered`, `ended`, and `lagged` where some are missing. Of one
-    that is over only `ended` is sent; for a client that has read that the answer is 204, and an EventSource stops then.
-    """
-    record = await _get(call, call.path["id"])
-    last = call.request.headers.get("last-event-id")
-    if call.yard.live.find(record.execution_id) is not None:
-        return Events(blocks=_live(call, record, last))
-    return Events(blocks=_end(call, record, last), is_over=last == ENDED)
 
 
 @endpoint("POST", "executions/{id}/cancel", errors=("not_found", "conflict"))
@@ -347,36 +338,6 @@ def _reply(view: ExecutionView, *, is_over: bool) -> Reply[ExecutionView]:
     return Reply(value=view, status=200 if is_over else 202, headers=headers)
 
 
-async def _live(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> AsyncIterator[str]:
-    if call.yard.live.find(record.execution_id) is None:  # it has ended since
-        async for each in _end(call, record, last):
-            yield each
-        return
-    async with call.yard.live.follow(execution_id=record.execution_id, after=number_of(last)) as events:
-        async for each in stream(events, gate_of(call.request.scope).closing, is_one=True):
-            yield each
-
-
-async def _end(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> AsyncIterator[str]:
-    """The event that ends an execution, for a client that comes after it; `lagged` if it has read a part."""
-    record = await _get(call, record.execution_id)  # its latest state
-    failure = None if record.outcome is None else record.outcome.failure
-    body: dict[str, Any] = {"status": record.status, "seconds": _summary_of(record).seconds}
-    if failure is not None:
-        body["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
-    event = LiveEvent(
-        number=0,
-        at=record.ended_at or record.started_at,
-        kind="ended",
-        execution_id=record.execution_id,
-        principal=record.principal,
-        body=body,
-    )
-    if last:
-        yield block(msgspec.structs.replace(event, kind="lagged", body={}), None)
-    yield block(event, ENDED)
-
-
 # From the journal to views
 
 
@@ -430,3 +391,133 @@ def _view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) 
         level=None if outcome is None else outcome.level,
         asks=[view_of(WaitingCall, ask) for ask in yard.approvals.open_asks(record.execution_id)],
     )
+
+
+# Events
+
+
+@endpoint(
+    "GET",
+    "executions/{id}/events",
+    errors=("not_found",),
+    statuses=(200, 204),
+    headers={"Last-Event-ID": "The id of the last event that was read: the stream goes on after it."},
+)
+async def follow_execution(call: Call[None, None]) -> Events:
+    """Stream the events of an execution until it is over.
+
+    `started`, `output`, `call`, `called`, `asked`, `answered`, `ended`, and `lagged` where some are missing. One
+    that is over is read from the journal; a client that has read a part gets `lagged` and `ended`, and one that has
+    read `ended` gets 204, which stops an EventSource. Of one in another gateway only `lagged` is sent until it is over.
+    """
+    record = await _get(call, call.path["id"])
+    last = call.request.headers.get("last-event-id")
+    if call.yard.live.find(record.execution_id) is None:
+        return Events(blocks=_past(call, record, last), is_over=last == _ENDED)
+    return Events(blocks=_live_or_end(call, record, last))
+
+
+@endpoint(
+    "GET",
+    "events",
+    headers={
+        "Last-Event-ID": "The id of the last event that was read: the stream goes on after it, as far as it is kept."
+    },
+)
+async def follow_gateway(call: Call[None, None]) -> Events:
+    """Stream the events of all runs: one's own, or everybody's with `observe`.
+
+    `started`, `output`, `call`, `called`, `asked`, `answered`, `ended`, and `lagged` where some are missing.
+    """
+    return Events(blocks=_live(call, call.request.headers.get("last-event-id")))
+
+
+async def _live_or_end(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> AsyncGenerator[str, None]:
+    is_live = call.yard.live.find(record.execution_id) is not None  # else it has ended since
+    blocks = _live(call, last, execution_id=record.execution_id) if is_live else _past(call, record, last)
+    async with contextlib.aclosing(blocks):
+        async for each in blocks:
+            yield each
+
+
+async def _live(
+    call: Call[Any, Any], last: str | None, *, execution_id: str | None = None
+) -> AsyncGenerator[str, None]:
+    """Events after the id `last`, until they end or the server closes, with a comment after a quiet time."""
+    after, whose = _number_of(last), call.whose if execution_id is None else None
+    if execution_id is None and last and after is None:  # of a gateway before this one
+        yield _block(LiveEvent(number=0, at=time.time(), kind="lagged"), None)
+    async with call.yard.live.follow(execution_id=execution_id, principal=whose, after=after) as events:
+        yield f"retry: {_RETRY_MS}\n\n"
+        closed: asyncio.Future[Any] = asyncio.create_task(gate_of(call.request.scope).closing.wait())
+        coming: asyncio.Future[Any] | None = None
+        try:
+            while not closed.done():
+                coming = coming or asyncio.ensure_future(anext(events, None))
+                await asyncio.wait({coming, closed}, timeout=KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if coming.done():
+                    event = coming.result()
+                    coming = None
+                    if event is None:
+                        return
+                    is_last = execution_id is not None and event.kind == "ended"
+                    yield _block(event, _ENDED if is_last else f"{_WORD}-{event.number}")
+                elif not closed.done():
+                    yield ": nothing new\n\n"
+        finally:
+            for task in (closed, coming):
+                if task is not None:
+                    task.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await task
+
+
+async def _past(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> AsyncGenerator[str, None]:
+    """The events of an execution that does not run here. A client that has read a part gets `lagged` and its end."""
+    record = await _get(call, record.execution_id)  # its latest state
+    is_over = record.status != "running"  # else it runs in another gateway
+    events = await _recorded(call.yard, record) if is_over and not last else [("lagged", record.started_at, {})]
+    if is_over:
+        body: dict[str, Any] = {"status": record.status, "seconds": _summary_of(record).seconds}
+        if record.outcome is not None and (failure := record.outcome.failure) is not None:
+            body["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
+        events.append(("ended", record.ended_at or record.started_at, body))
+    for kind, at, body in events:
+        about = {"execution_id": record.execution_id, "principal": record.principal}
+        yield _block(LiveEvent(number=0, at=at, kind=kind, body=body, **about), _ENDED if kind == "ended" else None)
+
+
+async def _recorded(yard: Yard, record: ExecutionRecord) -> list[tuple[LiveKind, float, dict[str, Any]]]:
+    """The events before the end as the journal has them. The output comes in one piece."""
+    summary = _summary_of(record)
+    started: dict[str, Any] = {"form": summary.form, "session": summary.session}
+    started |= {"background": record.background, "code_characters": len(record.code)}
+    events: list[tuple[LiveKind, float, dict[str, Any]]] = [("started", record.started_at, started)]
+    for each in await yard.store.calls(record.execution_id, limit=_PAST_CALLS):
+        call = {"number": each.number, "tool": each.tool}
+        error = {} if each.error is None else {"error": each.error.partition(":")[0]}
+        called = {**call, "seconds": each.seconds, "bytes": each.answer_bytes, **error}
+        events += [("call", each.started_at, call), ("called", each.started_at + each.seconds, called)]
+    if record.outcome is not None and record.outcome.output:
+        text = record.outcome.output[-_PAST_CHARACTERS:]
+        events.append(("output", record.ended_at or record.started_at, {"text": text}))
+    return events
+
+
+def _number_of(last_event_id: str | None) -> int | None:
+    """Return the number in an id of this gateway; None for any other id."""
+    word, _, number = (last_event_id or "").partition("-")
+    is_number = word == _WORD and number.isascii() and number.isdigit() and len(number) < 19
+    return int(number) if is_number else None
+
+
+def _block(event: LiveEvent, spelled: str | None) -> str:
+    """Return one event in wire format. JSON holds no line end, so data cannot begin a line of its own."""
+    body: dict[str, Any] = {
+        "at": event.at,
+        "execution_id": event.execution_id,
+        "principal": event.principal,
+        **event.body,
+    }
+    name = "" if spelled is None else f"id: {spelled}\n"
+    return f"{name}event: {event.kind}\ndata: {msgspec.json.encode(body).decode()}\n\n"

@@ -1,8 +1,8 @@
 """The `proxy` mode: upstream servers passed through to clients as if the gateway were not there.
 
-`server` answers clients; `border` lets no private value out and no token in, as `concealment` and `forms` write it;
-`links` and `clients` hold the connections on both sides; `calls` takes each call of a tool through the broker; `bulk`
-writes results too large for the SDK.
+`server` answers clients, and takes each call of a tool through the broker; `border` lets no private value out and no
+token in, as `concealment` and `forms` write it; `links` and `clients` hold the connections on both sides; `bulk` writes
+results too large for the SDK.
 
 Names are imported on first use: helper processes import `concealment` and do without the MCP SDK.
 """

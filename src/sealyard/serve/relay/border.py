@@ -225,7 +225,9 @@ class Screen:
         spec = self._spec(upstream, method, params)
         key = LISTS[method][1] if method in LISTS else ""
         version = "" if key else version
-        made, document = await self._beside("result", method, spec, message, version=version, items=key)
+        made, document = await self._beside(
+            "result", method, spec, message, is_message=True, version=version, items=key
+        )
         if made.kind == "error":
             if signs_of(document) > _PARAMS_SIGNS:
                 raise MCPError(
@@ -244,7 +246,7 @@ class Screen:
         Raises:
             MCPError: They are too large for a client, or cannot be looked through.
         """
-        _, document = await self._beside(kind, method, self._routes.place(upstream), message)
+        _, document = await self._beside(kind, method, self._routes.place(upstream), message, is_message=True)
         if len(document) > _PARAMS_BYTES or signs_of(document) > _PARAMS_SIGNS:
             raise MCPError(INTERNAL_ERROR, f"What {upstream!r} asks or says is too large to be passed on.")
         found: Json = msgspec.json.decode(document)
@@ -269,55 +271,47 @@ class Screen:
         return found
 
     async def _beside(
-        self, kind: str, method: str, spec: ToolSpec, message: bytes | bytearray, *, version: str = "", items: str = ""
+        self, kind: str, method: str, spec: ToolSpec, document: bytes | bytearray, **about: Any
     ) -> tuple[Made, bytes | bytearray]:
+        """Conceal a document in a helper process, or in a thread if there is none."""
         guard, offload = self.guard, self._guards.offload
-        params = {"kind": kind, "method": method, "spec": guard.door.bare(spec), "sent": self._sent.to_data()}
-        params |= {"is_message": True, "version": version, "items": items}
-        try:
+        params = {"kind": kind, "method": method, "spec": guard.door.bare(spec), "sent": self._sent.to_data(), **about}
+        with self._explained(spec):
             if guard.is_off and offload is not None:
-                answered = await offload.run("relay", params, message, who=self.principal)
+                answered = await offload.run("relay", params, document, who=self.principal)
             elif guard.door.has_helpers:
-                answered = await guard.door.run("relay", params, message)
+                answered = await guard.door.run("relay", params, document)
             else:
-                return await asyncio.to_thread(relay_here, guard, params, bytes(message))
-        except HelperFailed as error:
-            guard.count_failure()
-            raise MCPError(INTERNAL_ERROR, f"What {spec.upstream!r} sent is withheld: {error}") from None
-        except SealyardError as error:
-            raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
+                return await asyncio.to_thread(relay_here, guard, params, bytes(document))
         return msgspec.convert(answered.result, Made), answered.document
 
     async def _conceal(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
         if self.guard.is_off:
             return value
-        try:
-            if not is_large(value):
+        if not is_large(value):
+            with self._explained(spec):
                 async with short_work():
-                    return self._concealed(kind, method, value, spec)
-            if not self.guard.door.has_helpers:
-                return await asyncio.to_thread(self._concealed, kind, method, value, spec)
-            return await self._conceal_beside(kind, method, value, spec)
+                    return conceal(self.guard, shape_of(kind, method), value, spec, self._sent)
+        with self._explained(spec):
+            try:
+                whole = msgspec.json.encode(value)
+            except (TypeError, ValueError) as error:
+                raise UpstreamError(f"{spec.upstream!r} sent something that is not JSON: {error}.") from None
+        made, document = await self._beside(kind, method, spec, whole)
+        return msgspec.json.decode(document) if made.changed else value
+
+    @contextmanager
+    def _explained(self, spec: ToolSpec) -> Iterator[None]:
+        """Raise `MCPError` for what cannot be concealed."""
+        try:
+            yield
         except RecursionError:
             raise MCPError(INTERNAL_ERROR, f"The upstream {spec.upstream!r} sent data nested too deeply.") from None
-        except SealyardError as error:  # a scope that is full, a store that is closed
-            raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
-
-    def _concealed(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
-        return conceal(self.guard, shape_of(kind, method), value, spec, self._sent)
-
-    async def _conceal_beside(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
-        """The same in a helper process."""
-        door = self.guard.door
-        params = {"kind": kind, "method": method, "spec": door.bare(spec), "sent": self._sent.to_data()}
-        try:
-            answered = await door.run("relay", params, msgspec.json.encode(value))
-        except (TypeError, ValueError) as error:
-            raise UpstreamError(f"{spec.upstream!r} sent something that is not JSON: {error}.") from None
         except HelperFailed as error:
             self.guard.count_failure()
-            raise UpstreamError(f"What {spec.upstream!r} sent is withheld: {error}") from None
-        return msgspec.json.decode(answered.document) if answered.result["changed"] else value
+            raise MCPError(INTERNAL_ERROR, f"What {spec.upstream!r} sent is withheld: {error}") from None
+        except SealyardError as error:  # a scope that is full, a store that is closed
+            raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
 
 
 def _own(result: Json, concealed: Json) -> Json:

@@ -12,7 +12,7 @@ import msgspec
 from mcp_types import INTERNAL_ERROR
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sealyard.broker.upstreams import Kept
+from sealyard.broker.upstreams.mcp import Kept
 from sealyard.values.documents import signs_of
 
 Json = dict[str, Any]

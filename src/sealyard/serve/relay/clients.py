@@ -6,6 +6,7 @@ of client that the upstream could take for each other, and lends it to one reque
 something that names no request.
 """
 
+import asyncio
 import json
 import secrets
 from collections import defaultdict
@@ -322,10 +323,10 @@ class HeldCall(Exchange):
         self._answerable = {question for kind, question in BACK_CHANNELS.items() if kind in hello.capabilities}
         self.questions: dict[str, Json] = {}
         self.scope = anyio.CancelScope()
-        self._answers: dict[str, Json] = {}
+        self._answers: dict[str, asyncio.Future[Json]] = {}
         self._asked = 0
         self._outcome: Json | Exception | None = None
-        self._changed = anyio.Condition()
+        self._changed = asyncio.Event()
 
     async def run(self, work: Callable[["HeldCall"], AbstractAsyncContextManager[Json]]) -> None:
         """Carry the call out; its outcome is for `round`."""
@@ -337,16 +338,16 @@ class HeldCall(Exchange):
                 self._outcome = error
         if self._outcome is None:
             self._outcome = MCPError(INTERNAL_ERROR, "The call was given up while it waited for its client.")
-        await self._wake()
+        self._changed.set()
 
     async def round(self, reply: Reply) -> Json | None:
         """The call's result, or `None` as soon as it has questions for the client."""
         self.reply = reply
         try:
-            async with self._changed:
-                while self._outcome is None and not self.questions:
-                    await self._changed.wait()
-        except anyio.get_cancelled_exc_class():
+            while self._outcome is None and not self.questions:
+                self._changed.clear()
+                await self._changed.wait()
+        except asyncio.CancelledError:
             self.scope.cancel()  # the client left: so does its call
             raise
         finally:
@@ -365,27 +366,22 @@ class HeldCall(Exchange):
             raise MCPError(INVALID_PARAMS, "The question is malformed.") from error
         self._asked += 1
         key = f"input-{self._asked}"
+        answered: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._answers[key] = answered
         self.questions[key] = {"method": method, "params": params}
-        await self._wake()
+        self._changed.set()
         try:
-            async with self._changed:
-                while key not in self._answers:
-                    await self._changed.wait()
-            return self._answers.pop(key)
+            return await answered
         finally:
+            del self._answers[key]
             self.questions.pop(key, None)
 
-    async def answer(self, responses: Json) -> None:
+    def answer(self, responses: Json) -> None:
         """Hand over what the client said; questions it left out stay open."""
         for key in [key for key in self.questions if isinstance(responses.get(key), dict)]:
-            self._answers[key] = responses[key]
             del self.questions[key]
-        await self._wake()
-
-    async def _wake(self) -> None:
-        with anyio.CancelScope(shield=True):
-            async with self._changed:
-                self._changed.notify_all()
+            if not self._answers[key].done():  # such as given up in this very turn
+                self._answers[key].set_result(responses[key])
 
 
 class HeldCalls:
@@ -393,7 +389,7 @@ class HeldCalls:
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._calls: dict[str, tuple[object, HeldCall]] = {}
+        self._calls: dict[str, tuple[object, HeldCall, asyncio.TimerHandle]] = {}
 
     async def carry(
         self,
@@ -416,22 +412,21 @@ class HeldCalls:
             held = self._calls.get(state)
             if held is None or held[0] != owner:
                 raise MCPError(INVALID_PARAMS, "No call waits for this state. Make the call again without it.")
-            call = held[1]
-            del self._calls[state]
-            await call.answer(params.get("inputResponses") or {})
+            _, call, timer = self._calls.pop(state)
+            timer.cancel()
+            call.answer(params.get("inputResponses") or {})
         result = await call.round(reply)
         return result if result is not None else self._hold(owner, call)
 
     def _hold(self, owner: object, call: HeldCall) -> Json:
         state = secrets.token_urlsafe(24)
-        self._calls[state] = (owner, call)
-        self._links.start_soon(self._expire, state)
+        timer = asyncio.get_running_loop().call_later(_HOLD_SECONDS, self._give_up, state)
+        self._calls[state] = (owner, call, timer)
         return {"resultType": "input_required", "inputRequests": dict(call.questions), "requestState": state}
 
-    async def _expire(self, state: str) -> None:
-        await anyio.sleep(_HOLD_SECONDS)
-        if (held := self._calls.pop(state, None)) is not None:
-            held[1].scope.cancel()
+    def _give_up(self, state: str) -> None:
+        _, call, _ = self._calls.pop(state)
+        call.scope.cancel()
 
 
 def client_key(hello: Hello) -> str:

@@ -3,11 +3,16 @@
 Requests, results and notifications are relayed as the JSON they came as, in the era of the protocol the client speaks;
 what one era lacks is carried by what the other has. One upstream keeps its own names and capabilities. Several are
 merged: tools and prompts get their full names, resources go to the upstream that listed them.
+
+Each call of a tool is an execution of its own, which goes through the broker. A refusal becomes a result that the model
+can read; the upstream's own errors pass through unchanged.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -25,29 +30,32 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 
 from sealyard import __version__
-from sealyard.access import NameCheck
-from sealyard.broker.upstreams import Transport
-from sealyard.errors import UpstreamUnavailable
+from sealyard.broker import Attempts, OpenCall, Passage
+from sealyard.broker.upstreams.mcp import Transport
+from sealyard.errors import SealyardError, StoreError, ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from sealyard.offload import short_work
 from sealyard.serve.cursors import to_cursor
-from sealyard.serve.dialogue import principal_of
+from sealyard.serve.dialogue import Asking, principal_of
 from sealyard.serve.relay.border import Screen
-from sealyard.serve.relay.bulk import Json, LargeAnswers, small
-from sealyard.serve.relay.calls import Calls, RelayedCall, attempting
+from sealyard.serve.relay.bulk import Json, LargeAnswers, size_of, small
 from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_modern, reply_to
 from sealyard.serve.relay.concealment import loosened
 from sealyard.serve.relay.forms import finished, sieved
 from sealyard.serve.relay.links import Link, Links, untracked
 from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
+from sealyard.values.access import Grant
 from sealyard.values.tools import ToolSpec, UpstreamConfig
-from sealyard.yard.assembly import Border
+from sealyard.yard import Border
 
 logger = logging.getLogger(__name__)
 
 _GREETING_SECONDS = 5.0  # a slow upstream must not hold up the client's handshake
 _MOST_PAGES = 100  # of a list that the relay reads itself: an upstream's cursors could go on for ever
 _ITEMS_AT_ONCE = 20  # of a list, checked or written before other tasks get a turn: about 5 ms
+_ROUNDS_KEPT = 1_000  # bounds the memory for clients that never come back
+
+_Round = tuple[str, str, str, str | None]
 
 
 def build_relay(
@@ -72,7 +80,7 @@ def build_relay(
             links = Links(connect, tasks, cache(partial(Screen, border.guards, routes)))
             carrier = Carrier(upstreams, links, principal)
             try:
-                yield _Relay(upstreams, links, carrier, routes, Calls(border), border.names, server)
+                yield _Relay(upstreams, links, carrier, routes, border, server)
             finally:
                 with anyio.CancelScope(shield=True):
                     await links.close()
@@ -128,8 +136,7 @@ class _Relay:
         links: Links,
         carrier: Carrier,
         routes: Routes,
-        calls: Calls,
-        names: NameCheck,
+        border: Border,
         server: Server[Any],
     ) -> None:
         self._upstreams = upstreams
@@ -137,8 +144,11 @@ class _Relay:
         self._carrier = carrier
         self.screen = carrier.screen
         self._routes = routes
-        self._calls = calls
-        self._names = names
+        self._border = border
+        self._broker = border.broker
+        self._asking = Asking(border.approvals)
+        self._rounds: OrderedDict[_Round, OpenCall] = OrderedDict()
+        """Calls that wait for their client's next round. They are already allowed, with exactly these arguments."""
         self._server = server
         self._only = next(iter(upstreams)) if len(upstreams) == 1 else None
 
@@ -270,7 +280,7 @@ class _Relay:
             return await screen.resources(upstream, page)
         if method == "tools/list":
             if (snapshot := self._routes.complete()) is not None:
-                await self._names.log(snapshot, ())
+                await self._border.names.log(snapshot, ())
             tools = [tool for tool in page["tools"] if not self._is_hidden(screen.principal, tool["name"])]
             if len(tools) < len(page["tools"]) and "cacheScope" in page:
                 page = {**page, "cacheScope": "private"}
@@ -285,7 +295,7 @@ class _Relay:
     def _is_hidden(self, principal: str, name: str) -> bool:
         found = self._routes.find("tools/list", name)
         spec = None if found is None else self._routes.find_spec(*found)
-        return spec is not None and self._calls.is_hidden(spec, principal)
+        return spec is not None and self._border.policy.is_hidden(spec, principal)
 
     async def _read_lists(self, ctx: Context, methods: Iterable[str], upstreams: Iterable[str]) -> None:
         """Learn the names in whole lists."""
@@ -313,7 +323,7 @@ class _Relay:
 
     async def call_tool(self, ctx: Context) -> Json:
         params = dict(ctx.params or {})
-        async with self._calls.open(self.screen(ctx), params) as call:
+        async with self._execution(self.screen(ctx), params) as call:
             upstream, spec = await self._name(ctx, call, params)
             given = params.get("arguments") or {}
             self._check_headers(ctx, spec, given)
@@ -323,13 +333,47 @@ class _Relay:
             headers = None
             if real and self._upstreams[upstream].transport == "http":
                 headers = mcp_param_headers(x_mcp_header_map(spec.input_schema), real)
-            async with self._calls.admitted(ctx, call, real) as attempts:
+            async with self._admitted(ctx, call, real) as attempts:
                 async for attempt in attempts:
-                    with attempting(attempt, spec):
+                    with _attempting(attempt, spec):
                         call.result = await self._carrier.ask(ctx, upstream, ctx.method, params, headers)
         return call.result
 
-    async def _name(self, ctx: Context, call: RelayedCall, params: Json) -> tuple[str, ToolSpec]:
+    @asynccontextmanager
+    async def _execution(self, screen: Screen, params: Json) -> AsyncIterator["_Call"]:
+        """One call of a client, which is recorded, on disk, when this is left. The body sets its `result`.
+
+        If the call is refused, the refusal is its result.
+
+        Raises:
+            MCPError: The upstream answered with an error, or the call could not be recorded.
+        """
+        grant = Grant(execution_id=secrets.token_hex(8), principal=screen.principal, session=screen.session, tools={})
+        try:
+            async with self._border.recorder.open(grant, screen.guard, form="proxy") as run:
+                call = _Call(screen, run.passage, await screen.leaving(params.get("arguments") or {}))
+                try:
+                    yield call
+                    call.note_result()
+                    run.finish("ok", "")
+                except MCPError as error:
+                    call.fail(f"MCPError: {error.message}")
+                    if not call.has_tool:
+                        await self._broker.note_unknown(run.passage, str(params["name"]), error.message)
+                    raise
+                except SealyardError as error:
+                    safe = await screen.error_of(error)
+                    text = f"{type(safe).__name__}: {safe}"
+                    call.fail(text)
+                    call.result = {"content": [{"type": "text", "text": text}], "isError": True}
+                    run.finish("failed", "")
+                finally:
+                    if call.has_tool:
+                        call.opened.finish()
+        except StoreError as error:
+            raise MCPError(types.INTERNAL_ERROR, f"{type(error).__name__}: {error}") from error
+
+    async def _name(self, ctx: Context, call: "_Call", params: Json) -> tuple[str, ToolSpec]:
         """The upstream and the tool that a call means, which `params` then name as the upstream does."""
         name = params["name"]
         upstream, params["name"] = await self._find(ctx, "tools/list", name)
@@ -338,9 +382,37 @@ class _Relay:
         spec = self._routes.find_spec(upstream, params["name"]) or self._routes.bare_spec(upstream, params["name"])
         call.name(spec, params.get("arguments") or {})
         is_configured = self._routes.is_configured(upstream, params["name"])
-        if not is_configured or self._calls.is_hidden(spec, call.screen.principal):
+        if not is_configured or self._border.policy.is_hidden(spec, call.screen.principal):
             raise MCPError(types.INVALID_PARAMS, f"No upstream lists the name {name!r}.")
         return upstream, spec
+
+    @asynccontextmanager
+    async def _admitted(self, ctx: Context, call: "_Call", real: Json) -> AsyncIterator[Attempts]:
+        """The attempts of a call, once it is allowed with the revealed arguments.
+
+        Raises:
+            PolicyRefused: A rule or a person said no; nothing was sent.
+            LimitReached: The tool was called too often, or its server fails.
+        """
+        opened, params = call.opened, ctx.params or {}
+        key = (call.screen.session, opened.spec.full_name, self._broker.digest(opened.written, real))
+        earlier = None
+        if params.get("inputResponses") is not None:
+            earlier = self._rounds.pop((*key, params.get("requestState")), None)
+        async with AsyncExitStack() as stack:
+            if not is_modern(ctx):  # there, a round that ends in our question would look like one of the upstream's
+                dialogue = await stack.enter_async_context(self._asking.dialogue(ctx))
+                stack.enter_context(dialogue.channel(opened.grant.execution_id))
+            await self._broker.decide(opened, real, is_private=call.screen.is_private, earlier=earlier)
+        try:
+            async with self._broker.turn(opened) as attempts:
+                yield attempts
+        except _Answered as answered:
+            raise answered.error from None
+        if wire.is_input_required(call.result):
+            self._rounds[(*key, call.result.get("requestState"))] = opened
+            while len(self._rounds) > _ROUNDS_KEPT:
+                self._rounds.popitem(last=False)
 
     def _check_headers(self, ctx: Context, spec: ToolSpec, arguments: Json) -> None:
         """A modern client's headers that repeat arguments must agree with them."""
@@ -446,6 +518,74 @@ class _Relay:
             return result
         stamp = {types.SERVER_INFO_META_KEY: self._server.server_info_stamp}
         return {**result, "_meta": {**(result.get("_meta") or {}), **stamp}}
+
+
+class _Call:
+    """One call of a client while it happens."""
+
+    def __init__(self, screen: Screen, passage: Passage, arguments: Any) -> None:
+        """`arguments` are concealed."""
+        self.screen = screen
+        self.result: Json = {}
+        """The client's result."""
+        self.has_tool = False
+        """True once its tool is known: then it is `opened`."""
+        self.opened: OpenCall
+        self._passage = passage
+        self._arguments = arguments
+
+    def name(self, spec: ToolSpec, given: Json) -> None:
+        """Set the tool. `given` are the arguments as the client sent them."""
+        number = self._passage.number_next()
+        self.opened = OpenCall(passage=self._passage, spec=spec, number=number, written=given)
+        self.opened.arguments = self._arguments
+        self.has_tool = True
+
+    def note_result(self) -> None:
+        """Record the concealed result. Raises `UpstreamError` if it is not JSON."""
+        opened, result = self.opened, self.result
+        try:
+            opened.answer_bytes = size_of(result)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UpstreamError(
+                f"{opened.spec.full_name!r} answered with something that is not JSON: {error}."
+            ) from error
+        opened.failure = None
+        if result.get("isError") is True:
+            blocks = result.get("content")
+            blocks = blocks if isinstance(blocks, list) else []  # not of one that was too large to be decoded
+            texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+            opened.failure = f"ToolFailed: {next((text for text in texts if isinstance(text, str)), '')}"
+
+    def fail(self, text: str) -> None:
+        """Record the reason why there is no result."""
+        if self.has_tool:
+            self.opened.failure = text
+
+
+@contextmanager
+def _attempting(attempt: Attempts, spec: ToolSpec) -> Iterator[None]:
+    """One attempt, in its time. An error in the upstream's answer shows that its server works."""
+    with attempt:
+        try:
+            with anyio.fail_after(attempt.seconds):
+                yield
+        except TimeoutError:
+            raise UpstreamTimeout(
+                f"{spec.full_name!r} did not answer within {attempt.seconds:g} s; whether the call happened is unknown."
+            ) from None
+        except MCPError as error:
+            if isinstance(error, UpstreamError):
+                raise
+            raise _Answered(error) from None
+
+
+class _Answered(ToolFailed):
+    """The upstream answered with an error of the protocol, so its server works."""
+
+    def __init__(self, error: MCPError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 _METHODS: dict[str, tuple[type[Any], Callable[[_Relay, Context], Awaitable[Json]]]] = {
