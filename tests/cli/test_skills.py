@@ -176,6 +176,15 @@ def test_what_is_saved_is_active_or_a_draft_with_the_reason(shelf: Project) -> N
     assert shelf.kept() == KEPT
 
 
+def test_a_skill_without_examples_is_a_draft(tmp_path: Path) -> None:
+    """It is saved and shown like any other."""
+    project = Project(tmp_path)
+    done = project.save("plain", "result = 1\n")
+
+    assert (done.returncode, done.stdout, done.stderr) == (1, "plain 1.0.0 is a draft. It has no example.\n", "")
+    assert project.ask("skills", "show", "plain")["skill"]["examples"] == []
+
+
 GIVE_OBJECT = "Give an object such as '{\"n\": 3}'."
 GIVE_ONE = "Give one such as '{\"n\": 3}'."
 

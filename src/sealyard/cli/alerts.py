@@ -10,7 +10,7 @@ from sealyard.cli.command import CONFIG, JSON, load, wants_json, with_store
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import plain, say, show_table, warn, write_json
 from sealyard.errors import InvalidRequest
-from sealyard.observe.alerts import AlertView, list_alerts, post_alerts
+from sealyard.observe.health import AlertView, list_alerts, post_alerts
 from sealyard.values.access import Alert
 
 _STYLES = {"firing": "bold red", "pending": "yellow", "resolved": "green"}

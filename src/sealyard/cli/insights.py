@@ -10,10 +10,7 @@ from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL, answer, read_conf
 from sealyard.cli.terminal import errors, plain, say, say_unwrapped, show_table, warn
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.learning import Insight
-from sealyard.learning.insights import Insights, forget, learner_of
-from sealyard.learning.insights import insights as all_insights
-from sealyard.learning.learner import PARTS
+from sealyard.learning import Insight, Insights, Learner
 from sealyard.store import Store
 from sealyard.values.facts import Forgotten
 from sealyard.wording import suggest
@@ -33,7 +30,7 @@ _TITLES = {
 
 @click.command()
 @CONFIG_ARGUMENT
-@click.option("--part", type=click.Choice(list(PARTS)), help="Show this part alone, with all its entries.")
+@click.option("--part", type=click.Choice(list(_TITLES)), help="Show this part alone, with all its entries.")
 @click.option("--principal", metavar="NAME", help="Show the evidence that one principal is advised from.")
 @click.option(
     "--forget",
@@ -54,7 +51,7 @@ def insights(*, part: str | None, principal: str | None, subject: str | None, re
     loaded = read_config()
     if subject is not None:
         learning = loaded.learning
-        done = with_store(loaded, lambda store: forget(store, learner_of(store, learning), subject, principal=LOCAL))
+        done = with_store(loaded, lambda store: Learner(store, learning).forget_named(subject, principal=LOCAL))
         answer(done, lambda: say_unwrapped(f"forgotten: {_name(done)}"))
         return
     with errors.status("Learning from the journal"):
@@ -68,15 +65,13 @@ async def _look(store: Store, config: Config, principal: str | None, *, rebuild:
     scopes, settings = config.http.scopes(), config.learning
     if principal is not None:
         await _check(store, principal, list(scopes))
-    learner = learner_of(store, settings)
+    learner = Learner(store, settings)
     if rebuild:
         await learner.rebuild()
     else:
         await learner.once()
         await learner.save()  # the next look need not learn it again
-    scope = scopes.get(principal or "")
-    domain = (None if scope is None else scope.domain) or settings.domain or ""
-    return await all_insights(store, learner, settings, principal=principal, domain=domain)
+    return await learner.insights(principal, domain=settings.domain_of(principal or "", scopes))
 
 
 async def _check(store: Store, principal: str, configured: Sequence[str]) -> None:

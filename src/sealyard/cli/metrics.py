@@ -34,7 +34,7 @@ from sealyard.cli.terminal import (
     write_json,
 )
 from sealyard.metrics import Gauge, Prices, Report, render, tokens, write_files
-from sealyard.observe.alerts import list_alerts
+from sealyard.observe.health import list_alerts
 from sealyard.store import Store
 from sealyard.store.metrics import Rebuilt, Usage
 from sealyard.values.runs import ExecutionRecord

@@ -342,7 +342,12 @@ class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     critical: Literal["warn", "ask", "refuse"] = "refuse"
     """The treatment of code that is almost certain to fail: a warning, a question to a person, or a refusal."""
     limits: bool = True
-    """True if time and memory limits follow the needs of similar runs, unless the agent asks for a time."""
+    """True if a run gets more time when similar runs needed it, unless the agent asks for a time."""
+
+    def domain_of(self, principal: str, scopes: Mapping[str, PrincipalScope]) -> str:
+        """The domain of a principal, by its scope if that names one; empty if there is none."""
+        scope = scopes.get(principal)
+        return (scope.domain if scope is not None else None) or self.domain or ""
 
 
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

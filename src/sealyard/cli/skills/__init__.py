@@ -33,8 +33,7 @@ from sealyard.cli.skills.view import (
 from sealyard.cli.terminal import count, say, write, write_json
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.learning.insights import DAY, learner_of
-from sealyard.learning.part import Viewer
+from sealyard.learning import Learner
 from sealyard.skills.loader import NeedCheck
 from sealyard.skills.record import SkillAnalysis, SkillCandidate, parse_duration
 from sealyard.skills.requests import TestedSkill
@@ -185,17 +184,11 @@ async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:
     """Return code that is worth saving, as far as learning has found any."""
     if not config.learning.enabled:
         return []
-    learner = learner_of(yard.store, config.learning)
+    learner = Learner(yard.store, config.learning)
     await learner.once()
-    operator = Viewer("", time.time(), config.learning.half_life_days * DAY)
-    found = {
-        (each.principal, each.mark): each
-        for model in learner.models.values()
-        for each in model.skills.candidates(operator)
-    }
     return [
         SkillCandidate(**{field: getattr(each, field) for field in SkillCandidate.__struct_fields__})
-        for each in sorted(found.values(), key=lambda each: (-each.times, -each.last_at))
+        for each in learner.candidates()
     ]
 
 
