@@ -1,6 +1,7 @@
 """Following an upstream's changes: `subscriptions/listen` of the modern era and its counterpart before."""
 
 import itertools
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 
@@ -9,9 +10,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY, event_from_wire, event_matches
 from mcp_types import INTERNAL_ERROR, SubscriptionFilter
 
-from sealyard.errors import UpstreamUnavailable
+from sealyard.errors import SealyardError, UpstreamUnavailable
 from sealyard.serve.relay.bulk import Json
 from sealyard.serve.relay.links import Link
+
+logger = logging.getLogger(__name__)
 
 FLAGS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 """The parts of a filter that are a yes or no, and the capability each belongs to."""
@@ -50,7 +53,12 @@ async def follow(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(drive)
             async for method, params in frames.outlet:
-                await emit(method, await link.screen.notification(link.config.name, method, params))
+                try:
+                    shown = await link.screen.notification(link.config.name, method, params)
+                except (MCPError, SealyardError) as error:
+                    logger.warning("A change at upstream %r is withheld: %s", link.config.name, error)
+                else:
+                    await emit(method, shown)
             tasks.cancel_scope.cancel()
     if frames.error is not None:
         raise frames.error
