@@ -42,7 +42,6 @@ DOORS = (
     "sealyard.broker.upstreams",
     "sealyard.offload",
     "sealyard.sandbox",
-    "sealyard.serve.relay",
     "sealyard.skills.sharing",
     "sealyard.store",
     "sealyard.store.audit",
