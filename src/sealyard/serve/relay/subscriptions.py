@@ -84,13 +84,13 @@ class _Frames:
 
 
 @contextmanager
-def _hearing(link: Link, hear: Callable[[str, Json], bool]) -> Iterator[None]:
-    """While entered, `hear` gets each notification of the link; True keeps it from other listeners."""
-    link.listeners.append(hear)
+def _listener(link: Link, take: Callable[[str, Json], bool]) -> Iterator[None]:
+    """While entered, `take` gets each notification of the link; True keeps it from other listeners."""
+    link.listeners.append(take)
     try:
         yield
     finally:
-        link.listeners.remove(hear)
+        link.listeners.remove(take)
 
 
 async def _listen(
@@ -99,7 +99,7 @@ async def _listen(
     """Open the upstream's own stream, which the id of its request identifies; returns when it is over."""
     request_id = f"relay-{next(_numbers)}"
 
-    def hear(method: str, params: Json) -> bool:
+    def take(method: str, params: Json) -> bool:
         own = params.get("_meta")
         if not isinstance(own, dict) or own.get(SUBSCRIPTION_ID_META_KEY) != request_id:
             return False
@@ -109,7 +109,7 @@ async def _listen(
             queue(method, params)
         return True
 
-    with _hearing(link, hear):
+    with _listener(link, take):
         await link.request("subscriptions/listen", {"notifications": wanted, "_meta": meta}, request_id=request_id)
 
 
@@ -126,14 +126,14 @@ async def _subscribe(
     honored_filter = SubscriptionFilter.model_validate(honored)
     uris: list[str] = []
 
-    def hear(method: str, params: Json) -> bool:
+    def take(method: str, params: Json) -> bool:
         event = event_from_wire(method, params)
         if event is not None and event_matches(honored_filter, frozenset(uris), event):
             queue(method, params)
         return False
 
     try:
-        with _hearing(link, hear):
+        with _listener(link, take):
             for uri in honored.get("resourceSubscriptions", ()):
                 await link.request("resources/subscribe", {"uri": uri})
                 link.watched[uri] += 1
