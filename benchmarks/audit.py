@@ -48,8 +48,8 @@ async def measure(rounds: int) -> dict[str, Any]:
         ours, bare = Path(folder) / "sealyard.db", Path(folder) / "bare.db"
         async with open_store(ours) as store:
             await _audited(store, 1, _SAMPLE)  # the rows that bare SQLite is given too
-            with open_log(ours) as connection:
-                rows = connection.execute(ENTRY).fetchall()
+            with open_log(ours) as log:
+                rows = log.connection.execute(ENTRY).fetchall()
             with closing(connect(bare)) as connection:
                 kinds = _kinds(store, connection, rows)
                 samples = await _interleaved(kinds, rounds)

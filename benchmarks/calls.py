@@ -17,7 +17,7 @@ from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.examples import demo_upstreams
 from sealyard.observe.recorder import Run, RunEnd, RunObserver
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard

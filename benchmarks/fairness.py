@@ -15,7 +15,7 @@ import msgspec
 from benchmarks.yardsticks import load_since
 from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, StoreConfig, hash_token
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 

@@ -26,10 +26,10 @@ from benchmarks.yardsticks import load_since, summary
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyMode, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.testing import FakeUpstream
-from sealyard.yard import ExecuteRequest, Yard, assembly, open_yard
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PROMISES = {
     "journal_overhead_ratio": "at most 1.1",
@@ -240,7 +240,7 @@ async def _open(place: Path, mode: PrivacyMode, *, is_silent: bool) -> AsyncIter
     async with AsyncExitStack() as stack:
         opened = open_yard(config, policy=policy, upstreams={"books": books})
         # A yard opens its own store: for as long as that takes it is given another way to do so.
-        with patch.object(assembly, "open_store", _open_silent_store) if is_silent else nullcontext():
+        with patch("sealyard.yard.assembly.open_store", _open_silent_store) if is_silent else nullcontext():
             yard = await stack.enter_async_context(opened)
         await (await yard.sandbox()).settle()
         await yard.snapshot()

@@ -18,7 +18,7 @@ from benchmarks.corpus.cases import SKILL, Case, build_case
 from benchmarks.corpus.judge import Attempt, Judged, Outcome, Ran, Stage
 from benchmarks.corpus.operations import OPERATIONS
 from benchmarks.corpus.traps import trap_cases
-from sealyard.catalog.stubs import parameters
+from sealyard.catalog.stubs import Stub
 from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.values.skills import Trace, TraceCall
@@ -113,7 +113,7 @@ def _carried_over(plan: Plan, calls: Sequence[TraceCall]) -> Trace:
 
 
 def _python_names(spec: ToolSpec) -> dict[str, str]:
-    return {parameter.key: parameter.name for parameter in parameters(spec)}
+    return {parameter.key: parameter.name for parameter in Stub(spec).parameters}
 
 
 class _Score:

@@ -24,7 +24,7 @@ from benchmarks.yardsticks import bare, interleaved, load_since, summary, system
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.errors import SealyardError
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PROMISES = {"trivial_ratio_to_fastmcp": "at most 0.5", "calls_ratio_to_fastmcp": "at most 0.25"}

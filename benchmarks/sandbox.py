@@ -20,7 +20,7 @@ from benchmarks.yardsticks import (
     system_python,
 )
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 
 _TRIVIAL = "1 + 1"
 _PANDAS = """

@@ -26,7 +26,7 @@ from benchmarks import fairness
 from benchmarks.privacy import scanner
 from benchmarks.tables import promised_table
 from benchmarks.yardsticks import load_since
-from sealyard.broker.upstreams import transports
+from sealyard.broker.upstreams.mcp import transports
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig
@@ -38,8 +38,7 @@ from sealyard.serve.relay import build_relay
 from sealyard.skills import SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values.tools import Definition, UpstreamConfig
-from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.assembly import open_border
+from sealyard.yard import ExecuteRequest, Yard, open_border, open_yard
 
 PROMISES = {
     "longest_stall_ms": "at most 50",

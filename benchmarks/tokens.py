@@ -15,7 +15,6 @@ import msgspec
 from mcp import Client
 
 from benchmarks.tables import promised_table
-from sealyard.broker.responses import read_answer
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
@@ -89,7 +88,7 @@ def show(figures: dict[str, Any]) -> None:
 async def _count(yard: Yard, agent: Client, specs: list[ToolSpec]) -> dict[str, Any]:
     definitions = sum(tokens.count_definition(spec.name, spec.description, spec.input_schema) for spec in specs)
     called = await yard.tools.upstreams["expenses"].call("list_expenses", {}, unwrap=True)  # as plain MCP would have it
-    answer = read_answer(called, unwrap=True)
+    answer = called.read(unwrap=True)
     rows = msgspec.json.encode(answer.value).decode()
     in_context = {"definitions": definitions, "task": tokens.count_json({}) + tokens.count(rows)}
     through_sealyard = await _count_sealyard(agent, answer.value)

@@ -22,7 +22,7 @@ from hypothesis import settings
 from sealyard import sandbox as walls
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.cgroup import _candidates, owner_mark
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.values.runs import Outcome
 
 _T = TypeVar("_T")

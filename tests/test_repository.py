@@ -38,8 +38,12 @@ def test_every_exported_name_exists() -> None:
 
 DOORS = (
     "sealyard",
-    "sealyard.broker",
+    "sealyard.broker.policy",
     "sealyard.broker.upstreams",
+    "sealyard.catalog",
+    "sealyard.catalog.shapes",
+    "sealyard.catalog.stubs",
+    "sealyard.broker.upstreams.mcp",
     "sealyard.offload",
     "sealyard.sandbox",
     "sealyard.skills.sharing",
@@ -51,6 +55,7 @@ DOORS = (
     "sealyard.versioning",
     "sealyard.versioning.compare",
     "sealyard.versioning.migrate",
+    "sealyard.yard",
 )
 
 

@@ -25,8 +25,8 @@ from benchmarks.corpus.styles import (
 )
 from benchmarks.corpus.uses import Use, uses_of
 from benchmarks.corpus.values import Unmakeable, fits, make_many
-from sealyard.catalog.names import full_name, upstream_part
-from sealyard.catalog.stubs import Parameter, parameters
+from sealyard.catalog.stubs import Parameter, Stub
+from sealyard.values.naming import full_name, upstream_part
 from sealyard.values.skills import SkillForm
 from sealyard.values.tools import ToolSpec
 
@@ -85,7 +85,7 @@ def build_case(mutation: Mutation, chance: random.Random) -> Case | None:
 
 def _choose_arguments(mutation: Mutation, chance: random.Random) -> list[_Argument]:
     spec, chosen = mutation.before, []
-    for parameter in parameters(spec):
+    for parameter in Stub(spec).parameters:
         optional = 0.8 if mutation.is_moving else 0.3
         wanted = parameter.required or parameter.key in mutation.given or chance.random() < optional
         if not wanted or parameter.key in mutation.left_out:
@@ -298,7 +298,7 @@ class _Writer:
 
     def _prefix(self, most: int) -> int:
         """The number of arguments that may go by their place: those that are passed without a gap."""
-        names = [parameter.name for parameter in parameters(self._mutation.before)]
+        names = [parameter.name for parameter in Stub(self._mutation.before).parameters]
         given = [each.parameter.name for each in self._arguments]
         count = 0
         while count < min(most, len(given)) and given[count] == names[count]:

@@ -20,8 +20,7 @@ from benchmarks.corpus.cases import SKILL, Case
 from benchmarks.corpus.changes import ANSWER
 from benchmarks.corpus.values import make
 from sealyard import sandbox
-from sealyard.catalog import check_arguments
-from sealyard.catalog.snapshot import Snapshot
+from sealyard.catalog import Snapshot, check_arguments
 from sealyard.catalog.stubs import stub_files
 from sealyard.errors import SealyardError, ToolFailed
 from sealyard.skills.rehearsal import Replay, equal

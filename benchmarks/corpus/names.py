@@ -4,7 +4,7 @@ import random
 import re
 from typing import Any
 
-from sealyard.catalog.names import identifier
+from sealyard.values.naming import identifier
 
 Renamed = tuple[str, dict[str, Any], bool]
 """The new name, the schema under it, and whether the definitions tell."""

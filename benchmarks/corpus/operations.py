@@ -18,7 +18,7 @@ from benchmarks.corpus.names import (
 )
 from benchmarks.corpus.pitfalls import PITFALLS
 from benchmarks.corpus.values import Unmakeable, fits, make_many
-from sealyard.catalog.names import full_name, function_name, identifier, tool_part, upstream_part
+from sealyard.values.naming import full_name, function_name, identifier, tool_part, upstream_part
 from sealyard.values.tools import ToolSpec
 
 Operation = Callable[[ToolSpec, random.Random], Mutation | None]

@@ -15,7 +15,6 @@ import msgspec
 
 from benchmarks.discovery import Sets
 from sealyard.catalog import Snapshot
-from sealyard.catalog.names import assign, full_name, tool_part
 from sealyard.learning.chains import Chains
 from sealyard.learning.learner import prepare
 from sealyard.learning.part import Lesson, Viewer
@@ -23,6 +22,7 @@ from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.risk import RiskModel
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, RunEvidence
+from sealyard.values.naming import assign, full_name, tool_part
 
 _HALF_LIFE = 30 * 86_400.0
 _START = 1_700_000_000.0

@@ -16,7 +16,7 @@ from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Resources, fit_seconds
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.values.facts import Assessed, Executed, RunEvidence
 from sealyard.values.runs import Limits, Outcome
 

@@ -21,7 +21,7 @@ from sealyard.config.settings import PrivacyConfig, PrivacyMode, SandboxConfig, 
 from sealyard.errors import SandboxBroken
 from sealyard.examples import MAIL_RULE, customers, demo_upstreams, outbox_of
 from sealyard.examples.mail import Mail
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.yard import open_yard
 

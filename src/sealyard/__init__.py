@@ -2,7 +2,7 @@
 
 Imports run downward only: cli > examples > serve > testing > yard > learning > skills > observe > access > config >
 broker | sandbox | discovery | analysis > catalog > store > privacy | versioning | metrics > code | offload > values >
-doors | former | wording > disk | errors (`make check` proves it). This module imports nothing heavy, so
+doors | former | signing | wording > disk | errors (`make check` proves it). This module imports nothing heavy, so
 `sealyard --help` starts at once. Import the library from `sealyard.yard`.
 """
 

@@ -5,20 +5,16 @@
 
 import asyncio
 import inspect
-import json
 import types
 import typing
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
-import msgspec
-
-from sealyard.broker.call import OnProgress, OnTools
-from sealyard.broker.responses import COMPLAINT_CHARACTERS, Response, short
-from sealyard.broker.upstreams.mcp.session import Progress
-from sealyard.errors import InvalidArguments, ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from sealyard.broker.upstreams import OnProgress, OnTools, Progress, Response, check_sendable
+from sealyard.errors import ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from sealyard.values.tools import Definition, UpstreamState, UpstreamStatus
+from sealyard.wording import COMPLAINT_CHARACTERS, short
 
 __all__ = ("FakeUpstream", "report_progress")
 
@@ -93,7 +89,7 @@ class FakeUpstream:
             ToolFailed: The function raised, or no tool has this name.
             UpstreamError: The upstream was closed during the call.
         """
-        _check_sendable(tool, arguments)
+        check_sendable(tool, arguments)
         self._count += 1
         try:
             self._check_alive()
@@ -218,15 +214,6 @@ class FakeUpstream:
             description=inspect.getdoc(function) or "",
             input_schema={"type": "object", "properties": properties, "required": required},
         )
-
-
-def _check_sendable(tool: str, arguments: dict[str, Any]) -> None:
-    """Refuse arguments that no transport can carry, like `Upstream.call`."""
-    try:
-        if b"null" in msgspec.json.encode(arguments):  # possibly a NaN
-            json.dumps(arguments, allow_nan=False)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidArguments(f"The arguments of {tool!r} cannot be written as JSON: {error}.") from error
 
 
 def _schema(hint: Any) -> dict[str, Any]:

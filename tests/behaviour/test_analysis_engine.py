@@ -10,8 +10,8 @@ import pytest
 
 from sealyard.analysis import GUEST
 from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.packages import add_own, find_packages
-from sealyard.sandbox.policy.levels import LEVELS
+from sealyard.sandbox.importable import add_own, find_packages
+from sealyard.sandbox.policy import LEVELS
 from sealyard.sandbox.spawn import Setup
 from sealyard.values.runs import Limits
 

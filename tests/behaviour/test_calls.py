@@ -11,7 +11,7 @@ import pytest
 
 from sealyard.errors import CallRefused
 from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.values.runs import Failure, Limits, Reply
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

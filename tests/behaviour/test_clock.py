@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 
 from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.sandbox.slots import Slots
+from sealyard.sandbox.policy import DEFAULT
+from sealyard.sandbox.pool import RunClock, Slots
 from sealyard.values.runs import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -9,7 +9,7 @@ import pytest
 from sealyard.code import source
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, open_yard
 

@@ -19,11 +19,10 @@ import pytest
 
 from sealyard.errors import SandboxBroken
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.sandbox.spawn import Tier
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.wire import FrameReader, pack
 from sealyard.sandbox.zygote import Fork, Zygote
-from sealyard.values.runs import Limits
+from sealyard.values.runs import Limits, Tier
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 CODE = "first = call_tool('one', {'n': 1})\nsecond = call_tool('two', {'n': 2})\n[first, second]"
@@ -152,6 +151,7 @@ FORGED = {
     "second seal": b'{"t":"sealed"}',
     "reply": b'{"t":"reply","id":1,"ok":true,"value":1}',
     "failure without a reason": b'{"t":"done","ok":false,"cpu_seconds":0,"memory_peak_bytes":0}',
+    "notes that are no texts": b'{"t":"done","ok":true,"notes":[1],"cpu_seconds":0,"memory_peak_bytes":0}',
 }
 
 

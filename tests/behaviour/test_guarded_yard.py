@@ -19,7 +19,7 @@ from sealyard.errors import InvalidConfig, PolicyRefused, UnknownTool, VaultErro
 from sealyard.offload import Offload
 from sealyard.privacy import TOKEN
 from sealyard.privacy.vault import KeyPlace, Vault
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.store import open_store
 from sealyard.store.audit.verification import verify_store
 from sealyard.testing import FakeUpstream

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
-from sealyard.sandbox.run import ReplayClock
+from sealyard.sandbox import IsolationLevel, PoolOptions, ReplayClock, open_sandbox
+from sealyard.sandbox.policy import DEFAULT, LEVELS
 from sealyard.values.runs import Outcome
 
 AT = 1730000000.123456

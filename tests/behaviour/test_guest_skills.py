@@ -11,8 +11,8 @@ import pytest
 
 from sealyard.errors import InvalidRequest, UnknownSkill
 from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.library import open_library
-from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.sandbox.importable import open_library
+from sealyard.sandbox.policy import DEFAULT, LEVELS
 from sealyard.values.runs import Limits, Outcome
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -12,8 +12,8 @@ import pytest
 
 import sealyard
 from sealyard.sandbox import IsolationLevel, IsolationPolicy, open_sandbox
-from sealyard.sandbox.packages import find_packages
-from sealyard.sandbox.policy.levels import DEFAULT, FILTERING, LEVELS
+from sealyard.sandbox.importable import find_packages
+from sealyard.sandbox.policy import DEFAULT, FILTERING, LEVELS
 from sealyard.values.runs import Failure, Outcome
 
 

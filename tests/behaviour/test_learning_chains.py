@@ -13,7 +13,7 @@ from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.examples import demo_upstreams
 from sealyard.learning.chains import Chains, Tip
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Hinted
 from sealyard.values.tools import Definition, ToolAnnotations

@@ -18,7 +18,7 @@ from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, StoreConfig
 from sealyard.errors import StoreError
 from sealyard.learning.learner import PARTS, Model
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 

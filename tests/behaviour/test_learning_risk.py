@@ -14,7 +14,7 @@ from tests.conftest import polled
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
 from sealyard.learning.insights import census_of
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Approval
 from sealyard.values.runs import Failure

@@ -10,7 +10,7 @@ import msgspec
 
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 

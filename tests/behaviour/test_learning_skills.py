@@ -15,7 +15,7 @@ from sealyard.config.settings import PrincipalEntry, SkillsConfig, StoreConfig
 from sealyard.learning import skills as skill_suggestions
 from sealyard.learning.part import Viewer
 from sealyard.learning.skills import Candidate, KnownSkills, SkillIndex, job_print
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
 from sealyard.values.skills import Skill

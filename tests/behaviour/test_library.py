@@ -16,8 +16,8 @@ import pytest
 from sealyard.config import Config, SandboxConfig, StoreConfig
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.library import Library, open_library
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.importable import Library, open_library
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.runs import Outcome, Reply
 from sealyard.yard import ExecuteRequest, open_yard

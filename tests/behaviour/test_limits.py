@@ -8,7 +8,7 @@ import pytest
 
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox import IsolationLevel, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.sandbox.policy import DEFAULT, LEVELS
 from sealyard.values.runs import Failure, Limits, Outcome
 
 WALL = Failure(

@@ -14,8 +14,8 @@ from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
 from sealyard.learning.guidance import RunAdvice
 from sealyard.learning.part import Viewer
 from sealyard.learning.risk import RiskModel
-from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
-from sealyard.sandbox.review.offloaded import offloaded_review
+from sealyard.sandbox.policy import DEFAULT, LEVELS, IsolationLevel
+from sealyard.sandbox.review import offloaded_review
 from sealyard.testing import FakeUpstream
 from sealyard.values.runs import ExecutionRecord, Limits
 from sealyard.yard import Yard, open_yard

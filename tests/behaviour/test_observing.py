@@ -16,7 +16,7 @@ from sealyard.errors import UpstreamError
 from sealyard.metrics import tokens
 from sealyard.observe.accounting import definition_text
 from sealyard.observe.live import LiveEvent
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Approval
 from sealyard.values.facts import Executed, Hidden, Saw, Searched, SecurityEvent, Tokens, Used

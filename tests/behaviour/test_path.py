@@ -17,12 +17,12 @@ from mcp.server.lowlevel import Server
 from tests.mcp.upstreams import config, gateway, memory
 
 import sealyard
-from sealyard.broker.call import FinishedCall, OpenCall
+from sealyard.broker import FinishedCall, OpenCall
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig, SurfaceConfig
 from sealyard.errors import ToolFailed
 from sealyard.observe.recorder import Run, RunEnd, RunObserver
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.worker import Worker
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream

@@ -14,9 +14,8 @@ import pytest
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
 from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.sandbox.pool import Lease
+from sealyard.sandbox.policy import DEFAULT
+from sealyard.sandbox.pool import Lease, RunClock
 from sealyard.values.runs import Limits, Outcome
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -489,7 +488,7 @@ def test_gateway_never_forks() -> None:
         import asyncio, os
         import msgspec
         from sealyard.sandbox import open_sandbox
-        from sealyard.sandbox.policy.levels import DEFAULT
+        from sealyard.sandbox.policy import DEFAULT
 
         forks = []
         os.register_at_fork(before=lambda: forks.append(1))

@@ -11,8 +11,8 @@ import pytest
 
 from sealyard.errors import InvalidRequest, SandboxBroken, UnknownSession
 from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.sandbox.workspace import WorkspaceFile
+from sealyard.sandbox.policy import DEFAULT
+from sealyard.sandbox.sessions.workspace import WorkspaceFile
 from sealyard.values.runs import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -606,7 +606,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 import msgspec
 from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 
 async def main():
     policy = msgspec.structs.replace(DEFAULT, packages=())

@@ -13,7 +13,7 @@ import pytest
 from sealyard.config import Config
 from sealyard.config.settings import SkillsConfig, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
 from sealyard.values.skills import Skill

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 
 RUNS = 3_000
 WARM_UP = 200

@@ -15,16 +15,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.broker.upstreams.mcp.upstream import Upstream
+from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import InvalidRequest, SealyardError, ToolFailed, UpstreamError
 from sealyard.offload import Offload
-from sealyard.offload.documents import MOST_NODES
 from sealyard.privacy.rules import Mode
 from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
+from sealyard.values.documents import MOST_NODES
 from sealyard.values.runs import Limits
 from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard

@@ -14,11 +14,11 @@ import pytest
 from mcp import Client
 
 from sealyard.broker.policy import PolicySettings, Rule
-from sealyard.broker.responses import Response, ResponseFile
+from sealyard.broker.upstreams import Response, ResponseFile
 from sealyard.config import Config
 from sealyard.config.settings import MetricsConfig, PrivacyConfig, StoreConfig, SurfaceConfig
 from sealyard.metrics import tokens
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Tokens

@@ -23,7 +23,7 @@ from sealyard.config import Config
 from sealyard.config.settings import OtelConfig, StoreConfig
 from sealyard.errors import InvalidConfig
 from sealyard.metrics.otel import Tracing
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 

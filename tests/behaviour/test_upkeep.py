@@ -19,13 +19,12 @@ from sealyard.errors import UpstreamUnavailable
 from sealyard.learning.learner import PARTS
 from sealyard.metrics.exposition import render
 from sealyard.metrics.sums.names import GAUGES, Gauge
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Executed, UpstreamEvent
 from sealyard.values.runs import CallRecord, ExecutionRecord
-from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.assembly import open_border
+from sealyard.yard import ExecuteRequest, Yard, open_border, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 

@@ -18,7 +18,7 @@ import pytest
 from tests import warm
 from tests.conftest import Kept
 
-from sealyard.broker.responses import Response, ResponseFile
+from sealyard.broker.upstreams import Response, ResponseFile
 from sealyard.config import Config
 from sealyard.config.settings import DiscoveryConfig, SandboxConfig, StoreConfig, SurfaceConfig
 from sealyard.discovery import Semantic
@@ -33,7 +33,7 @@ from sealyard.errors import (
     UnknownTool,
 )
 from sealyard.metrics import tokens
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.tools import Definition, UpstreamConfig

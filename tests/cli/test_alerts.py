@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sealyard.store import open_store
-from sealyard.store.alerts import Alert
+from sealyard.values.access import Alert
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -33,7 +33,7 @@ async def gateway(folder: Path) -> AsyncIterator[str]:
     path = folder / "store" / "sealyard.db"
     config.write_text(f"[store]\npath = {str(path)!r}\n", encoding="utf-8")
     async with asyncio.timeout(60), open_store(path) as store:
-        await store.alerts.replace([HITS, DOWN])
+        await store.replace_alerts([HITS, DOWN])
         yield str(config)
 
 

@@ -199,7 +199,7 @@ def test_request_is_recorded_as_an_analysis(analyze: Command, tmp_path: Path) ->
 
     async def read() -> Any:
         async with open_store(tmp_path / "store.db") as store:
-            return (await store.usage.read(0.0, 1e12)).use_cases
+            return (await store.metrics.usage(0.0, 1e12)).use_cases
 
     assert asyncio.run(read()) == {"analysis": 1}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.conftest import polled
 
-from sealyard.broker.approvals import Approvals
+from sealyard.broker import Approvals
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused
 from sealyard.store import Store, open_store

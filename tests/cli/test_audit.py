@@ -16,7 +16,7 @@ import pytest
 
 from sealyard.store import open_store
 from sealyard.store.audit import log as audit
-from sealyard.store.audit.key import key_path
+from sealyard.store.audit.log import key_path
 from sealyard.values.access import AuditEntry
 from sealyard.values.runs import ExecutionRecord
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from sealyard.sandbox.policy.levels import DEFAULT, PRESETS, IsolationPolicy
-from sealyard.sandbox.report import Report
+from sealyard.sandbox import Report
+from sealyard.sandbox.policy import DEFAULT, PRESETS, IsolationPolicy
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from tests import warm
 
-from sealyard.config import load_config
+from sealyard.config import load_config, read_machine
+from sealyard.config.clients import plan_apply, plan_undo
+from sealyard.errors import InvalidRequest
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -216,14 +218,15 @@ def test_apply_and_undo_leave_every_file_as_it_was(sealyard: Command, home: Path
         command = [sys.executable, "-m", "sealyard"]
     entry = {"command": command[0], "args": [*command[1:], "serve", str(home / "shop/sealyard.toml")]}
     only = {"sealyard": entry}
-    assert json.loads(during[".claude.json"][0]) == CLAUDE | {"mcpServers": only}
+    seen = {"sealyard": entry | {"alwaysLoad": True}}
+    assert json.loads(during[".claude.json"][0]) == CLAUDE | {"mcpServers": seen}
     assert json.loads(during[".config/Claude/claude_desktop_config.json"][0]) == {"mcpServers": only}
     assert json.loads(during["shop/.vscode/mcp.json"][0]) == VSCODE | {
         "servers": {"sealyard": {"type": "stdio"} | entry}
     }
     assert tomllib.loads(during[".codex/config.toml"][0].decode()) == {
         "model": "m",
-        "mcp_servers": only,
+        "mcp_servers": {"sealyard": entry | {"required": True, "default_tools_approval_mode": "approve"}},
         "tui": {"theme": "dark"},
     }
     assert json.loads(during[".gemini/settings.json"][0]) == GEMINI | {"mcpServers": only}
@@ -371,6 +374,32 @@ def test_file_that_cannot_be_read_is_replaced_only_by_force(sealyard: Command, h
     assert (refused.returncode, kept, forced.returncode) == (2, "[upstreams", 0)
     assert file.read_text(encoding="utf-8") == SEALYARD
     assert len(list(file.parent.glob("sealyard.toml.sealyard-backup-*"))) == 1
+
+
+def test_file_that_cannot_be_read_is_not_shown(sealyard: Command, home: Path) -> None:
+    """Its secrets cannot be told from the rest of it."""
+    file = home / "shop" / "sealyard.toml"
+    file.write_text(f'[upstreams.a]\ncommand = "a"\nenv = {{ T = "{GITHUB}" \n', encoding="utf-8")
+    forced = sealyard("init", "--force")
+
+    assert (forced.returncode, file.read_text(encoding="utf-8")) == (0, SEALYARD)
+    assert "characters that are not TOML)" in forced.stdout
+    assert_no_secret(forced)
+
+
+def test_file_that_changes_while_a_person_reads_the_diff_is_left_alone(home: Path) -> None:
+    """An undo is planned from what the file was; the client may have written it since."""
+    file = home / ".gemini" / "settings.json"
+    machine = read_machine()
+    for change in plan_apply("gemini", machine, command="sealyard", args=("serve",)):
+        change.write()
+    (undo,) = plan_undo(["gemini"], machine)
+    file.write_text('{"theme": "new"}', encoding="utf-8")
+
+    with pytest.raises(InvalidRequest, match="was changed by somebody else just now"):
+        undo.write()
+    assert file.read_text(encoding="utf-8") == '{"theme": "new"}'
+    assert len(list(file.parent.glob("settings.json.sealyard-backup-*"))) == 1
 
 
 def test_output_goes_where_it_is_told(sealyard: Command, home: Path) -> None:

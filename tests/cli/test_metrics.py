@@ -20,8 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests import warm
 
 from sealyard.store import open_store
-from sealyard.store.alerts import Alert
-from sealyard.values.access import ApprovalRequest
+from sealyard.values.access import Alert, ApprovalRequest
 from sealyard.values.facts import Executed, Hidden, Saw, Searched, Tokens, Used
 from sealyard.values.runs import CallRecord, ExecutionRecord
 
@@ -204,7 +203,7 @@ def test_dashboard_without_a_terminal_is_printed_once(sealyard: Command, store: 
 async def test_dashboard_shows_what_needs_a_person_first(sealyard: Command, store: Path) -> None:
     """Alerts and approvals come before runs and figures. With `--once` nothing is said of terminals."""
     async with open_store(store) as opened:
-        await opened.alerts.replace(
+        await opened.replace_alerts(
             [Alert(rule="upstream_down", subject="mail", state="firing", message="It is down.", since=1, changed_at=1)]
         )
         await opened.approvals.add(

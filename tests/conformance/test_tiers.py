@@ -14,11 +14,11 @@ import pytest
 from sealyard import former
 from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
 from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox, probe
-from sealyard.sandbox.packages import add_own, find_packages
-from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.sandbox.importable import add_own, find_packages
+from sealyard.sandbox.policy import DEFAULT, LEVELS
 from sealyard.sandbox.report import shortfall
-from sealyard.sandbox.spawn import Setup, Tier, is_privileged
-from sealyard.values.runs import Limits
+from sealyard.sandbox.spawn import Setup, is_privileged
+from sealyard.values.runs import Limits, Tier
 
 SMALL = msgspec.structs.replace(
     DEFAULT, packages=(), workspace_mib=4, workspace_files=200, temp_mib=4, temp_files=100, memory_mib=128

@@ -39,7 +39,7 @@ from sealyard.analysis.guest import (
     validation,
 )
 from sealyard.analysis.guest import sources as analysis_sources
-from sealyard.broker import conditions
+from sealyard.broker.policy import conditions
 from sealyard.config import Config, HttpConfig, SandboxConfig, StoreConfig, load_config
 from sealyard.config.settings import (
     AlertsConfig,
@@ -56,7 +56,7 @@ from sealyard.examples import demo_upstreams
 from sealyard.metrics import exposition, otel
 from sealyard.metrics import report as reports
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
-from sealyard.sandbox.policy import levels
+from sealyard.sandbox import policy as levels
 from sealyard.sandbox.review import SEVERITIES
 from sealyard.serve import api, dashboard
 from sealyard.store import open_store
@@ -347,7 +347,9 @@ def test_errors_page_has_every_status_and_failure_kind() -> None:
 def test_errors_page_has_every_failure_type_of_our_own() -> None:
     """Types that no exception class stands for are named in the source, and on the page."""
     pattern = r'"([A-Z][A-Za-z]*(?:Broken|Crashed|Exceeded|Exited|SystemCall))"'
-    source = "\n".join(_read(file) for file in (ROOT / "src" / "sealyard" / "sandbox").rglob("*.py"))
+    package = ROOT / "src" / "sealyard"
+    files = (package / "values" / "runs.py", *(package / "sandbox").rglob("*.py"))
+    source = "\n".join(map(_read, files))
     documented = _codes(" ".join(row[2] for row in _table(REFERENCE / "errors.md", "Failure kinds")))
 
     named = set(re.findall(pattern, source)) - set(errors.__all__)
@@ -906,7 +908,7 @@ def test_api_page_has_every_parameter(heading: str, function: Any) -> None:
         ("open_sandbox(", open_sandbox),
         ("await sandbox.run(", Sandbox.run),
         ("sealyard.sandbox.review.review(", review),
-        ("await sealyard.sandbox.probe.examine(", examine),
+        ("await sealyard.sandbox.examine(", examine),
         ("open_yard(", open_yard),
         ("await yard.execute(", Yard.execute),
         ("await yard.analyze(", Yard.analyze),

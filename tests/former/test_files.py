@@ -15,7 +15,7 @@ from tests import warm
 from tests.former import CARD, TOKEN, unpack
 
 from sealyard.config import load_config
-from sealyard.config.files import digest
+from sealyard.config.clients.rewrite import digest
 from sealyard.former import starts
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -147,8 +147,8 @@ def test_of_commands_that_start_at_once_one_takes_over(project: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from sealyard.config.files import read_machine
-from sealyard.config.rewrite import take_over_files
+from sealyard.config import read_machine
+from sealyard.config.clients import take_over_files
 print(len(take_over_files(read_machine(environ={"HOME": sys.argv[1]}, directory=Path(sys.argv[1])), ["x"])))
 """
     processes = [

@@ -19,11 +19,10 @@ from sealyard.errors import InvalidSkill, StoreError
 from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.skills.rehearsal import replayed_error
 from sealyard.skills.sharing import load_folder, read_archive, read_folder
-from sealyard.store import open_store
+from sealyard.store import open_store, take_over
 from sealyard.store.audit.log import AuditHead
 from sealyard.store.audit.verification import verify_file, verify_store
 from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
-from sealyard.store.database import take_over
 from sealyard.values.access import AuditEntry
 
 

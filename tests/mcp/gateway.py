@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from sealyard.cli import main as sealyard
-from sealyard.config.merging import dump_toml
+from sealyard.config.clients.documents import dump_toml
 from sealyard.values.tools import UpstreamConfig
 
 _FIELDS = ("command", "args", "env", "cwd", "url")

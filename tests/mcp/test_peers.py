@@ -12,7 +12,7 @@ from tests.mcp import peers
 
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 

@@ -22,7 +22,7 @@ from tests.mcp.everything_server import Everything
 from tests.mcp.processes import stdio_upstream
 from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gateway, memory, post, scripted
 
-from sealyard.broker.upstreams import transports
+from sealyard.broker.upstreams.mcp import transports
 from sealyard.serve.relay import links
 from sealyard.values.tools import UpstreamConfig
 

@@ -10,12 +10,12 @@ import pytest
 from tests.mcp.upstreams import Json, post, served
 from tests.mcp.wire import wired
 
-from sealyard.broker.upstreams import transports
+from sealyard.broker.upstreams.mcp import transports
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.serve.relay import build_relay
 from sealyard.values.tools import UpstreamConfig
-from sealyard.yard.assembly import open_border
+from sealyard.yard import open_border
 
 EMAIL = "w.featherstonehaugh@brindlecombe.org"
 SERVER = f"""

@@ -24,7 +24,7 @@ from tests.mcp.private_server import EMAIL, PERSON, URI, Private
 from tests.mcp.upstreams import Connect, Context, Json, answered, config, memory, post, scripted, served
 
 from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
-from sealyard.broker.upstreams import transports
+from sealyard.broker.upstreams.mcp import transports
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN
@@ -32,7 +32,7 @@ from sealyard.serve.relay import build_relay
 from sealyard.serve.relay.concealment import loosened
 from sealyard.values.access import Approval, ApprovalRequest
 from sealyard.values.tools import UpstreamConfig
-from sealyard.yard.assembly import Border, open_border
+from sealyard.yard import Border, open_border
 
 WAIT_SECONDS = 60
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"], ids=["handshake", "modern"])

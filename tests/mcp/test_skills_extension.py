@@ -470,7 +470,7 @@ async def test_a_cursor_of_one_directory_is_none_of_another() -> None:
 async def fill(path: Path, skills: Mapping[str, Sequence[str]]) -> None:
     """Put active skills into a store: by namespace, their names."""
     async with open_store(path) as store:
-        shelf = Shelf(store.skills)
+        shelf = Shelf(store)
         for namespace, names in skills.items():
             for name in names:
                 example = SkillExample(inputs={}, output=1, passed=True)

@@ -1,9 +1,9 @@
-"""Leaves in `package-lock.json` what an installation needs: no address of anybody, only versions and hashes."""
+"""Leaves in a `package-lock.json`, here, what an installation needs: no address, only versions and hashes."""
 
 import json
 from pathlib import Path
 
-LOCK = Path(__file__).with_name("package-lock.json")
+LOCK = Path("package-lock.json")
 
 if __name__ == "__main__":
     lock = json.loads(LOCK.read_text(encoding="utf-8"))

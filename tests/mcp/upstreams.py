@@ -28,7 +28,7 @@ from sealyard.config.settings import StoreConfig
 from sealyard.serve.dialogue import principal_of
 from sealyard.serve.relay import build_relay
 from sealyard.values.tools import UpstreamConfig
-from sealyard.yard.assembly import open_border
+from sealyard.yard import open_border
 
 Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]

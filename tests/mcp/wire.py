@@ -15,7 +15,7 @@ import mcp_types as types
 from tests import warm
 from tests.mcp.peers import ROOT
 
-from sealyard.config.merging import dump_toml
+from sealyard.config.clients.documents import dump_toml
 
 Json = dict[str, Any]
 Answer = Callable[[Json], Json]

@@ -14,7 +14,7 @@ import pytest
 
 from sealyard.analysis import GUEST
 from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.values.runs import Limits, Outcome
 
 POLICY = msgspec.structs.replace(DEFAULT, packages=("duckdb",))

@@ -20,7 +20,7 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import InvalidRequest
 from sealyard.metrics import tokens
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Approval
 from sealyard.values.runs import Result

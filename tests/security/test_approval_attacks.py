@@ -21,7 +21,7 @@ from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig, SurfaceConfig
 from sealyard.errors import UnknownApproval
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest

@@ -13,10 +13,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sealyard.errors import InvalidRequest, StoreError
+from sealyard.signing import Ed25519Key
 from sealyard.store import Store, open_store
 from sealyard.store.audit import log as audit
-from sealyard.store.audit.key import AuditKey, key_path
-from sealyard.store.audit.log import AuditHead, open_log, read_head
+from sealyard.store.audit.log import AuditHead, key_path, open_log
 from sealyard.store.audit.verification import export_audit, verify_file, verify_store
 from sealyard.values.access import AuditEntry
 from sealyard.values.runs import ExecutionRecord
@@ -63,7 +63,7 @@ def chained(previous: str, fields: list[Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def make_anew(connection: sqlite3.Connection, *, key: AuditKey | None = None) -> None:
+def make_anew(connection: sqlite3.Connection, *, key: Ed25519Key | None = None) -> None:
     """Recompute every hash, every segment and the head, and sign with a key of one's own, if there is one."""
     previous = "0" * 64
     hashes = {0: previous}
@@ -111,7 +111,7 @@ def insert_in_the_middle(connection: sqlite3.Connection) -> None:
 def forge(connection: sqlite3.Connection) -> None:
     """Change an entry, make everything anew and sign it with a key of one's own."""
     connection.execute("UPDATE audit SET principal = 'eve' WHERE number = 5")
-    make_anew(connection, key=AuditKey(Ed25519PrivateKey.generate()))
+    make_anew(connection, key=Ed25519Key(Ed25519PrivateKey.generate()))
 
 
 WRONG_5 = "Entry 5 was changed: its hash does not match its content and entry 4."
@@ -414,8 +414,8 @@ async def test_store_that_is_put_back_under_a_running_gateway_is_noticed(path: P
 
 async def kept_head(path: Path) -> AuditHead:
     """What `sealyard audit head` prints."""
-    with open_log(path) as connection:
-        head = read_head(connection)
+    with open_log(path) as log:
+        head = log.head()
     assert head is not None
     return head
 
@@ -524,7 +524,7 @@ def change(line: int, **changes: Any) -> Callable[[list[Any]], list[Any]]:
 
 def forge_file(lines: list[Any]) -> list[Any]:
     """Change an entry, and sign all with a key of one's own."""
-    key = AuditKey(Ed25519PrivateKey.generate())
+    key = Ed25519Key(Ed25519PrivateKey.generate())
     header, *entries = lines
     entries[0]["principal"] = "eve"
     previous = header["after"]["last_hash"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.conftest import _descendants
 
-from sealyard.config.merging import dump_toml
+from sealyard.config.clients.documents import dump_toml
 
 UPSTREAM = r"""
 import json, os, signal, sys

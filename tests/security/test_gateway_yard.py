@@ -19,7 +19,7 @@ from sealyard.cli.tools import tools
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig, SurfaceConfig
 from sealyard.errors import StoreError
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values.tools import Definition

@@ -10,11 +10,11 @@ import pytest
 from mcp import Client
 
 from sealyard.broker.policy import PolicySettings, Rule
-from sealyard.broker.responses import Response, ResponseFile, to_answer
+from sealyard.broker.upstreams.server import Response, ResponseFile, to_answer
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
 from sealyard.privacy import TOKEN
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.worker import Worker
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream

@@ -38,7 +38,7 @@ from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.prints import code_print
 from sealyard.learning.risk import about_parameters
 from sealyard.learning.skills import job_print, known_skill
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.review import Review
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Assessed, CallEvidence, Executed, Hinted, LearningEvent, RunEvidence, Searched, Used

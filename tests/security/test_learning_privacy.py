@@ -16,11 +16,11 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from sealyard.catalog.stubs import returns_text, signature
+from sealyard.catalog.stubs import Stub
 from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
 from sealyard.learning.part import Viewer
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.skills import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values.runs import Result
@@ -249,7 +249,7 @@ async def told_to(yard: Yard, principal: str) -> list[str]:
     for spec in view.tools.values():
         tips = model.chains.tips(spec, viewer, view=view)
         shape = yard.guidance.shape_of(model, spec, viewer)
-        found += [repr(tips), repr(shape), signature(spec, shape), returns_text(spec, shape)]
+        found += [repr(tips), repr(shape), Stub(spec, shape).signature, Stub(spec, shape).returns]
     return found
 
 

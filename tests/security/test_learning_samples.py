@@ -15,7 +15,7 @@ from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.learning.learner import Model, prepare_all
 from sealyard.learning.part import Viewer
 from sealyard.privacy import TOKEN
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import Yard, open_yard
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
-from sealyard.catalog import Snapshot
-from sealyard.catalog.answers import PLACES, LearnedShape
-from sealyard.catalog.stubs import returns_text, stub_file
+from sealyard.catalog import LearnedShape, Snapshot
+from sealyard.catalog.shapes import Reading
+from sealyard.catalog.stubs import Stub
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.shapes import Shapes, SteadyShapes, prepare_answers
 
@@ -29,7 +29,7 @@ def _told(shapes: Shapes, **fields: Any) -> str:
     if found is None:
         return ""
     whole = LearnedShape(schema=found.schema, major=1, answers=9, principals=2, last_at=0.0)
-    texts = [returns_text(spec(), found), stub_file(spec(), whole)]
+    texts = [Stub(spec(), found).returns, Stub(spec(), whole).text]
     texts += [each.text for each in shapes.insights(Viewer("", 1.0, HALF_LIFE)).items]
     return "\n".join([msgspec.json.encode(found.schema).decode(), *texts])
 
@@ -170,7 +170,7 @@ def test_a_hostile_answer_costs_little_and_leaves_little(make: Callable[[], Any]
     shapes = Shapes()
     shapes.learn(Lesson(number=0, event=evidence, answers=prepare_answers(evidence)), HALF_LIFE)
 
-    assert len(shapes.tools[TOOL].places) <= PLACES
+    assert len(shapes.tools[TOOL].places) <= Reading.most_places
     assert len(msgspec.msgpack.encode(shapes)) < 100_000
     assert len(_told(shapes, is_alone=True)) < 100_000
 

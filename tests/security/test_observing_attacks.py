@@ -26,11 +26,10 @@ from sealyard.observe.alerts import post_alerts
 from sealyard.observe.live import LiveEvent
 from sealyard.observe.recorder import OutputStream
 from sealyard.privacy import Guard
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.store.alerts import Alert
+from sealyard.sandbox.policy import DEFAULT
+from sealyard.sandbox.pool import RunClock
 from sealyard.testing import FakeUpstream
-from sealyard.values.access import Approval
+from sealyard.values.access import Alert, Approval
 from sealyard.values.facts import Executed, Fact, Hidden, Saw, Searched, SecurityEvent, Tokens, Used
 from sealyard.values.runs import ExecutionRecord
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sealyard.broker.admission import admit_answer
-from sealyard.broker.responses import Response
+from sealyard.broker.upstreams import Response
 from sealyard.errors import UpstreamError
 from sealyard.privacy import TOKEN, Guard, Handling, Mirror, Privacy, Sent
 from sealyard.privacy.detect import Scanner

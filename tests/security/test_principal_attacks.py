@@ -13,10 +13,9 @@ import pytest
 
 from sealyard.errors import LevelUnavailable, OwnQueueFull, QueueFull, SandboxBroken
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.library import Library, open_library
-from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
-from sealyard.sandbox.slots import Slots
+from sealyard.sandbox.importable import Library, open_library
+from sealyard.sandbox.policy import DEFAULT, LEVELS, IsolationLevel
+from sealyard.sandbox.pool import RunClock, Slots
 from sealyard.values.runs import Outcome, Result, Usage
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 
@@ -250,7 +249,7 @@ async def test_turns_are_shared_by_weight_when_all_want_more() -> None:
 
 async def test_a_thousand_calls_of_one_owner_stand_in_nobody_elses_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take their steps on the event loop one by one, while another owner's is taken at once."""
-    monkeypatch.setattr("sealyard.sandbox.slots._LATELY_SECONDS", 3_600.0)  # however slowly the test itself runs
+    monkeypatch.setattr("sealyard.sandbox.pool.slots._LATELY_SECONDS", 3_600.0)  # however slowly the test itself runs
     slots = Slots(PoolOptions(running=8, weights={"eve": 1.0, "bob": 1.0}))
     async with slots.one(RunClock(), "eve"), slots.one(RunClock(), "eve"), slots.one(RunClock(), "bob"):
         steps = [asyncio.create_task(slots.step("eve")) for _ in range(1_000)]

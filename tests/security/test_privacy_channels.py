@@ -18,12 +18,12 @@ import pytest
 from mcp import Client
 
 from sealyard.broker.policy import PolicySettings, Rule
-from sealyard.broker.responses import Response, ResponseFile
+from sealyard.broker.upstreams import Response, ResponseFile
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
 from sealyard.metrics import exposition
 from sealyard.privacy import TOKEN
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.skills import SaveSkill, SkillSource
 from sealyard.skills.sharing import to_folder

@@ -22,7 +22,7 @@ from sealyard.privacy import TOKEN
 from sealyard.serve.relay import build_relay
 from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.routes import Routes
-from sealyard.yard.assembly import open_border
+from sealyard.yard import open_border
 
 SECRET = "w.featherstonehaugh@brindlecombe.org"
 TRICKS: dict[str, Callable[[str], str]] = {

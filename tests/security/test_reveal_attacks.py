@@ -27,13 +27,12 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN, Sent
 from sealyard.privacy.echo import Echoes, find_echoes
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
 from sealyard.values.access import Approval
 from sealyard.values.tools import UpstreamConfig
-from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.assembly import open_border
+from sealyard.yard import ExecuteRequest, Yard, open_border, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 INSIDE = PrivacyConfig(rules=(PrivacyRule(tools=("*",), reveal="inside"),))
@@ -429,7 +428,7 @@ async def test_a_refusal_does_not_say_what_is_in_doubt_about_a_value(tmp_path: P
     private, own = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
     assert private.endswith("is in doubt, which counts as fitting.")
     assert own.endswith("counts as fitting: it differs only in case, spacing or spelling.")
-    assert all("but for case" in entry.body["reason"] for entry in entries)
+    assert all("only in case" in entry.body["reason"] for entry in entries)
 
 
 # Guesses at a part of a value, which is lengthened letter by letter

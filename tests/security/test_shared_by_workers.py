@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationPolicy
+from sealyard.sandbox.policy import DEFAULT, LEVELS, IsolationPolicy
 from sealyard.values.runs import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

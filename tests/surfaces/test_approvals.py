@@ -17,7 +17,7 @@ from tests.surfaces.api_gateway import asks
 from tests.surfaces.conftest import Agent, Connect, in_memory, over_http, serving
 from tests.surfaces.test_surface import meta_of, text_of
 
-from sealyard.broker.approvals import Approvals
+from sealyard.broker import Approvals
 from sealyard.broker.policy import PolicySettings
 from sealyard.store import open_store
 from sealyard.values.access import Approval, ApprovalRequest

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from tests import warm
 
-from sealyard.broker.upstreams.mcp.upstream import Upstream
+from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.values.tools import UpstreamConfig
 
 FOLDER = Path(__file__).parent
@@ -25,7 +25,7 @@ def connect() -> Callable[..., AbstractAsyncContextManager[Upstream]]:
 
     @contextlib.asynccontextmanager
     async def connect(**fields: Any) -> AsyncIterator[Upstream]:
-        names = ("on_tools", "clock", "token_folder", "open_url", "server")
+        names = ("on_tools", "clock", "token_folder", "open_url")
         options = {name: fields.pop(name) for name in names if name in fields}
         upstream = Upstream(UpstreamConfig(**{"name": "test", **fields}), **options)
         try:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.broker.responses import Declared, Response, ResponseFile, to_answer
+from sealyard.broker.upstreams.server import Declared, Response, ResponseFile, to_answer
 from sealyard.errors import ToolFailed, UpstreamError
 
 PNG = base64.b64encode(b"\x89PNG").decode()

@@ -8,9 +8,9 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.server import Server
-from tests.upstreams.waiting import until_in_flight
+from tests.upstreams.waiting import listed, until_in_flight
 
-from sealyard.broker.responses import read_message, to_answer
+from sealyard.broker.upstreams.server import read_message, to_answer
 from sealyard.errors import InvalidArguments, ToolFailed, UnknownTool, UpstreamError, UpstreamTimeout
 
 Connect = Callable[..., Any]
@@ -120,7 +120,7 @@ async def test_error_of_a_tool_is_the_tools_own_words(connect: Connect, child: C
 async def test_tools_the_config_leaves_out_cannot_be_called(connect: Connect, child: Child) -> None:
     """Nor are they listed; patterns work in both directions."""
     async with connect(**child(tools=("c*", "echo"), without_tools=("c?ash",))) as upstream:
-        names = [definition.name for definition in await upstream.list_tools()]
+        names = [definition.name for definition in await listed(upstream)]
         for name in ("crash", "lie"):
             with pytest.raises(UnknownTool):
                 await upstream.call(name, {})
@@ -131,7 +131,7 @@ async def test_tools_the_config_leaves_out_cannot_be_called(connect: Connect, ch
 async def test_a_tool_to_leave_out_that_is_not_there_is_a_warning(connect: Connect, child: Child) -> None:
     """A misspelled name leaves the tool in, so the server's status says so."""
     async with connect(**child(tools=("c*", "echo"), without_tools=("c?ash", "cuont"))) as upstream:
-        await upstream.list_tools()
+        await listed(upstream)
         status = upstream.status()
 
     assert status.warnings == (
@@ -201,9 +201,13 @@ class Later:
         return types.CallToolResult(content=[], structured_content={"state": params.request_state})
 
 
-async def test_server_that_puts_us_off_is_asked_again_with_its_state(connect: Connect) -> None:
+async def test_server_that_puts_us_off_is_asked_again_with_its_state(connect: Connect, serve: Any) -> None:
     """But not for ever, and what needs a person is refused at once."""
-    async with connect(transport="stdio", server=Later().server) as upstream, asyncio.timeout(60):
+    async with (
+        serve(Later().server.streamable_http_app()) as address,
+        connect(transport="http", url=f"{address}/mcp") as upstream,
+        asyncio.timeout(60),
+    ):
         answer = await upstream.call("later", {})
         with pytest.raises(UpstreamError, match="asked to be called again 10 times"):
             await upstream.call("never", {})

@@ -12,8 +12,8 @@ from tests.upstreams import shop
 from tests.upstreams.shop import Blocks, Shop, ShopServer
 from tests.upstreams.waiting import until
 
-from sealyard.broker.call import ToolServer
-from sealyard.broker.responses import COMPLAINT_CHARACTERS, ResponseFile, read_answer, to_answer
+from sealyard.broker.upstreams import ToolServer
+from sealyard.broker.upstreams.server import ResponseFile, to_answer
 from sealyard.errors import (
     InvalidArguments,
     ToolFailed,
@@ -23,6 +23,7 @@ from sealyard.errors import (
 )
 from sealyard.testing import FakeUpstream, report_progress
 from sealyard.values.tools import Definition
+from sealyard.wording import COMPLAINT_CHARACTERS
 
 Open = Callable[..., AbstractAsyncContextManager[ToolServer]]
 LONG = "x" * 2 * COMPLAINT_CHARACTERS
@@ -218,7 +219,7 @@ async def test_error_of_a_tool_is_its_own_words(open_shop: Open) -> None:
         said = []
         for tool, arguments in (("fail", {"words": "no jam"}), ("time_out", {}), ("fail", {"words": LONG})):
             with pytest.raises(ToolFailed) as failure:
-                read_answer(await upstream.call(tool, arguments))  # a large one is read by whoever takes it in
+                (await upstream.call(tool, arguments)).read()  # a large one is read by whoever takes it in
             said.append(str(failure.value))
         status = upstream.status()
 

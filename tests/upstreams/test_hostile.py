@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
-from tests.upstreams.tool_server import ToolServer
 
-from sealyard.broker.responses import read_message, to_answer
 from sealyard.broker.upstreams.mcp.session import Channel
 from sealyard.broker.upstreams.mcp.transport import Child as ChildProcess
 from sealyard.broker.upstreams.mcp.transport import Inbound, Tail, read_line
+from sealyard.broker.upstreams.server import read_message, to_answer
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamUnavailable
 
 Connect = Callable[..., Any]
@@ -47,11 +46,10 @@ async def test_what_a_server_asks_of_us_is_declined(connect: Connect, child: Chi
 
 async def test_flood_neither_grows_memory_nor_starves_other_calls(connect: Connect, child: Child) -> None:
     """While one server sends a hundred thousand messages, calls to another are answered."""
-    tools = ToolServer()
     steps: list[float] = []
     async with (
         connect(**child("Flood")) as flood,
-        connect(transport="stdio", server=tools.server) as other,
+        connect(**child()) as other,
         asyncio.timeout(60),
     ):
         await flood.refresh()

@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from tests.ports import free_port
 from tests.upstreams.tool_server import ToolServer
-from tests.upstreams.waiting import until, until_in_flight
+from tests.upstreams.waiting import listed, until, until_in_flight
 
-from sealyard.broker.responses import read_message, to_answer
+from sealyard.broker.upstreams.server import read_message, to_answer
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 
 Connect = Callable[..., Any]
@@ -87,7 +87,7 @@ async def reach(kind: str, serve: Serve, connect: Connect, **fields: Any) -> Asy
 async def test_server_over_http_lists_and_answers(kind: str, serve: Serve, connect: Connect) -> None:
     """Whatever the era and the form of its answers, also many at once."""
     async with reach(kind, serve, connect) as (upstream, _):
-        names = [definition.name for definition in await upstream.list_tools()]
+        names = [definition.name for definition in await listed(upstream)]
         answers = await asyncio.gather(*(upstream.call("meet", {"parties": 4}) for _ in range(4)))
         echo = await upstream.call("echo", {"text": "ä", "n": [1, None]})
         with pytest.raises(ToolFailed) as failure:

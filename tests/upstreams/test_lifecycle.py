@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from tests.conftest import _descendants, _open_descriptors
-from tests.upstreams.tool_server import ToolServer
-from tests.upstreams.waiting import until, until_ended, until_in_flight
+from tests.upstreams.waiting import is_alive, until, until_ended, until_in_flight
 
-from sealyard.broker.responses import read_message, to_answer
+from sealyard.broker.upstreams.server import read_message, to_answer
 from sealyard.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 
 Connect = Callable[..., Any]
@@ -279,42 +278,20 @@ async def test_standard_error_is_kept_at_its_end_only(connect: Connect, child: C
     assert tuple(capfd.readouterr()) == ("", "")
 
 
-async def test_upstream_in_this_process_needs_no_transport(connect: Connect) -> None:
-    """The same calls, progress and changes, without a process."""
-    seen = []
-
-    async def on_tools(name: str, definitions: list[Any]) -> None:
-        seen.append(len(definitions))
-
-    tools = ToolServer()
-    async with connect(transport="stdio", server=tools.server, on_tools=on_tools) as upstream:
-        progress: list[Any] = []
-        await upstream.call("count", {"to": 2}, on_progress=lambda *step: progress.append(step))
-        await upstream.refresh()
-        status = upstream.status()
-        await upstream.call("add_tool", {"name": "more"})
-        await until(lambda: seen == [11, 12])
-
-    assert progress == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
-    assert (status.transport, status.protocol_version, status.server) == ("memory", "2026-07-28", "tool-server 1.2.3")
-
-
 async def test_dead_server_shows_no_sign_of_life(connect: Connect, child: Child) -> None:
-    """And a ping says so."""
+    """It answers neither a call nor a ping."""
     async with connect(**child("HangsInCall", call_seconds=0.2)) as upstream:
         with pytest.raises(UpstreamTimeout):
             await upstream.call("echo", {})
-        with pytest.raises(UpstreamError) as refusal:
-            await upstream.ping()
 
-    assert str(refusal.value) == "'test' does not respond."
+        assert not await is_alive(upstream)
 
 
 async def test_ping_needs_an_answer(connect: Connect, child: Child) -> None:
     """A server of either era that lives answers it."""
     for scenario in (None, "Raw"):
         async with connect(**child(scenario)) as upstream:
-            await upstream.ping()
+            assert await is_alive(upstream)
 
 
 async def test_server_that_hangs_for_good_is_replaced(connect: Connect, child: Child) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.upstreams.tool_server import ToolServer
-from tests.upstreams.waiting import until, until_ended
+from tests.upstreams.waiting import listed, until, until_ended
 
 from sealyard.errors import UpstreamError
 from sealyard.values.tools import Definition, ToolAnnotations
@@ -20,7 +20,7 @@ OBJECT = {"type": "object"}
 async def test_every_page_is_read(connect: Connect, child: Child) -> None:
     """Eleven tools, two on a page, with all that is said of them."""
     async with connect(**child()) as upstream:
-        definitions = await upstream.list_tools()
+        definitions = await listed(upstream)
 
     assert len(definitions) == 11
     assert definitions[0] == Definition(
@@ -34,7 +34,7 @@ async def test_every_page_is_read(connect: Connect, child: Child) -> None:
 async def test_one_malformed_tool_costs_only_itself(connect: Connect, child: Child) -> None:
     """What can be repaired is, what cannot is left out, and each is said in a warning."""
     async with connect(**child("Malformed")) as upstream:
-        definitions = await upstream.list_tools()
+        definitions = await listed(upstream)
         answer = await upstream.call("untyped", {"a": "b"})
         warnings = upstream.status().warnings
 
@@ -64,7 +64,7 @@ async def test_definition_that_is_too_large_is_named_once(
 ) -> None:
     """It is left out, and its name and size are among the warnings and in the log."""
     async with connect(**child("Bulky")) as upstream:
-        definitions = await upstream.list_tools()
+        definitions = await listed(upstream)
         await upstream.refresh()
         warnings = upstream.status().warnings
 
@@ -78,7 +78,7 @@ async def test_definition_that_is_too_large_is_named_once(
 async def test_list_without_end_is_cut(connect: Connect, child: Child) -> None:
     """A server that always has another page holds nobody up."""
     async with connect(**child("EndlessPages")) as upstream:
-        definitions = await upstream.list_tools()
+        definitions = await listed(upstream)
         warnings = upstream.status().warnings
 
     assert len(definitions) == 200
@@ -106,10 +106,13 @@ async def test_changed_tools_arrive_while_the_server_runs(connect: Connect, chil
     assert (listed, seen[-1], status.tools) == ([("test", 11)], ("test", 14), 14)
 
 
-async def test_changes_are_listened_for_before_the_first_list(connect: Connect) -> None:
+async def test_changes_are_listened_for_before_the_first_list(connect: Connect, serve: Any) -> None:
     """Else one that happens in between would be missed."""
     tools = ToolServer()
-    async with connect(transport="stdio", server=tools.server) as upstream:
+    async with (
+        serve(tools.server.streamable_http_app()) as address,
+        connect(transport="http", url=f"{address}/mcp") as upstream,
+    ):
         await upstream.refresh()
 
     assert tools.asked[:2] == ["listen", "list"]
@@ -184,7 +187,7 @@ async def test_server_without_a_list_can_be_called(connect: Connect, child: Chil
     )
     async with connect(transport="stdio", command="python3", args=("-c", script)) as upstream:
         with pytest.raises(UpstreamError) as refusal:
-            await upstream.list_tools()
+            await listed(upstream)
         answer = await upstream.call("anything", {})
 
     assert str(refusal.value) == "'test' does not list its tools: no list today."

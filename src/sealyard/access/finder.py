@@ -6,14 +6,14 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 
-from sealyard.broker.call import ToolServer
+from sealyard.broker.upstreams import ToolServer
 from sealyard.catalog import Catalog, Recent, Snapshot
-from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files, stub_packages, tool_stubs
-from sealyard.catalog.text import plain
+from sealyard.catalog.stubs import Stub, stub_files, stub_packages, tool_stubs
 from sealyard.discovery import Index, Learned, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
-from sealyard.sandbox.library import Library
+from sealyard.sandbox.importable import Library
 from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, SearchRequest, ToolSpec
+from sealyard.wording import plain
 
 _log = logging.getLogger(__name__)
 
@@ -198,13 +198,14 @@ def _hit(spec: ToolSpec, level: DetailLevel) -> Hit:
         return Hit(name=spec.full_name, use=use)
     if level == "with_description":
         return Hit(name=spec.full_name, use=use, description=_first_sentence(plain(spec.description or spec.title)))
+    stub = Stub(spec)
     return Hit(
         name=spec.full_name,
         use=use,
         description=plain(spec.description or spec.title, limit=_LONG_CHARACTERS),
-        signature=signature(spec),
-        parameters=parameter_notes(spec),
-        returns=returns(spec),
+        signature=stub.signature,
+        parameters=stub.notes,
+        returns=stub.returns,
     )
 
 

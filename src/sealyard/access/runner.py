@@ -7,15 +7,14 @@ from collections.abc import Collection, Mapping
 from sealyard.catalog import Snapshot
 from sealyard.errors import SandboxClosed
 from sealyard.offload import Offload, short_work
-from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.review import Finding, Review, ToolReference
-from sealyard.sandbox.review.offloaded import offloaded_review
-from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.slots import Slots
+from sealyard.sandbox import Sandbox
+from sealyard.sandbox.policy import IsolationPolicy
+from sealyard.sandbox.pool import Slots
+from sealyard.sandbox.review import Finding, Review, ToolReference, offloaded_review
 from sealyard.values.access import PrincipalScope
 
 _HINTS = 3  # unknown names whose nearest are looked for: with ten thousand tools each search takes some 20 ms
-_SHOWN_CHARACTERS = 80  # of a name that the code chose, in a message
+_SHOWN_CHARACTERS = 80  # of a name that the code chose, in a message and in the search for its nearest
 
 OPERATOR = "operator"
 """The principal that holds the key which `sealyard serve --http` prints at start."""
@@ -91,7 +90,7 @@ def _nearest(reference: ToolReference, view: Snapshot) -> list[str]:
     if reference.server is None:
         return view.nearest(reference.name or "")
     if reference.name is None:
-        return difflib.get_close_matches(reference.server, view.modules)
+        return difflib.get_close_matches(reference.server[:_SHOWN_CHARACTERS], view.modules)
     tools = (view.tools[name] for name in view.nearest(reference.name))
     return [f"servers.{spec.module}.{spec.function}" for spec in tools]
 

@@ -7,12 +7,11 @@ import msgspec
 
 from sealyard.access.finder import Finder
 from sealyard.access.unmatched import NameCheck, Unmatched
-from sealyard.broker import Policy
-from sealyard.broker.call import ToolServer
+from sealyard.broker.policy import Policy
+from sealyard.broker.upstreams import ToolServer
 from sealyard.catalog import Catalog, DriftWatch, Recent, Snapshot
 from sealyard.values.access import PrincipalScope
-from sealyard.values.naming import glob
-from sealyard.values.tools import UpstreamStatus
+from sealyard.values.tools import UpstreamStatus, glob
 
 _VIEWS_KEPT = 8  # whose names are kept: as many as have an index
 

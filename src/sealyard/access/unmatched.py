@@ -8,10 +8,9 @@ from itertools import islice
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.names import full_name, upstream_part
 from sealyard.config import Config
-from sealyard.values.naming import glob, spellings
-from sealyard.values.tools import ToolSpec
+from sealyard.values.naming import full_name, upstream_part
+from sealyard.values.tools import ToolSpec, glob
 from sealyard.wording import closest
 
 _log = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ class _Names:
 
     def __init__(self, snapshot: Snapshot, unlisted: Collection[str]) -> None:
         self._snapshot = snapshot
-        self._spellings = {name: (*spellings(spec), spec.name) for name, spec in snapshot.tools.items()}
+        self._spellings = {name: (*spec.spellings, spec.name) for name, spec in snapshot.tools.items()}
         self._beginnings = [begin for name in unlisted for begin in (full_name(upstream_part(name), ""), f"{name}/")]
 
     def fitting(self, patterns: Sequence[str]) -> Iterator[ToolSpec]:

@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.responses import Response, ResponseFile, read_answer, read_message, renamed, to_answer
+from sealyard.broker.upstreams.server import Response, ResponseFile, read_message, renamed, to_answer
 from sealyard.errors import HelperFailed, UpstreamError
-from sealyard.offload import Offload, short_work
-from sealyard.offload.child import Query
-from sealyard.offload.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
+from sealyard.offload import Offload, Query, short_work
 from sealyard.privacy import Guard, Mirror, Sent
-from sealyard.store.stored_json import CALL_VALUE_BYTES, encode_within
+from sealyard.values.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
+from sealyard.values.runs import CALL_VALUE_BYTES
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.schemas import is_wrapped
 
@@ -88,7 +87,7 @@ async def admit_answer(
 
 def admit(guard: Guard, spec: ToolSpec, answer: Response, sent: Sent) -> Admitted:
     """The same in this thread, however long it takes."""
-    answer = read_answer(answer, unwrap=is_wrapped(spec.output_schema))
+    answer = answer.read(unwrap=is_wrapped(spec.output_schema))
     names, value, encoded, sample = _scan(guard, spec, answer, sent)
     files = tuple(
         ResponseFile(
@@ -203,9 +202,14 @@ def sample_of(value: Any) -> str | None:
     for rows in _ROWS:
         sampling = _Sampling()
         taken = sampling.take(value, rows, _DEPTH)
-        text, _ = encode_within(taken, SAMPLE_BYTES) if sampling.left >= 0 else (None, True)
-        if text is not None:
-            return text
+        if sampling.left < 0:
+            continue
+        try:
+            text = msgspec.json.encode(taken)
+        except UnicodeEncodeError:  # half of a surrogate pair
+            return None
+        if len(text) <= SAMPLE_BYTES:
+            return text.decode()
     return None
 
 

@@ -3,7 +3,7 @@
 An ask is in the store before a person sees it. It goes to every channel of its execution, and any process that has the
 store open can answer it too; the first answer holds. Agent code reaches nothing here except the ask itself.
 
-The words for people are at the end. Everything in an ask may be hostile: it is shown, and never obeyed.
+Everything in an ask may be hostile: it is shown, and never obeyed. `ApprovalRequest` has the words for people.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import msgspec
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
 from sealyard.store import Store
-from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Grant
+from sealyard.values.access import RUN_ASK, Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Grant
 
 AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | None]]
 """Asks one person. None: no answer through this channel, such as after its client disconnected."""
@@ -30,26 +30,8 @@ _WAITING_PER_RUN = 20  # open asks: a person cannot survey more
 _WAITING_PER_PRINCIPAL = 100  # open asks: one principal must not fill the list of all
 _ASKED_PER_RUN = 100
 """Questions that the code of one run may put to a person."""
-RUN = "execute_code"
-"""Replaces the tool in an ask about the code of a run. No full name of a tool equals it."""
-
 _SESSIONS_KEPT = 10_000
 """Approvals for a session: some 10 MB. Sessions have no certain end; an approval that is dropped is asked for again."""
-
-_OPTIONS = {
-    "refuse": "Refuse this call",
-    "once": "Allow this call once",
-    "run": "Allow this tool until this run is over",
-    "session": "Allow this tool for the rest of this session",
-    "always": "Always allow this tool with exactly these arguments",
-}
-_RUN_OPTIONS = {"refuse": "Do not run this code", "once": "Run this code once"}
-
-# Sized for a client's dialogue: longer text is cut, with its true size and the command that shows all of it.
-_ARGUMENTS = 20  # of a call: a dialogue with more could not be read at a glance
-_LINE_CHARACTERS = 300  # of an argument's value: three or four lines of a dialogue
-_NAME_CHARACTERS = 200  # of a name: above the 128 of a tool's, so an ordinary one is never cut
-_REASON_CHARACTERS = 500  # of a reason: two or three sentences
 
 
 class Approvals:
@@ -103,7 +85,7 @@ class Approvals:
         """
         unique = secrets.token_hex(32)  # an answer to one ask never answers the next
         return await self.ask_for_call(
-            grant, number=0, tool=RUN, arguments=arguments, digest=unique, rule=_RUN_RULE, reason=reason
+            grant, number=0, tool=RUN_ASK, arguments=arguments, digest=unique, rule=_RUN_RULE, reason=reason
         )
 
     async def ask(self, ask: ApprovalRequest) -> Approval:
@@ -121,7 +103,7 @@ class Approvals:
         self._note(ask, run, approval)
         await self._store.flush()  # what is approved is on disk before it happens
         if approval.decision == "refuse":
-            raise ApprovalRefused(refusal(ask, approval))
+            raise ApprovalRefused(ask.refusal(approval))
         return approval
 
     @contextlib.contextmanager
@@ -171,7 +153,7 @@ class Approvals:
             raise InvalidRequest("policy.operators is false: only the person at the client may answer.")
         if approval.decision not in ("once", "refuse"):
             for ask in await self.waiting():
-                if ask.id == ask_id and approval.decision not in options(ask):
+                if ask.id == ask_id and approval.decision not in ask.options:
                     raise InvalidRequest(f"{ask_id!r} is about code, which is allowed once. Answer once or refuse.")
         held = await self._store.approvals.settle(ask_id, approval)
         if held is None:
@@ -190,7 +172,7 @@ class Approvals:
     def _check(self, ask: ApprovalRequest, run: "_Run") -> None:
         """Raise `ApprovalRefused` for a repeated ask, and for more asks than a person can answer."""
         if (refused := run.refused.get((ask.tool, ask.arguments_sha256))) is not None:
-            raise ApprovalRefused(f"{refusal(ask, refused)} (It was asked for before in this run.)")
+            raise ApprovalRefused(f"{ask.refusal(refused)} (It was asked for before in this run.)")
         if run.is_unanswered:
             why = "nobody answered an earlier ask of this run in time"
         elif len(self._of_run(ask.execution_id)) >= _WAITING_PER_RUN:
@@ -201,7 +183,7 @@ class Approvals:
             why = f"this run has asked {_ASKED_PER_RUN} times, which is the most"
         else:
             return
-        raise ApprovalRefused(f"{subject(ask)} refused without asking: {why}.")
+        raise ApprovalRefused(f"{ask.subject} refused without asking: {why}.")
 
     async def _put_to_people(self, ask: ApprovalRequest, run: "_Run") -> Approval:
         if not self.settings.operators and not self._channels.get(ask.execution_id):
@@ -215,7 +197,7 @@ class Approvals:
             try:
                 await self._store.approvals.add(ask)
             except InvalidRequest as error:  # an unreadable ask cannot be approved
-                raise ApprovalRefused(f"{subject(ask)} refused without asking. {error}.") from None
+                raise ApprovalRefused(f"{ask.subject} refused without asking. {error}.") from None
             self._on_ask(ask)
             is_announced = True
             waiting.begin(self._channels.get(ask.execution_id, ()))
@@ -251,7 +233,7 @@ class Approvals:
 
     async def _find_given(self, ask: ApprovalRequest) -> Approval | None:
         """An earlier approval that covers this ask. Code has none: each run of code is a new question."""
-        if is_about_run(ask):
+        if ask.is_about_run:
             return None
         always = await self._store.approvals.find_always(ask)
         return self._find_standing(ask) if always is None else _remembered(always)
@@ -389,7 +371,7 @@ def _is_same_call(one: ApprovalRequest, other: ApprovalRequest) -> bool:
 
 def _offered(ask: ApprovalRequest, approval: Approval) -> Approval:
     """The answer, reduced to the offered ones: a client may send any, and another gateway may be older."""
-    is_offered = approval.decision in options(ask)
+    is_offered = approval.decision in ask.options
     return approval if is_offered else msgspec.structs.replace(approval, decision="once")
 
 
@@ -409,114 +391,4 @@ def _fate(approval: Approval) -> str:
 
 
 def _entry(kind: str, ask: ApprovalRequest, body: dict[str, Any]) -> AuditEntry:
-    about = {"id": ask.id, "number": ask.number, "tool": ask.tool, "rule": ask.rule}
-    return AuditEntry(
-        kind=kind,
-        principal=ask.principal,
-        session=ask.session,
-        execution_id=ask.execution_id,
-        body=about | body,
-    )
-
-
-def is_about_run(ask: ApprovalRequest) -> bool:
-    """True if the ask is about running the code, before it makes any call."""
-    return ask.tool == RUN
-
-
-def options(ask: ApprovalRequest) -> dict[str, str]:
-    """The meaning of each answer, the safest first. Code can only be allowed once: the next run is another question."""
-    return _RUN_OPTIONS if is_about_run(ask) else _OPTIONS
-
-
-def heading(ask: ApprovalRequest) -> str:
-    """The question, in one sentence."""
-    return f"{'Code' if is_about_run(ask) else 'A call'} waits for your approval."
-
-
-def subject(ask: ApprovalRequest) -> str:
-    """The subject of a refusal."""
-    return "Running this code was" if is_about_run(ask) else ask.tool
-
-
-def ask_lines(ask: ApprovalRequest) -> list[str]:
-    """The facts a person needs to answer, one bounded line each: no text in it can look like another line."""
-    server = ask.tool.removeprefix("mcp__").partition("__")[0]
-    lines = [f"tool: {_shown(ask.tool, _NAME_CHARACTERS)}", f"server: {_shown(server, _NAME_CHARACTERS)}"]
-    if is_about_run(ask):
-        lines = ["code that has not begun to run"]
-    arguments = ask.arguments if isinstance(ask.arguments, dict) else {"(all)": ask.arguments}
-    shown = list(arguments.items())[:_ARGUMENTS]
-    values = [_value(value, ask.cut.get(name)) for name, value in shown]
-    lines += [
-        f"argument {_shown(str(name), _NAME_CHARACTERS)} = {value}"
-        for (name, _), value in zip(shown, values, strict=True)
-    ]
-    left_out = len(arguments) - len(shown) + ask.cut.get("…", 0)
-    if left_out:
-        lines.append(f"and {left_out:,} arguments more")
-    if left_out or any(value.endswith(_IN_ALL) for value in values):
-        lines.append(f"Read all of it before you answer: sealyard approvals show {ask.id}")
-    if not arguments:
-        lines.append("without arguments")
-    lines.append(f"asked because of {_shown(ask.rule, _NAME_CHARACTERS)}")
-    if ask.reason:
-        lines.append(f"reason: {_shown(ask.reason, _REASON_CHARACTERS)}")
-    who, session = _shown(ask.principal, _NAME_CHARACTERS), _shown(ask.session, _NAME_CHARACTERS)
-    place = "before" if is_about_run(ask) else f"call {ask.number} of"
-    lines.append(f"asked by {who} in session {session}, {place} run {ask.execution_id}")
-    return lines
-
-
-def refusal(ask: ApprovalRequest, approval: Approval) -> str:
-    """The message for the code that made the call."""
-    reason = _shown(approval.reason, _REASON_CHARACTERS)
-    if approval.by == "nobody":
-        return f"{subject(ask)} refused: {reason}."
-    who = f"{_shown(approval.by, _NAME_CHARACTERS)} ({approval.channel})"
-    return f"{subject(ask)} refused by {who}" + (f": {reason}" if reason else ".")
-
-
-def waiting_line(ask: ApprovalRequest) -> str:
-    """The message for the agent while the ask waits."""
-    return f"waiting for approval of {ask.tool} ({ask.id}); answer in your client or with `sealyard approvals`"
-
-
-def whole_lines(ask: ApprovalRequest) -> list[str]:
-    """Every argument of an ask that is not cut: a line with its name and size, and its JSON after it.
-
-    Everything that cannot be seen is escaped, so that each argument is one line however long it is.
-    """
-    arguments = ask.arguments if isinstance(ask.arguments, dict) else {"(all)": ask.arguments}
-    lines = []
-    for name, value in arguments.items():
-        text = msgspec.json.encode(value).decode()
-        lines += [f"argument {_visible(str(name))}, {len(text):,} characters:", _visible(text)]
-    return lines
-
-
-_IN_ALL = " characters in all)"
-
-
-def _value(value: object, characters: int | None) -> str:
-    """The beginning of an argument's JSON; `characters` is its true length if the value is cut already."""
-    try:
-        text = msgspec.json.encode(value).decode()
-    except (ValueError, TypeError, RecursionError):
-        return "… (nested too deeply to be shown)"
-    if characters is None and len(text) <= _LINE_CHARACTERS:
-        return _visible(text)
-    return f"{_visible(text[:_LINE_CHARACTERS])}… ({characters or len(text):,}{_IN_ALL}"
-
-
-def _shown(text: str, characters: int) -> str:
-    """The text on one line, cut with its true length."""
-    cut = _visible(text[:characters])
-    return cut if len(text) <= characters else f"{cut}… ({len(text):,}{_IN_ALL}"
-
-
-def _visible(text: str) -> str:
-    """The text with invisible and reordering characters escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return AuditEntry.of(ask, kind, {"id": ask.id, "number": ask.number, "tool": ask.tool, "rule": ask.rule} | body)

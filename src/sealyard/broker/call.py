@@ -8,67 +8,33 @@ private values become tokens; one record of the call goes to the observers of th
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from typing import Any
 
 import msgspec
 
 from sealyard.broker.admission import Admitted, admit_answer
 from sealyard.broker.approvals import Approvals
-from sealyard.broker.limits import Attempts, Circuit, Throttle
-from sealyard.broker.policy import Decision, Policy
-from sealyard.broker.responses import Response, renamed, short
+from sealyard.broker.limits import Attempts, Throttle
+from sealyard.broker.policy.rules import Decision, Policy
+from sealyard.broker.upstreams import OnProgress, ToolServer
+from sealyard.broker.upstreams.server import Response, renamed
 from sealyard.catalog import check_arguments
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
-from sealyard.offload import Offload, check_values, decode
+from sealyard.offload import Offload, decode
 from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
 from sealyard.values.access import Approval, AuditEntry, Grant
+from sealyard.values.documents import check_values
 from sealyard.values.runs import Reply
-from sealyard.values.tools import Definition, ToolSpec, UpstreamStatus
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 from sealyard.versioning.compare.schemas import is_wrapped
+from sealyard.wording import short
 
 _UNANSWERED = Response(value=None)
 _LONG_NAME = 1_000
 """Characters of a name that no tool has, in the audit log: code may write any."""
-
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
-"""Progress so far, its total if known, and a message."""
-
-
-OnTools = Callable[[str, list[Definition]], Awaitable[None]]
-
-
-class ToolServer(Protocol):
-    """Something that answers calls: `broker.upstreams.Upstream`, and `testing.FakeUpstream` without any process."""
-
-    on_tools: OnTools | None
-    """Called with its name and its tools after each listing."""
-
-    async def call(
-        self,
-        tool: str,
-        arguments: dict[str, Any],
-        *,
-        timeout_seconds: float | None = None,
-        on_progress: OnProgress | None = None,
-        unwrap: bool = False,
-    ) -> Response:
-        """The tool's answer. Raises an `UpstreamError`."""
-        ...
-
-    async def refresh(self) -> None:
-        """Connect if need be and list the tools anew; they arrive through the callback given at construction."""
-        ...
-
-    def status(self) -> UpstreamStatus:
-        """The upstream's current state."""
-        ...
-
-    async def close(self) -> None:
-        """Stop it and leave nothing behind."""
-        ...
 
 
 class _Call(msgspec.Struct, kw_only=True):
@@ -187,7 +153,7 @@ class Broker:
         self._upstreams = upstreams
         self.policy = policy
         self.approvals = approvals
-        self._throttle = Throttle()
+        self.throttle = Throttle()
         self._store = store
         self._digest = digest
         self._offload = offload
@@ -218,7 +184,7 @@ class Broker:
             spec, plan = await self._find(passage, name, number)
         if plan is not None:
             arguments = translate_arguments(plan, arguments)
-        arguments = without_empty(spec, arguments)
+        arguments = spec.without_empty(arguments)
         if not self._store.has_room():
             await self._store.room()  # no call starts that cannot be recorded
         guard, sent = passage.guard, Sent()
@@ -273,7 +239,7 @@ class Broker:
             return
         body = {"tool": spec.full_name, "number": call.number, "verdict": decision.verdict, "rule": decision.rule}
         body |= {"reason": decision.reason, "arguments": call.arguments}
-        self._store.audit(audit_entry(grant, "decision", body))
+        self._store.audit(AuditEntry.of(grant, "decision", body))
         if decision.verdict == "deny":
             reason = decision.public_reason(is_private=is_private)
             raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{f' {reason}' if reason else ''}")
@@ -298,27 +264,19 @@ class Broker:
         """The digest of the call that a person's answer is about; see `approved_call`."""
         return self._digest(approved_call(written, real))
 
-    def turn(self, call: "OpenCall") -> Attempts:
+    def turn(self, call: "OpenCall") -> AbstractAsyncContextManager[Attempts]:
         """The attempts of a call within the limits of its tool; see `Throttle.turn`."""
         spec, policy = call.spec, self.policy
-        return self._throttle.turn(
+        return self.throttle.turn(
             spec, policy.limits(spec), call.passage.counted, is_idempotent=policy.is_idempotent(spec)
         )
-
-    def circuits(self) -> list[Circuit]:
-        """The circuit breakers of tools whose server failed."""
-        return self._throttle.circuits()
-
-    def end_run(self, execution_id: str) -> None:
-        """Forget what was approved for one execution."""
-        self.approvals.end_run(execution_id)
 
     async def note_unknown(self, passage: Passage, name: str, error: str, *, number: int = 1) -> None:
         """Record a call to a tool outside the principal's view: the policy may hide it."""
         about = {"tool": name[:_LONG_NAME], "error": f"UnknownTool: {error[:_LONG_NAME]}"}
         body = await passage.guard.door.conceal(about)
         body |= {"number": number, "verdict": None, "rule": None, "answer_bytes": 0}
-        self._store.audit(audit_entry(passage.grant, "call", body))
+        self._store.audit(AuditEntry.of(passage.grant, "call", body))
 
     async def _find(self, passage: Passage, name: str, number: int) -> tuple[ToolSpec, Plan | None]:
         """The tool of a name that is not literally in the grant."""
@@ -387,13 +345,6 @@ class OpenCall(_Call, eq=False, kw_only=True):
         )
 
 
-def audit_entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:
-    """An entry of the audit log about an execution."""
-    return AuditEntry(
-        kind=kind, principal=grant.principal, session=grant.session, execution_id=grant.execution_id, body=body
-    )
-
-
 def _concealed(passage: Passage, sent: Sent) -> OnProgress | None:
     """Reports progress with private values concealed."""
     report = passage.on_progress
@@ -420,29 +371,3 @@ def approved_call(arguments: dict[str, Any], real: dict[str, Any]) -> bytes:
     # The digits of a token are those of its session.
     places = TOKEN.sub(r"__PII_\1__", msgspec.json.encode(arguments, order="sorted").decode())
     return b"%b\n%b" % (encoded, places.encode())
-
-
-def without_empty(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
-    """`arguments` without each `None` that the schema has no place for: models write it for what they leave out."""
-    if None not in arguments.values():
-        return arguments
-    required = spec.input_schema.get("required")
-    required = required if isinstance(required, list) else ()
-    properties = spec.input_schema.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    return {
-        name: value
-        for name, value in arguments.items()
-        if value is not None or name in required or _accepts_null(properties.get(name, True))
-    }
-
-
-def _accepts_null(schema: Any) -> bool:
-    if not isinstance(schema, dict):
-        return bool(schema)
-    if isinstance(schema.get("enum"), list):
-        return None in schema["enum"]
-    if isinstance(schema.get("type"), str | list):
-        return "null" in schema["type"]
-    choices = [choice for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for choice in schema[key]]
-    return any(map(_accepts_null, choices)) if choices else "$ref" not in schema and "const" not in schema

@@ -9,33 +9,19 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Literal, Self
-
-import msgspec
+from typing import Self
 
 from sealyard.broker.policy import UNLIMITED, ToolLimits
 from sealyard.errors import LimitReached, ToolFailed, UpstreamError
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import Circuit, ToolSpec
 
 _WINDOW_SECONDS = 60.0  # the minute of `calls_per_minute`
 _FIRST_PAUSE_SECONDS = 0.25  # before the first retry, above a usual round trip; it doubles with each
 _LONGEST_PAUSE_SECONDS = 8.0  # five doublings of the first; chosen, not measured
 _MOST_TOOLS = 1_000  # tools without a record are forgotten beyond it
-
-
-class Circuit(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one tool's circuit breaker."""
-
-    tool: str
-    state: Literal["closed", "open", "half_open"]
-    """`open`: calls are refused. `half_open`: the next call tests the server."""
-    failures: int
-    """Of the server, in a row."""
-    retry_seconds: float = 0.0
-    """The time it stays open."""
 
 
 class Throttle:
@@ -54,14 +40,15 @@ class Throttle:
         self._tools: dict[str, _Tool] = {}
         self._room = _MOST_TOOLS
 
-    def turn(
+    @asynccontextmanager
+    async def turn(
         self,
         spec: ToolSpec,
         limits: ToolLimits,
         counted: dict[str, int],
         *,
         is_idempotent: bool,
-    ) -> "Attempts":
+    ) -> AsyncIterator["Attempts"]:
         """The attempts of one call, within the limits of its tool. `counted` holds the calls of its run so far.
 
         They are made so::
@@ -77,9 +64,17 @@ class Throttle:
         Entering it, and going on to the next attempt, raises `LimitReached` when a limit is used up.
         """
         if limits is UNLIMITED:
-            return Attempts(self)
-        retries = limits.retries if is_idempotent else 0
-        return Attempts(self, self._tool(spec.full_name, limits), counted, retries)
+            yield Attempts(self)
+            return
+        tool = self._tool(spec.full_name, limits)
+        tool.check(self.clock())
+        tool.count(counted)
+        tool.calls += 1
+        try:
+            async with tool.turns:
+                yield Attempts(self, tool, limits.retries if is_idempotent else 0)
+        finally:
+            tool.calls -= 1
 
     def circuits(self) -> list[Circuit]:
         """Every circuit breaker that has seen a failure and no success since, by the tool's name."""
@@ -102,18 +97,11 @@ class Throttle:
 
 
 class Attempts:
-    """One call's turn, and its attempts one after the other. Made by `Throttle.turn`; a tool without limits has one."""
+    """The attempts of one call, one after the other. A tool without limits has one."""
 
-    def __init__(
-        self,
-        throttle: Throttle,
-        tool: "_Tool | None" = None,
-        counted: dict[str, int] | None = None,
-        retries: int = 0,
-    ) -> None:
+    def __init__(self, throttle: Throttle, tool: "_Tool | None" = None, retries: int = 0) -> None:
         self._throttle = throttle
         self._tool = tool
-        self._counted = {} if counted is None else counted
         self._retries = retries
         self._number = 0
         self._failure: UpstreamError | None = None
@@ -122,27 +110,6 @@ class Attempts:
         self._is_answered = False
         self.seconds = None if tool is None else tool.limits.timeout_seconds
         """The time limit of each attempt; None for no limit."""
-
-    async def __aenter__(self) -> Self:
-        tool, throttle = self._tool, self._throttle
-        if tool is None:
-            return self
-        tool.check(throttle.clock())
-        tool.count(self._counted)
-        tool.calls += 1
-        try:
-            await tool.turns.__aenter__()
-        except BaseException:
-            tool.calls -= 1
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._tool is not None:
-            self._tool.calls -= 1
-            await self._tool.turns.__aexit__(kind, error, trace)
 
     def __aiter__(self) -> Self:
         return self

@@ -1,23 +1,15 @@
-"""The tools that exist: their names, versions and Python stubs, the shapes of their answers, checks of arguments.
+"""The tools that exist: their names and versions, checks of arguments, and what they answer.
 
-Everything an upstream says is hostile text: names, descriptions and schemas.
+Everything an upstream says is hostile text: names, descriptions and schemas. Stubs are in `stubs/`, the shapes of
+answers in `shapes/`.
 """
 
-from sealyard.catalog.answers import LearnedShape
 from sealyard.catalog.arguments import check_arguments
+from sealyard.catalog.bounded_schema import is_checkable
 from sealyard.catalog.cache import Recent
-from sealyard.catalog.catalog import Catalog, Change
-from sealyard.catalog.drift import DriftWatch
+from sealyard.catalog.catalog import Catalog
+from sealyard.catalog.shapes.drift import DriftWatch
+from sealyard.catalog.shapes.places import LearnedShape
 from sealyard.catalog.snapshot import Snapshot
-from sealyard.catalog.stubs import stub_files
 
-__all__ = (
-    "Catalog",
-    "Change",
-    "DriftWatch",
-    "LearnedShape",
-    "Recent",
-    "Snapshot",
-    "check_arguments",
-    "stub_files",
-)
+__all__ = ("Catalog", "DriftWatch", "LearnedShape", "Recent", "Snapshot", "check_arguments", "is_checkable")

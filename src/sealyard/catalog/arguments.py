@@ -18,11 +18,11 @@ import jsonschema_rs
 from jsonschema_rs import ValidationErrorKind as Kind
 
 from sealyard.catalog.bounded_schema import check_of
-from sealyard.catalog.stubs import Parameter, parameters, signature
-from sealyard.catalog.text import plain, shape
+from sealyard.catalog.stubs import Parameter, Stub, shape
 from sealyard.errors import InvalidArguments
 from sealyard.privacy import TOKEN
 from sealyard.values.tools import ToolSpec
+from sealyard.wording import plain
 
 _ERRORS = 5  # mistakes listed in one message; the rest are counted
 _ALL_ERRORS = 50  # mistakes counted: a bound on the work for hostile arguments
@@ -67,7 +67,8 @@ class _Complaint:
     def __init__(self, spec: ToolSpec, arguments: dict[str, Any]) -> None:
         self._spec = spec
         self._arguments = arguments
-        self._known = {parameter.key: parameter for parameter in parameters(spec)}
+        self._stub = stub = Stub(spec)
+        self._known = {parameter.key: parameter for parameter in stub.parameters}
         self._free = [key for key in self._known if key not in arguments]
 
     def message(self, problems: Sequence[str]) -> str:
@@ -75,7 +76,7 @@ class _Complaint:
         distinct = list(dict.fromkeys(problems))
         listed = "; ".join(distinct[:_ERRORS]) or "they do not fit its schema"
         more = f"; and {len(distinct) - _ERRORS} more" if len(distinct) > _ERRORS else ""
-        return f"Wrong arguments for {self._spec.function}: {listed}{more}. Call it as {signature(self._spec)}."
+        return f"Wrong arguments for {self._spec.function}: {listed}{more}. Call it as {self._stub.signature}."
 
     def names(self, *, judged: bool) -> list[str]:
         """The mistakes in names. A name that may be allowed is mentioned only beside another mistake."""

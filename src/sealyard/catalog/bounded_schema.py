@@ -77,6 +77,11 @@ class Check:
         return self._survey.steps(parts, depth) <= _EXPLAINED_STEPS
 
 
+def is_checkable(schema: dict[str, Any]) -> bool:
+    """True if values can be checked against a schema, and safely."""
+    return Check(schema).choose({}) is not None
+
+
 _checks: Recent[str, Check] = Recent(1024)
 
 

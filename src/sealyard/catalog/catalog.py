@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from sealyard.catalog.answers import LearnedShape
 from sealyard.catalog.history import observe, read_listing
-from sealyard.catalog.names import assign, full_name, function_name, identifier, tool_part, upstream_part
+from sealyard.catalog.shapes.places import LearnedShape
 from sealyard.catalog.snapshot import Snapshot
-from sealyard.catalog.text import one_line
 from sealyard.errors import StoreError
-from sealyard.offload.documents import MOST_DEPTH, is_too_deep, signs_of
-from sealyard.store import Release, Store
-from sealyard.store.tools import LastRelease
+from sealyard.store import LastRelease, Release, Store
+from sealyard.values.documents import MOST_DEPTH, is_too_deep, signs_of
+from sealyard.values.naming import assign, full_name, function_name, identifier, tool_part, upstream_part
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
+from sealyard.wording import one_line
 
 _DEFINITION_BYTES = 256 << 10  # a definition has a few kB; a larger one would fill a context by itself
 _WARNINGS = 100  # kept of one upstream, the last: a bound on memory

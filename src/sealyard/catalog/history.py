@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from sealyard.store import Release
-from sealyard.store.tools import LastRelease, ReleaseKind
-from sealyard.values.tools import ToolSpec
+from sealyard.store import LastRelease, Release
+from sealyard.values.tools import ReleaseKind, ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version, compare, highest
 from sealyard.versioning.compare.changes import BreakingChange, Replacement
 from sealyard.versioning.compare.successors import find_renamed

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from sealyard.catalog.answers import LearnedShape
+from sealyard.catalog.shapes.places import LearnedShape
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
 

@@ -87,8 +87,8 @@ def _take_over(arguments: list[str]) -> None:
     """Take over the files of the product's former name that a command may need, and say so."""
     if not arguments or arguments[0] not in _COMMANDS or {"-h", "--help"} & set(arguments):
         return
-    machine = importlib.import_module("sealyard.config.files").read_machine()
-    for note in importlib.import_module("sealyard.config.rewrite").take_over_files(machine, own_command()):
+    machine = importlib.import_module("sealyard.config").read_machine()
+    for note in importlib.import_module("sealyard.config.clients").take_over_files(machine, own_command()):
         click.echo(f"note: {note}", err=True)
 
 

@@ -11,7 +11,7 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import plain, say, show_table, warn, write_json
 from sealyard.errors import InvalidRequest
 from sealyard.observe.alerts import AlertView, list_alerts, post_alerts
-from sealyard.store.alerts import Alert
+from sealyard.values.access import Alert
 
 _STYLES = {"firing": "bold red", "pending": "yellow", "resolved": "green"}
 

@@ -17,11 +17,9 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, remark, screen, show_hint, write_json
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.sandbox.policy.levels import ANALYSIS, IsolationPolicy
+from sealyard.sandbox.policy import ANALYSIS, IsolationPolicy
 from sealyard.values.runs import Outcome
-from sealyard.yard import open_yard
-from sealyard.yard.analysis import AnalyzeRequest
-from sealyard.yard.yard import Yard
+from sealyard.yard import AnalyzeRequest, Yard, open_yard
 
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
 _SESSION = "analysis"

@@ -9,13 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from sealyard.broker.approvals import Approvals, ask_lines, whole_lines
+from sealyard.broker import Approvals
 from sealyard.cli.command import CONFIG, JSON, answer, load, with_store
 from sealyard.cli.terminal import say, write
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
-from sealyard.store.approvals import Remembered
-from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Remembered
 
 _WATCH_SECONDS = 0.5
 """A person does not notice a shorter wait, and the store is read twice a second only."""
@@ -54,7 +53,7 @@ def show(*, ask_id: str) -> None:
         return await queue.get(matching[0].id if matching else ask_id)
 
     ask = _with_store(read)
-    answer(ask, lambda: write("\n".join([ask.tool, *whole_lines(ask)]) + "\n"))
+    answer(ask, lambda: write("\n".join([ask.tool, *ask.whole_lines()]) + "\n"))
 
 
 @approvals.command()
@@ -176,7 +175,7 @@ def _show(ask: ApprovalRequest) -> None:
 
 
 def _show_lines(ask: ApprovalRequest) -> None:
-    for line in ask_lines(ask):
+    for line in ask.lines():
         say(f"  {line}")
 
 

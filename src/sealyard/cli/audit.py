@@ -4,7 +4,6 @@ Everything in an entry may come from an agent or an upstream, so a terminal obey
 """
 
 import hashlib
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -32,18 +31,17 @@ from sealyard.cli.terminal import (
 )
 from sealyard.disk import drafted
 from sealyard.errors import InvalidRequest, StoreError
+from sealyard.store import take_over
 from sealyard.store.audit import (
-    AUDIT_KINDS,
     AuditHead,
-    AuditRow,
+    AuditSegment,
     AuditVerification,
     export_audit,
+    open_log,
     verify_file,
     verify_store,
 )
-from sealyard.store.audit.key import key_path, load_key
-from sealyard.store.audit.log import AuditSegment, open_log, read_entries, read_head, read_segments
-from sealyard.store.database import take_over
+from sealyard.values.access import AUDIT_KINDS, AuditRow
 
 _POLL_SECONDS = 0.5
 """Between looks of `tail -f`: a person does not notice a shorter wait."""
@@ -85,9 +83,9 @@ def audit() -> None:
 def tail(*, count: int, follow: bool, principal: str | None, kind: str | None) -> None:
     """Print the newest entries, the newest last."""
     store = _find_store()
-    with open_log(store) as connection:
-        last = _last_number(connection)
-        rows = read_entries(connection, limit=count, principal=principal, kind=kind)[::-1]
+    with open_log(store) as log:
+        last = log.last_number()
+        rows = log.entries(limit=count, principal=principal, kind=kind)[::-1]
     while True:
         for row in rows:
             if wants_json():
@@ -98,9 +96,9 @@ def tail(*, count: int, follow: bool, principal: str | None, kind: str | None) -
             return
         if len(rows) < _PAGE:
             time.sleep(_POLL_SECONDS)
-        with open_log(store) as connection:
-            rows = read_entries(connection, limit=_PAGE, principal=principal, kind=kind, after=last)
-            last = rows[-1].number if len(rows) == _PAGE else _last_number(connection)
+        with open_log(store) as log:
+            rows = log.entries(limit=_PAGE, principal=principal, kind=kind, after=last)
+            last = rows[-1].number if len(rows) == _PAGE else log.last_number()
 
 
 @audit.command()
@@ -110,14 +108,12 @@ def tail(*, count: int, follow: bool, principal: str | None, kind: str | None) -
 @CONFIG
 def show(*, wanted: str) -> None:
     """Print all about one execution, with its code, or one entry by its number."""
-    with open_log(_find_store()) as connection:
-        rows = read_entries(connection, limit=sys.maxsize, execution_id=wanted, after=0)
+    with open_log(_find_store()) as log:
+        rows = log.entries(limit=sys.maxsize, execution_id=wanted, after=0)
         is_execution = bool(rows)
         if not rows and wanted.isascii() and wanted.isdecimal() and len(wanted) < _DIGITS:
-            rows = [
-                row for row in read_entries(connection, limit=1, before=int(wanted) + 1) if row.number == int(wanted)
-            ]
-        code, warning = _find_code(connection, rows)
+            rows = [row for row in log.entries(limit=1, before=int(wanted) + 1) if row.number == int(wanted)]
+        code, warning = _read_code(rows, log.find_code)
     if not rows:
         raise InvalidRequest(f"The audit log has nothing about {wanted!r}. See `sealyard audit tail`.")
     if wants_json():
@@ -163,8 +159,8 @@ def verify(*, file: Path | None, heads: tuple[Path, ...]) -> int:
 @CONFIG
 def head() -> None:
     """Print the signed head, to be kept where nobody who can write the store can change it."""
-    with open_log(_find_store()) as connection:
-        found = read_head(connection)
+    with open_log(_find_store()) as log:
+        found = log.head()
     if found is None:
         raise InvalidRequest("The audit log has no head: it is empty, or `sealyard audit verify` says why.")
     if not found.is_signed():
@@ -213,8 +209,8 @@ def prune(*, before: datetime | None, numbers: tuple[int, ...], force: bool) -> 
     if found.problem:
         remark(f"Nothing was pruned, since the log is wrong. {found.problem}", "red")
         return 1
-    with open_log(store) as connection:
-        segments = _choose(read_segments(connection), before, numbers, force=force)
+    with open_log(store) as log:
+        segments = _choose(log.segments(), before, numbers, force=force)
 
     if segments:
         removed = [each.segment for each in segments]
@@ -234,13 +230,13 @@ def rekey(*, force: bool) -> int:
     Heads that were kept before do not fit the new key: keep a new one.
     """
     store = _find_store()
-    with open_log(store) as connection:
-        signed = read_head(connection)
+    with open_log(store) as log:
+        signed = log.head()
     if not force:
         # Without its key a log can only be compared with the key that it names itself.
-        is_lost = load_key(key_path(store)) is None and signed is not None and signed.is_signed()
+        heads = [signed] if signed is not None and signed.is_signed() else []
         with _progress("checking") as on_progress:
-            found = verify_store(store, heads=[signed] if signed and is_lost else [], on_progress=on_progress)
+            found = verify_store(store, heads=heads, on_progress=on_progress)
         if found.problem:
             remark(f"The key was not changed, since the log is wrong. {found.problem}", "red")
             return 1
@@ -313,11 +309,6 @@ def _choose(
     return chosen
 
 
-def _last_number(connection: sqlite3.Connection) -> int:
-    newest = read_entries(connection, limit=1)
-    return newest[0].number if newest else 0
-
-
 def _read_document(file: Path) -> AuditHead:
     try:
         return msgspec.json.decode(file.read_bytes(), type=AuditHead)
@@ -373,15 +364,14 @@ def _show_execution(rows: list[AuditRow], code: str | None) -> None:
     screen.print(columns("number", "time", "kind", "what", rows=cells))
 
 
-def _find_code(connection: sqlite3.Connection, rows: list[AuditRow]) -> tuple[str | None, str]:
+def _read_code(rows: list[AuditRow], find: Callable[[str], bytes | None]) -> tuple[str | None, str]:
     """Return the code that these entries name, and a warning if it is gone or changed."""
     named = next((row.body.get("code_sha256") for row in rows if row.kind == "execution.start"), None)
     if not isinstance(named, str):
         return None, ""
-    row = connection.execute("SELECT code FROM codes WHERE sha256 = ?", (named,)).fetchone()
-    if row is None:
+    code = find(named)
+    if code is None:
         return None, f"The text of the code with the SHA-256 {named} is not kept any more."
-    code = row[0] if isinstance(row[0], bytes) else str(row[0]).encode()
     is_right = hashlib.sha256(code).hexdigest() == named
     warning = "" if is_right else f"The text of this code was changed: the log names the SHA-256 {named}."
     return code.decode("utf-8", "backslashreplace"), warning

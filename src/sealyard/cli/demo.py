@@ -22,10 +22,8 @@ import msgspec
 from mcp import Client
 from mcp_types import TextContent
 
-from sealyard.broker import Response
-from sealyard.broker.call import OnProgress
-from sealyard.broker.responses import read_answer
-from sealyard.broker.upstreams import Upstream
+from sealyard.broker.upstreams import OnProgress, Response
+from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, counts, plain, say, screen, show_facts, write
 from sealyard.config import Config
@@ -34,7 +32,7 @@ from sealyard.errors import SandboxBroken
 from sealyard.examples import MAIL_RULE, demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.sandbox import IsolationLevel, open_sandbox
-from sealyard.sandbox.policy.levels import LEVELS
+from sealyard.sandbox.policy import LEVELS
 from sealyard.serve import build_server
 from sealyard.skills import migrate_skills
 from sealyard.values.runs import Outcome
@@ -302,7 +300,7 @@ class _Weighed(Upstream):
         answer = await super().call(
             tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap
         )
-        value = read_answer(answer, unwrap=unwrap).value
+        value = answer.read(unwrap=unwrap).value
         self._passed.append(msgspec.json.encode([arguments, value]).decode())
         return answer
 

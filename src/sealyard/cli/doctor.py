@@ -7,10 +7,11 @@ from sealyard.cli.command import JSON, wants_json
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import plain, say, screen, show_facts, show_table, write_json
 from sealyard.errors import InvalidRequest
-from sealyard.sandbox import IsolationPolicy
-from sealyard.sandbox.policy.levels import DEFAULT, PRESETS
-from sealyard.sandbox.probe import examine
-from sealyard.sandbox.report import Report, TierReport
+from sealyard.sandbox import IsolationPolicy, Report, examine
+from sealyard.sandbox.policy import DEFAULT, PRESETS
+
+_STYLES = {"no": "bold red", "watched": "yellow"}
+"""Of limits that the kernel does not hold."""
 
 
 @click.command()
@@ -68,35 +69,34 @@ def _print_report(report: Report) -> None:
         }
     )
     screen.print()
-    tiers = ((tier.name, _yes_no(tier.available), _held(tier), tier.reason) for tier in report.tiers)
+    tiers = (
+        (
+            tier.name,
+            _yes_no(tier.available),
+            f"{sum(attack.held for attack in tier.attacks)} of {len(tier.attacks)}",
+            tier.reason,
+        )
+        for tier in report.tiers
+    )
     show_table("tier", "available", "attacks held", "reason", rows=tiers)
     screen.print()
     for tier in report.tiers:
-        _print_tier(tier)
+        for attack in tier.attacks:
+            if not attack.held:
+                say(f"{tier.name}: the attack {attack.name!r} got through: {attack.detail}", "bold red")
+        if tier.layers:
+            layers = (
+                (each.name, _yes_no(each.present), each.detail, each.meaning, "" if each.present else each.remedy)
+                for each in tier.layers
+            )
+            show_table(f"layer of {tier.name}", "present", "detail", "meaning", "what to do", rows=layers)
+            screen.print()
+        if tier.limits:
+            limits = ((each.name, plain(each.held, _STYLES.get(each.held, "green")), each.by) for each in tier.limits)
+            show_table(f"limit of {tier.name}", "held", "by", rows=limits)
+            screen.print()
     levels = ((n, _yes_no(level.honoured), level.tier or "none", level.reason) for n, level in report.levels.items())
     show_table("level", "honoured", "tier", "reason", rows=levels)
-
-
-def _held(tier: TierReport) -> str:
-    return f"{sum(attack.held for attack in tier.attacks)} of {len(tier.attacks)}"
-
-
-def _print_tier(tier: TierReport) -> None:
-    for attack in tier.attacks:
-        if not attack.held:
-            say(f"{tier.name}: the attack {attack.name!r} got through: {attack.detail}", "bold red")
-    if tier.layers:
-        rows = (
-            (each.name, _yes_no(each.present), each.detail, each.meaning, "" if each.present else each.remedy)
-            for each in tier.layers
-        )
-        show_table(f"layer of {tier.name}", "present", "detail", "meaning", "what to do", rows=rows)
-        screen.print()
-    if tier.limits:
-        styles = {"no": "bold red", "watched": "yellow"}
-        limits = ((each.name, plain(each.held, styles.get(each.held, "green")), each.by) for each in tier.limits)
-        show_table(f"limit of {tier.name}", "held", "by", rows=limits)
-        screen.print()
 
 
 def _yes_no(value: bool) -> Text:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from sealyard.catalog.snapshot import Snapshot
+from sealyard.catalog import Snapshot
 from sealyard.cli.command import load
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors

@@ -10,13 +10,8 @@ from sealyard.cli import own_command
 from sealyard.cli.command import JSON, wants_json
 from sealyard.cli.terminal import columns, plain, remark, say_unwrapped, screen, visible, write, write_json
 from sealyard.config import Machine, describe_upstream, load_config, read_machine
-from sealyard.config.clients import CLIENTS, Found, find_places, find_servers
-from sealyard.config.files import change_file, read_bytes, replace_file, restore_file
-from sealyard.config.loader import read_file
-from sealyard.config.merging import Upstream, merge, render
-from sealyard.config.rewrite import Change, plan_apply, plan_undo
-from sealyard.config.settings import UpstreamEntry
-from sealyard.errors import InvalidConfig, InvalidRequest
+from sealyard.config.clients import CLIENTS, Change, Survey, find_servers, plan_apply, plan_config, plan_undo
+from sealyard.errors import InvalidRequest
 
 
 @click.command()
@@ -38,9 +33,9 @@ from sealyard.errors import InvalidConfig, InvalidRequest
 def init(*, output: Path, force: bool, clients: tuple[str, ...], undo: bool, yes: bool, dry_run: bool) -> int:
     """Make a sealyard.toml from your MCP clients.
 
-    Looks for the servers that Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI and Windsurf have, here
-    and in your home. Their own files are changed only with --apply, and --undo puts them back. Exit code 0: done; 1:
-    there was nothing to do it with, or you said no; 2: it could not be done.
+    Looks for the servers that Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, opencode and Windsurf
+    have, here and in your home. Their own files are changed only with --apply, and --undo puts them back. Exit code 0:
+    done; 1: there was nothing to do it with, or you said no; 2: it could not be done.
     """
     if output.suffix != ".toml":
         raise InvalidRequest(f"--output is {str(output)!r}. Give a name that ends with .toml.")
@@ -81,9 +76,9 @@ class _Session:
         if not wants_json():
             remark(f"note: {text}", "yellow")
 
-    def show_servers(self, servers: list[Found]) -> None:
+    def show_servers(self, survey: Survey) -> None:
         table = columns("client", "file", "server", "transport", "how it starts")
-        for each in servers:
+        for each in survey.servers:
             row = {
                 "client": each.place.client,
                 "file": str(each.place.path),
@@ -93,8 +88,10 @@ class _Session:
             }
             self._answer["servers"].append(row)
             table.add_row(*(plain(CLIENTS.get(text, text)) for text in row.values()))
-        if not wants_json() and servers:
+        if not wants_json() and survey.servers:
             screen.print(table, "")
+        for problem in survey.problems:
+            self.note(problem)
 
     def show_diff(self, change: Change) -> None:
         diff = change.diff()
@@ -125,22 +122,19 @@ class _Session:
 
 
 def _make(machine: Machine, session: _Session, *, output: Path, force: bool, clients: tuple[str, ...]) -> bool:
-    servers, problems = find_servers(machine)
-    session.show_servers(servers)
-    for problem in problems:
-        session.note(problem)
-    old = read_bytes(output)
-    existing = _read_existing(output, machine, force=force) if old is not None else None
-    added = merge(servers, existing=existing or {}, folder=output.parent)
-    if not added and not existing:
-        places = ", ".join(dict.fromkeys(str(place.path) for place in find_places(machine)))
-        session.say(f"No MCP server was found in {places}.")
+    survey = find_servers(machine)
+    session.show_servers(survey)
+    draft = plan_config(output, survey, machine, force=force)
+    if draft.is_empty:
+        session.say(f"No MCP server was found in {', '.join(map(str, survey.files))}.")
         session.say(f"Add one to a client, or write {output}:\n\n{_EXAMPLE}")
         return False
-    for upstream in added:
-        for note in upstream.notes:
-            session.note(f"{upstream.name}: {note}")
-    _write_config(output, old, existing, added, session, force=force)
+    for note in draft.notes:
+        session.note(note)
+    if draft.change.new == draft.change.old:
+        session.say(f"{output} has them all already.")
+    else:
+        _write_config(draft.change, draft.added, session, force=force)
     agreed = [_apply(client, machine, session, output) for client in clients]
     if not session.dry_run:
         for warning in load_config(output).warnings:
@@ -155,43 +149,16 @@ args = ["mcp-server-time"]
 """
 
 
-def _read_existing(output: Path, machine: Machine, *, force: bool) -> dict[str, UpstreamEntry] | None:
-    """Return the upstreams of the file; `None` if it is to be replaced because it cannot be read."""
-    try:
-        return read_file(output, machine)[1]
-    except InvalidConfig as error:
-        if force:
-            return None
-        raise InvalidConfig(f"{error} Or give --force to replace it; a copy is kept beside it.") from None
-
-
-def _write_config(
-    output: Path,
-    old: bytes | None,
-    existing: dict[str, UpstreamEntry] | None,
-    added: list[Upstream],
-    session: _Session,
-    *,
-    force: bool,
-) -> None:
-    """Write the file, or add what it lacks and keep the rest, comments included."""
-    if not added and existing is not None:
-        session.say(f"{output} has them all already.")
-        return
-    text = render(added, existing=None if old is None or existing is None else old.decode("utf-8-sig"))
-    change = Change(client="", path=output, old=old, new=text.encode())
-    if old is not None or session.dry_run:
+def _write_config(change: Change, added: tuple[str, ...], session: _Session, *, force: bool) -> None:
+    if change.old is not None or session.dry_run:
         session.show_diff(change)
     if session.dry_run:
         return
-    if old is None:
-        replace_file(output, text.encode())
-    elif not force:
-        names = ", ".join(repr(upstream.name) for upstream in added)
-        raise InvalidRequest(f"{str(output)!r} exists and lacks {names}. Give --force to add what the diff shows.")
-    else:
-        change_file(output, old=old, new=text.encode())
-    session.wrote(output)
+    if change.old is not None and not force:
+        names = ", ".join(map(repr, added))
+        raise InvalidRequest(f"{str(change.path)!r} exists and lacks {names}. Give --force to add what the diff shows.")
+    change.write()
+    session.wrote(change.path)
 
 
 def _apply(client: str, machine: Machine, session: _Session, output: Path) -> bool:
@@ -199,30 +166,24 @@ def _apply(client: str, machine: Machine, session: _Session, output: Path) -> bo
     changes = plan_apply(client, machine, command=command, args=(*first, "serve", str(output)))
     if not changes:
         session.say(f"{CLIENTS[client]} uses sealyard alone already.")
-    agreed = True
-    for change in changes:
-        session.show_diff(change)
-        if session.agrees_to(f"Change {change.path}?"):
-            assert change.new is not None
-            backup = change_file(change.path, old=change.old, new=change.new)
-            session.changed(change, backup.path)
-        else:
-            agreed = agreed and session.dry_run
-    return agreed
+    return _make_changes(changes, "Change", session)
 
 
 def _undo(clients: tuple[str, ...], machine: Machine, session: _Session) -> bool:
-    restorations = plan_undo(clients, machine)
-    if not restorations:
+    changes = plan_undo(clients, machine)
+    if not changes:
         session.say("There is nothing to undo: no backup of a client's file was found here or in your home.")
         return False
+    return _make_changes(changes, "Put back", session)
+
+
+def _make_changes(changes: list[Change], verb: str, session: _Session) -> bool:
+    """Show and make each change that the person agrees to. False if they refused one."""
     agreed = True
-    for restoration in restorations:
-        change = restoration.change
+    for change in changes:
         session.show_diff(change)
-        if session.agrees_to(f"Put back {change.path}?"):
-            restore_file(change.path, new=change.new, backups=restoration.backups)
-            session.changed(change, None)
+        if session.agrees_to(f"{verb} {change.path}?"):
+            session.changed(change, change.write())
         else:
             agreed = agreed and session.dry_run
     return agreed

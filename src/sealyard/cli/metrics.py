@@ -36,8 +36,7 @@ from sealyard.cli.terminal import (
 from sealyard.metrics import Gauge, Prices, Report, render, tokens, write_files
 from sealyard.observe.alerts import list_alerts
 from sealyard.store import Store
-from sealyard.store.metrics.rebuild import Rebuilt
-from sealyard.store.metrics.usage import Usage
+from sealyard.store.metrics import Rebuilt, Usage
 from sealyard.values.runs import ExecutionRecord
 
 _FEW = 10
@@ -133,7 +132,7 @@ async def _read_report(store: Store, prices: Prices, window: Window) -> Report:
 
 async def _read(store: Store, prices: Prices, window: Window) -> tuple[Report, Usage]:
     found = await _read_report(store, prices, window)
-    return found, await store.usage.read(found.since or 0.0, found.until or 0.0)
+    return found, await store.metrics.usage(found.since or 0.0, found.until or 0.0)
 
 
 async def _follow(store: Store, prices: Prices, window: Window, *, is_live: bool) -> None:

@@ -8,8 +8,7 @@ import msgspec
 from rich.text import Text
 
 from sealyard.access import Unmatched
-from sealyard.broker import Policy, PolicySettings, Preset, Rule, ToolLimits
-from sealyard.broker.policy import UNLIMITED, Step, default_preset
+from sealyard.broker.policy import UNLIMITED, Policy, PolicySettings, Preset, Rule, Step, ToolLimits, default_preset
 from sealyard.cli.command import CONFIG, JSON, LOCAL, answer, load, read_object, wants_json
 from sealyard.cli.gateway import tool_hint, with_yard
 from sealyard.cli.terminal import columns, plain, say, screen, show_facts, show_table, warn, write_json
@@ -17,8 +16,7 @@ from sealyard.config import Config
 from sealyard.errors import UnknownTool
 from sealyard.privacy import Privacy, Reveal
 from sealyard.values.tools import ToolSpec
-from sealyard.yard import Yard
-from sealyard.yard.assembly import build_privacy
+from sealyard.yard import Yard, build_privacy
 
 _STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
 _REVEALS: dict[Reveal, str] = {

@@ -21,9 +21,8 @@ from sealyard.errors import InvalidRequest, UnknownToken, VaultError
 from sealyard.privacy import TYPES
 from sealyard.privacy.vault import KeyPlace, Keys, RevealedValue, Vault
 from sealyard.store import Store
-from sealyard.store.vault import ScopeCount
 from sealyard.values.access import AuditEntry
-from sealyard.yard.assembly import build_privacy
+from sealyard.yard import build_privacy
 
 _SAMPLES = 3
 """Masked samples shown of each type."""
@@ -190,12 +189,9 @@ async def _rotate(store: Store, config: Config) -> tuple[Keys, int]:
 @JSON
 def status() -> None:
     """Show the number of values of each type in the vault, its key's id, and when they expire; never a value."""
-
-    async def read(store: Store) -> tuple[list[ScopeCount], str | None]:
-        return await store.vault.counts(), await store.vault.key_in_use()
-
     loaded = load()
-    counts, used = with_store(loaded, read)
+    counts = with_store(loaded, lambda store: store.vault.counts())
+    used = counts[0].key_id if counts else None
     keys = _key_place(loaded).find()
     is_open = used is None or (keys is not None and keys.find(used) is not None)
     if wants_json():

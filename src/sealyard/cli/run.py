@@ -16,13 +16,11 @@ from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import Level
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox import IsolationPolicy, PoolOptions, open_sandbox
-from sealyard.sandbox.packages import find_packages
-from sealyard.sandbox.policy.levels import LEVELS
+from sealyard.sandbox.importable import find_packages
+from sealyard.sandbox.policy import LEVELS
 from sealyard.sandbox.review import Review, review
-from sealyard.sandbox.spawn import Tier
-from sealyard.values.runs import Failure, Limits, Outcome, Usage
-from sealyard.yard import ExecuteRequest, open_yard
-from sealyard.yard.assembly import build_policy
+from sealyard.values.runs import Failure, Limits, Outcome, Tier, Usage
+from sealyard.yard import ExecuteRequest, build_policy, open_yard
 
 
 @click.command()

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from sealyard.broker.upstreams import transports
+from sealyard.broker.upstreams.mcp import transports
 from sealyard.cli.command import CONFIG_ARGUMENT, load
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark
@@ -25,8 +25,7 @@ from sealyard.serve import (
     open_http,
     serve_stdio,
 )
-from sealyard.yard import open_yard
-from sealyard.yard.assembly import open_border
+from sealyard.yard import open_border, open_yard
 
 
 @click.command()

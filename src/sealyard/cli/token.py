@@ -3,10 +3,10 @@
 import secrets
 
 import click
+import tomlkit
 
 from sealyard.cli.command import KEPT, wants_json
 from sealyard.cli.terminal import remark, write, write_json
-from sealyard.config.merging import dump_toml
 from sealyard.config.settings import HttpConfig, PrincipalEntry, hash_token
 
 
@@ -39,15 +39,9 @@ def token(
     made = f"sealyard_{secrets.token_urlsafe(32)}"
     digest = hash_token(made)
     HttpConfig(principals={name: PrincipalEntry(token_sha256=digest)}).clients()  # raises for a name that cannot be one
-    table = {
-        "token_sha256": digest,
-        "upstreams": upstreams or None,
-        "level": level,
-        "reveal": reveal or None,
-        "approve": approve or None,
-        "observe": observe or None,
-    }
-    lines = dump_toml({"http": {"principals": {name: table}}})
+    given = {"upstreams": upstreams, "level": level, "reveal": reveal, "approve": approve, "observe": observe}
+    table = {"token_sha256": digest} | {key: value for key, value in given.items() if value}
+    lines = tomlkit.dumps({"http": {"principals": {name: table}}})
     if wants_json():
         write_json({"principal": name, "token": made, "token_sha256": digest, "toml": lines})
         return

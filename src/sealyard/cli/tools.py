@@ -12,7 +12,6 @@ import msgspec
 from rich.text import Text
 
 from sealyard.access import Unmatched
-from sealyard.catalog.text import one_line
 from sealyard.cli.command import CONFIG, JSON, load, wants_json
 from sealyard.cli.gateway import tool_hint, with_yard
 from sealyard.cli.terminal import Cell, columns, day, plain, say, screen, warn, write_json
@@ -22,6 +21,7 @@ from sealyard.skills.requests import SkillCheck
 from sealyard.store import Release
 from sealyard.values.tools import ToolSpec, UpstreamStatus
 from sealyard.versioning.compare import Change, Severity
+from sealyard.wording import one_line
 from sealyard.yard import Yard
 
 _STDERR_LINES = 10

@@ -1,11 +1,12 @@
 """`sealyard.toml`, the files of MCP clients and the environment, as one frozen `Config`.
 
 Nothing else in sealyard reads the environment. Secrets are hidden from `repr`, messages and `describe_upstream`.
-`sealyard.config.settings` holds a class for each table of the file.
+`sealyard.config.settings` holds a class for each table of the file, and is imported from by name.
+`sealyard.config.clients` is the door of all that reads and changes clients' files.
 """
 
-from sealyard.config.files import Machine, read_machine
 from sealyard.config.loader import load_config
+from sealyard.config.machine import Machine, read_machine
 from sealyard.config.references import describe_upstream
 from sealyard.config.settings import Config, HttpConfig, SandboxConfig, StoreConfig
 

@@ -8,14 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sealyard.config.clients import Place, find_places, read_document, read_servers
-from sealyard.config.files import Machine, read_machine
-from sealyard.config.references import Hidden, Scope, Unresolved, expand
-from sealyard.config.settings import Config, HttpConfig, PrivacyConfig, StoreConfig, UpstreamEntry, read_settings
+from sealyard.config.clients.servers import find_places, read_file
+from sealyard.config.machine import Machine, read_machine
+from sealyard.config.references import Hidden, Unresolved, expand
+from sealyard.config.settings import Config, HttpConfig, PrivacyConfig, StoreConfig, UpstreamEntry
 from sealyard.errors import InvalidConfig
 from sealyard.former import rename_variables, starts
-from sealyard.values.naming import glob
-from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig
+from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig, glob
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -36,70 +35,36 @@ def load_config(
     machine = read_machine(environ=variables, directory=directory)
     file = _find_file(path, machine, notes)
     if file is None:
-        config, entries, folder = Config(store=_default_store(machine)), dict[str, UpstreamEntry](), machine.directory
+        config, folder = Config(store=StoreConfig(path=machine.store_path)), machine.directory
+        entries: dict[str, UpstreamEntry] = {}
         notes.append("No configuration was found, so there are no tools. Run `sealyard init` to make one.")
     else:
         config, entries = read_file(file, machine)
         folder = _find_folder(file, machine)
-    scope = Scope(variables=machine.environ, folder=folder, home=machine.home)
+    machine = msgspec.structs.replace(machine, directory=folder)  # where relative paths start
     warnings = [*notes, *config.warnings]
     upstreams: dict[str, UpstreamConfig] = {}
     for name, entry in entries.items():
         if entry.disabled:
             continue
         try:
-            upstreams[name] = _expand_upstream(name, entry, scope)
+            upstreams[name] = _expand_upstream(name, entry, machine)
         except Unresolved as reason:
             warnings.append(f"Upstream {name!r} is not used: {reason}.")
     return msgspec.structs.replace(
         config,
         upstreams=upstreams,
-        store=StoreConfig(path=Path(_expand_path(str(config.store.path), "store.path", scope))),
-        http=_expand_http(config.http, scope, file),
-        discovery=_expand_fields(config.discovery, "discovery", ("vectors",), _expand_path, scope),
+        store=StoreConfig(path=Path(_expand_path(str(config.store.path), "store.path", machine))),
+        http=_expand_http(config.http, machine, file),
+        discovery=_expand_fields(config.discovery, "discovery", ("vectors",), _expand_path, machine),
         privacy=_complete_privacy(config.privacy, machine),
-        skills=_expand_fields(config.skills, "skills", ("markets",), _expand_path, scope),
-        alerts=_expand_fields(config.alerts, "alerts", ("webhook", "webhook_secret"), _expand_secret, scope),
-        otel=_expand_fields(config.otel, "otel", ("headers",), _expand_secret, scope),
+        skills=_expand_fields(config.skills, "skills", ("markets",), _expand_path, machine),
+        alerts=_expand_fields(config.alerts, "alerts", ("webhook", "webhook_secret"), _expand_secret, machine),
+        otel=_expand_fields(config.otel, "otel", ("headers",), _expand_secret, machine),
         trusted=frozenset(name for name in upstreams if entries[name].trusted),
         source=file,
         warnings=(*warnings, *_unmatched(config.http, entries)),
     )
-
-
-def read_file(file: Path, machine: Machine) -> tuple[Config, dict[str, UpstreamEntry]]:
-    """The content of a `sealyard.toml` or a client's file, not expanded, and its upstreams beside it.
-
-    Warnings name the servers that are left out.
-
-    Raises:
-        InvalidConfig: The file cannot be read, or something in it is wrong.
-    """
-    document = read_document(file)
-    if not isinstance(document, dict):
-        raise InvalidConfig(f"{str(file)!r} is not an object. Give a sealyard.toml, or an MCP client's file.")
-    places = [place for place in find_places(machine) if place.path == file and place.keys[0] in document]
-    if not places:
-        keys = ("mcp_servers",) if file.suffix == ".toml" else ("mcpServers", "servers")
-        client = "gemini" if file.parent.name == ".gemini" else ""
-        places = [Place(client=client, path=file, keys=(key,)) for key in keys if key in document]
-    if not places and file.suffix == ".toml":
-        return read_settings(document, file, _default_store(machine).path)
-    if not places:
-        raise InvalidConfig(f"{str(file)!r} has neither 'mcpServers' nor 'servers'. Give an MCP client's file.")
-    upstreams: dict[str, UpstreamEntry] = {}
-    warnings: list[str] = []
-    for place in places:
-        found, problems = read_servers(document, place)
-        warnings += problems
-        for each in found:
-            upstreams.setdefault(each.name, each.entry)  # a project's servers come first, as in the client
-            warnings += [f"{each.name}: {note}." for note in each.notes]
-    return Config(store=_default_store(machine), warnings=tuple(warnings)), upstreams
-
-
-def _default_store(machine: Machine) -> StoreConfig:
-    return StoreConfig(path=machine.data_folder / "sealyard.db")
 
 
 def _find_file(path: Path | None, machine: Machine, notes: list[str]) -> Path | None:
@@ -131,24 +96,24 @@ def _find_folder(file: Path, machine: Machine) -> Path:
     return file.parent
 
 
-def _expand_upstream(name: str, entry: UpstreamEntry, scope: Scope) -> UpstreamConfig:
+def _expand_upstream(name: str, entry: UpstreamEntry, machine: Machine) -> UpstreamConfig:
     """The entry with its references replaced. Raises `Unresolved` with every reason."""
     reasons: list[str] = []
-    table = _expand_tree(msgspec.to_builtins(entry), "", scope, reasons)
+    table = _expand_tree(msgspec.to_builtins(entry), "", machine, reasons)
     if reasons:
         raise Unresolved("; ".join(dict.fromkeys(reasons)))
     if starts(table.get("command"), tuple(table.get("args", ()))):  # it must not become its own upstream
         raise Unresolved("it is sealyard itself")
     if entry.url is not None and not re.match(r"https?://[^/\s]", table["url"]):
         raise Unresolved("its url does not begin with https:// or http://")
-    from_file = _read_env_file(_locate(table["env_file"], scope)) if table.get("env_file") else {}
+    from_file = _read_env_file(_locate(table["env_file"], machine)) if table.get("env_file") else {}
     return UpstreamConfig(
         name=name,
         transport=_transport(entry),
         command=table.get("command"),
         args=tuple(table.get("args", ())),
         env={key: _hide(value) for key, value in (from_file | table.get("env", {})).items()},
-        cwd=None if entry.command is None else str(_locate(table.get("cwd", ""), scope)),
+        cwd=None if entry.command is None else str(_locate(table.get("cwd", ""), machine)),
         url=table.get("url"),
         headers={key: _check_header(key, value) for key, value in table.get("headers", {}).items()},
         bearer_token=_check_header("bearer_token", table["bearer_token"]) if table.get("bearer_token") else None,
@@ -163,15 +128,15 @@ def _expand_upstream(name: str, entry: UpstreamEntry, scope: Scope) -> UpstreamC
     )
 
 
-def _expand_tree(value: Any, path: str, scope: Scope, reasons: list[str]) -> Any:
+def _expand_tree(value: Any, path: str, machine: Machine, reasons: list[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _expand_tree(each, f"{path}.{key}".lstrip("."), scope, reasons) for key, each in value.items()}
+        return {key: _expand_tree(each, f"{path}.{key}".lstrip("."), machine, reasons) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_expand_tree(each, path, scope, reasons) for each in value]
+        return [_expand_tree(each, path, machine, reasons) for each in value]
     if not isinstance(value, str):
         return value
     try:
-        return expand(value, scope)
+        return expand(value, machine)
     except Unresolved as reason:
         reasons.append(f"{reason} (needed by {path})")
         return ""
@@ -202,9 +167,9 @@ def _check_header(key: str, value: str) -> Hidden:
     return hidden
 
 
-def _locate(path: str, scope: Scope) -> Path:
+def _locate(path: str, machine: Machine) -> Path:
     """An absolute path: `~` is the home, anything relative starts at the configuration's folder."""
-    return scope.home / path[2:] if path.startswith("~/") else scope.folder / path
+    return machine.home / path[2:] if path.startswith("~/") else machine.directory / path
 
 
 def _read_env_file(path: Path) -> dict[str, str]:
@@ -226,29 +191,29 @@ def _read_env_file(path: Path) -> dict[str, str]:
 
 
 def _expand_fields(
-    table: _T, name: str, fields: tuple[str, ...], expand_one: Callable[[str, str, Scope], str], scope: Scope
+    table: _T, name: str, fields: tuple[str, ...], expand_one: Callable[[str, str, Machine], str], machine: Machine
 ) -> _T:
     """The table with some fields expanded: texts, or tables of texts."""
     changes: dict[str, Any] = {}
     for field in fields:
         value, key = getattr(table, field), f"{name}.{field}"
         if isinstance(value, dict):
-            changes[field] = {each: expand_one(text, f"{key}.{each}", scope) for each, text in value.items()}
+            changes[field] = {each: expand_one(text, f"{key}.{each}", machine) for each, text in value.items()}
         elif value is not None:
-            changes[field] = expand_one(value, key, scope)
+            changes[field] = expand_one(value, key, machine)
     return msgspec.structs.replace(table, **changes)
 
 
-def _expand_path(path: str, key: str, scope: Scope) -> str:
+def _expand_path(path: str, key: str, machine: Machine) -> str:
     try:
-        return str(_locate(expand(path, scope), scope))
+        return str(_locate(expand(path, machine), machine))
     except Unresolved as reason:
         raise InvalidConfig(f"{key} cannot be used: {reason}. Set it, or write the path out.") from None
 
 
-def _expand_secret(value: str, key: str, scope: Scope) -> str:
+def _expand_secret(value: str, key: str, machine: Machine) -> str:
     try:
-        return _hide(expand(value, scope))
+        return _hide(expand(value, machine))
     except Unresolved as reason:
         raise InvalidConfig(f"{key} cannot be used: {reason}. Set it, or take it out.") from None
 
@@ -258,17 +223,17 @@ def _complete_privacy(privacy: PrivacyConfig, machine: Machine) -> PrivacyConfig
     return msgspec.structs.replace(privacy, vault_key=Hidden(key) if key else None)
 
 
-def _expand_http(http: HttpConfig, scope: Scope, file: Path | None) -> HttpConfig:
+def _expand_http(http: HttpConfig, machine: Machine, file: Path | None) -> HttpConfig:
     reasons: list[str] = []
 
     def token(text: str, key: str) -> str | None:
         known = len(reasons)
-        value = _expand_tree(text, key, scope, reasons).strip()
+        value = _expand_tree(text, key, machine, reasons).strip()
         if not value and len(reasons) == known:
             reasons.append(f"{key} is empty")
         return Hidden(value) if value else None
 
-    default = "${SEALYARD_TOKEN}" if scope.variables.get("SEALYARD_TOKEN") else None
+    default = "${SEALYARD_TOKEN}" if machine.environ.get("SEALYARD_TOKEN") else None
     single = http.token if http.token is not None else default
     expanded = None if single is None else token(single, "http.token")
     several = {name: token(text, f"http.tokens.{name}") for name, text in http.tokens.items()}

@@ -11,12 +11,10 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-import msgspec
-
+from sealyard.config.machine import Machine
 from sealyard.config.settings import UpstreamEntry
 from sealyard.values.tools import UpstreamConfig
 
@@ -44,7 +42,7 @@ _PAIR = re.compile(
 """A name and its value within an argument: an option, a variable, a part of a query, a header, a member of JSON."""
 _HEADER_OPTION = re.compile(r"(?:-H|--?headers?)(?:=|\s)?\s*(?P<name>[\w-]+):(?!//)\s*(?=\S)")
 _OPEN_NAMES = frozenset({"accept", "bearer_token_env_var", "content-type", "user-agent"})
-_WHOLLY_SECRET = frozenset({"env", "headers", "http_headers", "auth"})
+_WHOLLY_SECRET = frozenset({"env", "environment", "headers", "http_headers", "auth"})
 """Every value in these is hidden, whatever its name."""
 
 
@@ -70,27 +68,6 @@ class Hidden(str):
         return repr(self.shown)
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of references."""
-
-    variables: Mapping[str, str]
-    folder: Path
-    home: Path
-
-    def __repr__(self) -> str:
-        return f"Scope(folder={self.folder!r}, home={self.home!r})"
-
-    def find_place(self, name: str) -> str | None:
-        """The value of `${workspaceFolder}` and the like."""
-        return {
-            "workspaceFolder": str(self.folder),
-            "workspaceFolderBasename": self.folder.name,
-            "userHome": str(self.home),
-            "pathSeparator": os.sep,
-            "/": os.sep,
-        }.get(name)
-
-
 def has_reference(text: str) -> bool:
     """True if the text holds a reference that `expand` replaces or refuses."""
     return _REFERENCE.search(text) is not None
@@ -102,22 +79,23 @@ def name_of_input(identifier: str) -> str:
     return f"INPUT_{name}" if name[:1].isdigit() or not name else name
 
 
-def expand(text: str, scope: Scope) -> str:
+def expand(text: str, machine: Machine) -> str:
     """The text with its references replaced; hidden if one of them is a variable.
 
     Raises:
         Unresolved: A variable is not set, a default holds a brace, or sealyard does not know the kind of reference.
     """
     value, shown, hidden, done = "", "", False, 0
+    places = _places(machine)
     for reference in _REFERENCE.finditer(text):
         plain = text[done : reference.start()]
         done = reference.end()
-        place = scope.find_place(reference[0][2:-1])
+        place = places.get(reference[0][2:-1])
         if place is not None:
             value += plain + place
             shown += plain + place
         else:
-            name, found = _look_up(reference, scope)
+            name, found = _look_up(reference, machine)
             value += plain + found
             shown += f"{plain}${{{name}}}"
             hidden = True
@@ -125,7 +103,18 @@ def expand(text: str, scope: Scope) -> str:
     return Hidden(value, shown + text[done:]) if hidden else value
 
 
-def _look_up(reference: re.Match[str], scope: Scope) -> tuple[str, str]:
+def _places(machine: Machine) -> dict[str, str]:
+    """The values of the references that stand for a place or a sign."""
+    return {
+        "workspaceFolder": str(machine.directory),
+        "workspaceFolderBasename": machine.directory.name,
+        "userHome": str(machine.home),
+        "pathSeparator": os.sep,
+        "/": os.sep,
+    }
+
+
+def _look_up(reference: re.Match[str], machine: Machine) -> tuple[str, str]:
     """The name and the value of the variable that a reference stands for."""
     if reference["kind"]:
         raise Unresolved(f"${{{reference['kind']}:…}} is a reference that sealyard does not know")
@@ -133,7 +122,7 @@ def _look_up(reference: re.Match[str], scope: Scope) -> tuple[str, str]:
     default = reference["default"]
     if default is not None and "{" in default:
         raise Unresolved(f"the default of ${{{name}}} holds a brace, such as that of another reference")
-    value = scope.variables.get(name)
+    value = machine.environ.get(name)
     if value or (value is not None and default is None):
         return name, value
     if default is None:

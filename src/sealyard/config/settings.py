@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args
 import msgspec
 from msgspec import Meta, inspect
 
-from sealyard.broker import PolicySettings
-from sealyard.config.files import read_machine
+from sealyard.broker.policy import PolicySettings
+from sealyard.config.machine import read_machine
 from sealyard.errors import InvalidConfig
 from sealyard.values.access import PrincipalScope
+from sealyard.values.runs import Tier
 from sealyard.values.tools import OAuthConfig, UpstreamConfig
 from sealyard.wording import suggest
 
@@ -86,7 +87,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The sandbox of agent code."""
 
     level: Level = "production"
-    tier: Literal["namespace", "landlock"] | None = None
+    tier: Tier | None = None
     allow_weaker: bool = False
     pool_size: Annotated[int, Meta(ge=0, le=1000)] | None = None
     packages: tuple[str, ...] = ()
@@ -107,7 +108,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The database of executions, calls and tools."""
 
-    path: Path = msgspec.field(default_factory=lambda: read_machine().data_folder / "sealyard.db")
+    path: Path = msgspec.field(default_factory=lambda: read_machine().store_path)
 
 
 class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

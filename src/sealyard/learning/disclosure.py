@@ -10,7 +10,7 @@ import tomllib
 from functools import lru_cache
 from pathlib import Path
 
-from sealyard.catalog.answers import is_named
+from sealyard.catalog.shapes import is_named
 from sealyard.privacy.reading import GIVEN_NAMES, split_name
 from sealyard.values.tools import ToolSpec
 

@@ -15,9 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from sealyard.access import Runner, Tools
-from sealyard.broker.approvals import Approvals
+from sealyard.broker import Approvals
 from sealyard.catalog import LearnedShape, Recent, Snapshot
-from sealyard.catalog.stubs import returns_text, signature
+from sealyard.catalog.stubs import Stub
 from sealyard.config.settings import LearningConfig
 from sealyard.discovery import Learned
 from sealyard.errors import ApprovalRefused
@@ -37,13 +37,12 @@ from sealyard.observe.recorder import Run
 from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.observe.visits import Visit
 from sealyard.offload import short_work
-from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
+from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.review import Review
 from sealyard.store import Store
-from sealyard.store.learning import context_digest
 from sealyard.values.access import Grant
 from sealyard.values.facts import Assessed, Executed, Fact, Forgotten, Hinted, HintKind, RunEvidence
-from sealyard.values.runs import ExecutionRecord, Failure, Limits, Outcome
+from sealyard.values.runs import MAX_SECONDS, ExecutionRecord, Failure, Limits, Outcome
 from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 # Tuned values. All were chosen, not measured.
@@ -317,7 +316,7 @@ class Guidance:
                 viewer,
                 review=review,
                 specs=known.specs,
-                context_digest=context_digest(record.context),
+                context_digest=self._store.learning.context_digest(record.context),
                 session=record.session,
                 predicted=predicted,
                 wall_seconds=wall_seconds,
@@ -627,7 +626,8 @@ class SearchGuide:
             return hit
 
         def look() -> Hit:
-            return msgspec.structs.replace(hit, signature=signature(spec, learned), returns=returns_text(spec, learned))
+            stub = Stub(spec, learned)
+            return msgspec.structs.replace(hit, signature=stub.signature, returns=stub.returns)
 
         shown = self._ask("shapes", look, hit)
         if shown is not hit:

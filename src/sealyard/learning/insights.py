@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from sealyard.catalog.names import spelled
 from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest
 from sealyard.learning.learner import PARTS, Learner, Model
@@ -15,6 +14,7 @@ from sealyard.learning.part import MAX_ITEMS, PartInsights, Viewer, merged
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry, PrincipalScope
 from sealyard.values.facts import Forgotten
+from sealyard.values.naming import spelled
 from sealyard.wording import suggest
 
 DAY = 86_400.0  # seconds

@@ -18,7 +18,6 @@ from typing import Literal, TypeVar
 import msgspec
 
 from sealyard import __version__
-from sealyard.catalog.names import spelled
 from sealyard.errors import StoreError
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
@@ -32,6 +31,7 @@ from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.learning.skills import SkillMemory
 from sealyard.store import Store
 from sealyard.values.facts import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
+from sealyard.values.naming import spelled
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 

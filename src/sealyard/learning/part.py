@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sealyard.catalog.answers import AnswerSeen
 from sealyard.learning.causes import Cause
 from sealyard.learning.prints import CodePrint
 from sealyard.values.facts import Hinted, LearningEvent, RunEvidence
@@ -231,6 +230,16 @@ def merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
 
 
 # Lessons and parts
+
+
+class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of one tool in one run."""
+
+    tool: str
+    major: int
+    answers: int
+    places: dict[str, dict[str, int]]
+    """The number of values of each kind at each place, as `Reading` counts them."""
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):

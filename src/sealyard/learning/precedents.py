@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from sealyard import errors
-from sealyard.catalog.stubs import Parameter, parameters, rest
+from sealyard.catalog.stubs import Parameter, Stub
 from sealyard.code import Names
 from sealyard.learning.disclosure import WORDS, mark_of
 from sealyard.learning.part import Evidence, Viewer, put_last, touch, trim
@@ -236,16 +236,15 @@ def _checked(names: Names, specs: Mapping[str, ToolSpec]) -> Iterator[tuple[ast.
     """The calls of known tools that do not fit, each with its mistake."""
     by_path = {f"servers.{spec.module}.{spec.function}": spec for spec in specs.values()}
     by_name = {spec.full_name: spec for spec in specs.values()}
-    stubs: dict[str, tuple[tuple[Parameter, ...], bool]] = {}
-    """The parameters of each function, and True if it takes others."""
+    stubs: dict[str, Stub] = {}
     left = _CALLS
     for node, place in names.noted:
         if not isinstance(node, ast.Call) or not left:
             continue
         path = names.meaning(node.func, place.scope) or ""
         if (spec := by_path.get(path)) is not None:
-            stub = stubs.get(path) or stubs.setdefault(path, (parameters(spec), rest(spec) is not None))
-            problem = _check_function(node, *stub)
+            stub = stubs.get(path) or stubs.setdefault(path, Stub(spec))
+            problem = _check_function(node, stub.parameters, stub.rest is not None)
         elif path == "builtins.call_tool" and (spec := by_name.get(_name(node))) is not None:
             problem = _check_by_name(node, spec)
         else:

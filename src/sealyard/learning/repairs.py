@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.stubs import parameter_names
+from sealyard.catalog.stubs import Stub
 from sealyard.learning.causes import LIMITS, Cause
 from sealyard.learning.disclosure import is_name
 from sealyard.values.tools import ToolSpec
@@ -212,7 +212,7 @@ class Wording:
 
     def _takes(self, spec: ToolSpec, name: str) -> bool:
         if spec.full_name not in self._parameters:
-            self._parameters[spec.full_name] = parameter_names(spec)
+            self._parameters[spec.full_name] = {parameter.name for parameter in Stub(spec).parameters}
         return is_name(name) and name in self._parameters[spec.full_name]
 
     def _other(self, tool: str, spec: ToolSpec, *, is_vouched: bool) -> str | None:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from sealyard.catalog.names import spelled
 from sealyard.learning.disclosure import IDENTIFIER, is_name
 from sealyard.learning.part import (
     Evidence,
@@ -42,6 +41,7 @@ from sealyard.learning.prints import CodePrint
 from sealyard.learning.resources import Prediction
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.facts import Risk, RiskReason, RunEvidence
+from sealyard.values.naming import spelled
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import major_of
 

@@ -7,30 +7,25 @@ field for others by calling a tool that echoes. A declared schema is never overr
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 import msgspec
 
-from sealyard.catalog import Snapshot
-from sealyard.catalog.answers import (
-    CHARACTERS,
-    MARK,
-    PLACES,
-    AnswerSeen,
-    Audience,
-    Copying,
-    LearnedShape,
-    Place,
-    Reading,
-    build_schema,
-    children_of,
-    parent_of,
-)
-from sealyard.catalog.stubs import returns
-from sealyard.catalog.text import is_vague
+from sealyard.catalog import LearnedShape, Snapshot
+from sealyard.catalog.shapes import Audience, Copying, Place, Reading, build_schema, children_of, fits
+from sealyard.catalog.stubs import Stub
 from sealyard.learning.disclosure import is_data, is_field
-from sealyard.learning.part import Evidence, Insight, Lesson, Part, PartInsights, Viewer, faded, part_insights
+from sealyard.learning.part import (
+    AnswerSeen,
+    Evidence,
+    Insight,
+    Lesson,
+    Part,
+    PartInsights,
+    Viewer,
+    faded,
+    part_insights,
+)
 from sealyard.privacy import TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values.facts import CallEvidence, Hinted, RunEvidence
@@ -42,7 +37,6 @@ from sealyard.versioning.compare import major_of
 _TOOLS = 8  # tools of a run that are read: a bound
 _ANSWERS = 10  # answers of each of them: a bound
 _VISITS = 3_000  # values of all answers of one tool: a bound of some milliseconds
-_GIVEN = 200  # values of a call's arguments that are compared with keys: a bound
 TOOLS = 500  # tools remembered, the last that answered: a bound
 ALL_PLACES = 20_000  # places of all of them: a bound
 STEADY = 5  # answers from which a shape is used
@@ -83,35 +77,11 @@ def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
 def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
     visits = _VISITS // len(calls)
     copies = [
-        Copying(visits, given=_texts(call.arguments)).copy(call.answer if call.has_answer else call.sample)
-        for call in calls
+        Copying(visits, given=call.arguments).copy(call.answer if call.has_answer else call.sample) for call in calls
     ]
-    marks = 0
-
-    def mark(kind: str, value: object) -> str:
-        nonlocal marks
-        marks += 1
-        return f"{MARK}{marks}"  # a different replacement for each: of two equal keys, one would be lost
-
-    judged = _scanner.conceal(copies, mark)
     reading = _Disclosing()
-    for answer, verdict in zip(copies, judged, strict=True):
-        reading.read(answer, verdict)
+    reading.read_concealed(copies, _scanner.conceal)
     return AnswerSeen(tool=tool, major=major, answers=len(calls), places=reading.places)
-
-
-def _texts(arguments: Any) -> frozenset[str]:
-    """The short texts in the arguments of a tool."""
-    values = islice(_unfolded([arguments]), _GIVEN)
-    return frozenset(value for value in values if isinstance(value, str) and len(value) <= CHARACTERS)
-
-
-def _unfolded(waiting: list[Any]) -> Iterator[Any]:
-    while waiting:
-        value = waiting.pop()
-        yield value
-        if isinstance(value, dict | list):
-            waiting += islice(value.values() if isinstance(value, dict) else value, _GIVEN)
 
 
 class _Disclosing(Reading):
@@ -164,31 +134,13 @@ class Learned(msgspec.Struct, kw_only=True):
         self.total += seen.answers
         self.last_at = max(self.last_at, viewer.now)
 
-    def fits(self, seen: AnswerSeen) -> bool:
-        """True if answers have no new field or type, and lack no field that was always present."""
-        children = children_of(self.places)
-        for path, kinds in seen.places.items():
-            place = self.places.get(path)
-            if place is None:
-                if not path.endswith(("[]", "{}")) and parent_of(path) in children:
-                    return False
-            elif not kinds.keys() <= place.kinds.keys() | {"cut", "null"}:
-                return False
-        for above, fields in children.items():
-            objects = seen.places.get(above, {}).get("object", 0)
-            for path in fields if objects else ():
-                count = sum(seen.places.get(path, {}).values())
-                if count < objects and self.places[path].is_always_in(self.places[above]):
-                    return False
-        return True
-
     def _rate(self, principal: str, seen: AnswerSeen) -> None:
         if principal in self.pending:
             self.pending.remove(principal)
         elif self.total < STEADY:
             return
         self.checked += 1
-        self.right += self.fits(seen)
+        self.right += fits(self.places, seen.places)
 
     def _slot(self, principal: str) -> int:
         if principal in self.slots:
@@ -218,8 +170,8 @@ class Learned(msgspec.Struct, kw_only=True):
 
     def _trim(self) -> None:
         """Keep places that several principals have seen or that are near the top, so that odd keys displace none."""
-        if len(self.places) > PLACES + _SLACK:
-            for path in sorted(self.places, key=self._rank)[PLACES:]:
+        if len(self.places) > Reading.most_places + _SLACK:
+            for path in sorted(self.places, key=self._rank)[Reading.most_places :]:
                 del self.places[path]
 
     def _rank(self, path: str) -> tuple[bool, int, float, str]:
@@ -370,5 +322,5 @@ def _vague(learned: Shapes, snapshot: Snapshot) -> Iterator[ToolSpec]:
     """The tools without a useful declaration that may have a learned shape."""
     for name in list(learned.tools):
         spec = snapshot.tools.get(name)
-        if spec is not None and (spec.output_schema is None or is_vague(returns(spec))):
+        if spec is not None and Stub(spec).is_vague:
             yield spec

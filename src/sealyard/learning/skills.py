@@ -18,7 +18,6 @@ import msgspec
 
 from sealyard.access import Tools
 from sealyard.catalog import Recent, Snapshot
-from sealyard.catalog.names import spelled
 from sealyard.code import Names, Source, find_uses, read
 from sealyard.discovery.words import WEAK, words
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
@@ -28,9 +27,9 @@ from sealyard.learning.prints import CodePrint, names_of, similarity
 from sealyard.skills import SkillLoader
 from sealyard.skills.record import REMOVABLE_SECONDS, combined, counted, effectiveness, judge
 from sealyard.store import Store
-from sealyard.store.skills import SkillRecord
 from sealyard.values.facts import Hinted, RunEvidence
-from sealyard.values.skills import SHARED, Skill
+from sealyard.values.naming import spelled
+from sealyard.values.skills import SHARED, Skill, SkillRecord
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 

@@ -15,7 +15,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
@@ -25,13 +24,13 @@ from sealyard.config.settings import AlertsConfig
 from sealyard.errors import StoreError
 from sealyard.metrics import Gauge, Report
 from sealyard.store import Store
-from sealyard.store.alerts import Alert, AlertState, Key
-from sealyard.store.audit import AuditWatch
-from sealyard.store.gateways import Lead
-from sealyard.values.access import AuditEntry
+from sealyard.values.access import Alert, AlertState, AuditEntry
 from sealyard.values.tools import UpstreamStatus
 
 _log = logging.getLogger("sealyard.alerts")
+
+_Key = tuple[str, str]
+"""Rule and subject."""
 
 _FIRST_SECONDS = 3.0
 """A command that only runs something once is over by then and pays for no check."""
@@ -191,13 +190,13 @@ def find_down(statuses: Iterable[UpstreamStatus], circuits: Collection[str]) -> 
 
 
 def advance(
-    alerts: Mapping[Key, Alert],
+    alerts: Mapping[_Key, Alert],
     findings: Iterable[Finding],
     judged: Collection[str],
     *,
     now: float,
     for_seconds: float,
-) -> dict[Key, Alert]:
+) -> dict[_Key, Alert]:
     """Return all alerts after a check."""
     found = {(finding.rule, finding.subject): finding for finding in findings}
     after = {key: _seen(alerts.get(key), finding, now, for_seconds) for key, finding in found.items()}
@@ -260,7 +259,7 @@ class AlertList(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_alerts(store: Store) -> AlertList:
     """Return all alerts. Raises `StoreError`."""
-    stored = await store.alerts.alerts()
+    stored = await store.alerts()
     return AlertList(
         alerts=[AlertView(**_shown(each), undelivered=not each.delivered) for each in stored if each.rule in RULES]
     )
@@ -293,13 +292,12 @@ class Alerting:
         settings: AlertsConfig,
         store: Store,
         *,
-        path: Path,
         report: Callable[[float, float], Awaitable[Report]],
         statuses: Callable[[], Collection[UpstreamStatus]],
         circuits: Callable[[], Collection[str]],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`path` is the store's file. `report` takes the begin and the end of a time.
+        """`report` takes the begin and the end of a time.
 
         `circuits` names the upstreams with an open circuit.
         """
@@ -309,13 +307,13 @@ class Alerting:
         self._statuses = statuses
         self._circuits = circuits
         self._clock = clock
-        self._lead = Lead(path, "alerts")
-        self._audit = AuditWatch(path)
+        self._lead = store.lead("alerts")
+        self._audit = store.watch_audit()
         self._audited_at: float | None = None
         self._checking = asyncio.Lock()
-        self._alerts: dict[Key, Alert] | None = None
+        self._alerts: dict[_Key, Alert] | None = None
         """None until this gateway leads and has read the table."""
-        self._written: dict[Key, Alert] | None = None
+        self._written: dict[_Key, Alert] | None = None
         """The table as far as it is known."""
         self._posting: asyncio.Task[None] | None = None
         self._is_webhook_failing = False
@@ -366,7 +364,7 @@ class Alerting:
 
     async def gauges(self) -> list[Gauge]:
         """Return the number of firing alerts per rule, and the other measurements of a check. Raises `StoreError`."""
-        alerts = list((self._alerts or {}).values()) if self.is_store_failing else await self._store.alerts.alerts()
+        alerts = list((self._alerts or {}).values()) if self.is_store_failing else await self._store.alerts()
         firing = dict.fromkeys(RULES, 0)
         for alert in alerts:
             if alert.state == "firing" and alert.rule in firing:
@@ -422,10 +420,10 @@ class Alerting:
         await self._write()
         self._post()
 
-    async def _load(self) -> dict[Key, Alert]:
+    async def _load(self) -> dict[_Key, Alert]:
         """The table, as the last gateway that led left it."""
         try:
-            return {(alert.rule, alert.subject): alert for alert in await self._store.alerts.alerts()}
+            return {(alert.rule, alert.subject): alert for alert in await self._store.alerts()}
         except StoreError as error:
             _log.warning("Alerts could not be read: %s", error)
             return {}
@@ -444,7 +442,7 @@ class Alerting:
         if alerts is None or alerts == self._written:
             return
         try:
-            await self._store.alerts.replace(list(alerts.values()))
+            await self._store.replace_alerts(list(alerts.values()))
         except StoreError as error:
             _log.warning("Alerts could not be recorded: %s", error)
             self._is_writable = False

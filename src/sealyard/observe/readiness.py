@@ -20,7 +20,7 @@ from sealyard.errors import SealyardError
 from sealyard.store import Store
 
 if TYPE_CHECKING:
-    from sealyard.sandbox.run import Sandbox
+    from sealyard.sandbox import Sandbox
 
 _log = logging.getLogger(__name__)
 

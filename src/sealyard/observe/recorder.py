@@ -16,19 +16,18 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from sealyard.broker import Response
-from sealyard.broker.call import Broker, FinishedCall, OnProgress, OpenCall, Passage, audit_entry
+from sealyard.broker import Broker, FinishedCall, OpenCall, Passage
+from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.errors import HelperFailed, InvalidRequest, StoreError
 from sealyard.observe.results import failure_text
 from sealyard.observe.visits import Visit
-from sealyard.offload.documents import is_large
 from sealyard.privacy import Guard
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.worker import OnOutput
+from sealyard.sandbox.pool import RunClock
 from sealyard.store import Store
-from sealyard.values.access import Grant
+from sealyard.values.access import AuditEntry, Grant
+from sealyard.values.documents import is_large
 from sealyard.values.facts import Assessed, CallEvidence, UseCase
-from sealyard.values.runs import ExecutionRecord, Form, Outcome, RecordStatus
+from sealyard.values.runs import ExecutionRecord, Form, OnOutput, Outcome, RecordStatus
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan
 
@@ -353,7 +352,7 @@ class Recorder:
         self._store.record_start(record)
         code_sha256 = hashlib.sha256(record.code.encode("utf-8", "surrogatepass")).hexdigest()
         body = {"code_sha256": code_sha256, "context": record.context, "catalog_version": record.catalog_version}
-        self._store.audit(audit_entry(grant, "execution.start", body))
+        self._store.audit(AuditEntry.of(grant, "execution.start", body))
 
     async def _end(self, run: Run) -> None:
         """End an execution, and wait until that is on disk. Raises `StoreError`."""
@@ -365,7 +364,7 @@ class Recorder:
 
     def _conclude(self, run: Run) -> "tuple[RunEnd, asyncio.Future[None]]":
         """Record the end and start to write it. The future raises `StoreError` if any of that failed."""
-        self.broker.end_run(run.id)
+        self.broker.approvals.end_run(run.id)
         failures: list[StoreError] = []
         with _collected(failures):
             run.passage.settle()

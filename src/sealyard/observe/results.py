@@ -9,7 +9,7 @@ import msgspec
 from sealyard.errors import InvalidRequest, SealyardError
 from sealyard.metrics import tokens
 from sealyard.privacy import Guard
-from sealyard.sandbox.workspace import Workspace
+from sealyard.sandbox.sessions import Workspace
 from sealyard.values.runs import Failure, Outcome, Result, Spill
 
 _FRAME_TOKENS = 160  # for the sentences around a preview

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from sealyard.broker.call import FinishedCall, OpenCall, audit_entry
+from sealyard.broker import FinishedCall, OpenCall
 from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics import Tracing
@@ -22,8 +22,7 @@ from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
 from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy import Guard
 from sealyard.store import Store
-from sealyard.store.stored_json import CALL_VALUE_BYTES
-from sealyard.values.access import Approval, ApprovalRequest, Grant
+from sealyard.values.access import Approval, ApprovalRequest, AuditEntry, Grant
 from sealyard.values.facts import (
     Executed,
     Fact,
@@ -36,7 +35,7 @@ from sealyard.values.facts import (
     UseCase,
     Used,
 )
-from sealyard.values.runs import CallRecord
+from sealyard.values.runs import CALL_VALUE_BYTES, CallRecord
 from sealyard.values.skills import SkillUse
 from sealyard.values.tools import SearchAnswer, ToolSpec
 
@@ -505,7 +504,7 @@ class AuditSink(RunObserver):
         if call.approval is not None:
             body["approved_by"] = call.approval.by
             body["approved_for"] = call.approval.decision
-        self._store.audit(audit_entry(call.grant, "call", body))
+        self._store.audit(AuditEntry.of(call.grant, "call", body))
 
     def ended(self, end: RunEnd) -> None:
         """Record how it ended."""
@@ -516,7 +515,7 @@ class AuditSink(RunObserver):
             body["result"] = outcome.result
             if outcome.failure is not None:
                 body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
-        self._store.audit(audit_entry(self._grant, "execution.end", body))
+        self._store.audit(AuditEntry.of(self._grant, "execution.end", body))
 
 
 class TraceSink(RunObserver):

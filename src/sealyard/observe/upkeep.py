@@ -6,13 +6,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
-from sealyard.broker.call import ToolServer
-from sealyard.broker.limits import Circuit
+from sealyard.broker.upstreams import ToolServer
 from sealyard.config.settings import MetricsConfig
 from sealyard.errors import StoreError
 from sealyard.store import Store
 from sealyard.values.facts import Fact, UpstreamEvent
-from sealyard.values.tools import UpstreamStatus
+from sealyard.values.tools import Circuit, UpstreamStatus
 
 _log = logging.getLogger(__name__)
 

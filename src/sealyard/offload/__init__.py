@@ -5,8 +5,10 @@ the event loop. What may take longer than a few milliseconds is therefore done b
 and a deadline ends the work by killing the helper.
 """
 
-from sealyard.offload.documents import check_values, decode
-from sealyard.offload.pool import HelperResult, Memory, Offload
+from sealyard.offload.child import Query
+from sealyard.offload.documents import check_dense, decode
+from sealyard.offload.pool import HelperResult, Offload
+from sealyard.offload.process import Process, execute
 from sealyard.offload.turns import short_work
 
-__all__ = ("HelperResult", "Memory", "Offload", "check_values", "decode", "short_work")
+__all__ = ("HelperResult", "Offload", "Process", "Query", "check_dense", "decode", "execute", "short_work")

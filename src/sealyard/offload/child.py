@@ -35,7 +35,7 @@ TASKS = {
     "words": "sealyard.privacy.helper_guard:words",
     "answer": "sealyard.broker.admission:admit_in_helper",
     "relay": "sealyard.serve.relay.concealment:relay",
-    "review": "sealyard.sandbox.review.offloaded:review_code",
+    "review": "sealyard.sandbox.review:review_in_helper",
     "read_skill": "sealyard.skills.reading:read_in_helper",
     "rewrite": "sealyard.versioning.migrate.migration:rewrite",
 }

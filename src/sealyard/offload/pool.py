@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -70,7 +70,7 @@ class Offload:
         self._idle: list[_Helper] = []
         self._running: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         self._generation = 0
         """Helpers of an earlier generation remember erased values."""
         self._is_closed = False
@@ -115,19 +115,22 @@ class Offload:
 
     def warm(self) -> None:
         """Start the first helper in the background, so that the first request does not wait for it."""
-        task = asyncio.create_task(self._warm())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._begin(self._warm())
 
     async def _warm(self) -> None:
         with contextlib.suppress(HelperFailed):  # the request that needs one raises it then
             await self.run("warm", None, who="")
 
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work in the background, which `close` waits for."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
     def retire(self) -> None:
         """End idle helpers, with all that they remember; busy ones end when they are done."""
-        for helper in self._idle:
-            self._end(helper)
-        self._idle.clear()
+        while self._idle:
+            self._begin(self._idle.pop().end())
         self._generation += 1
 
     async def close(self) -> None:
@@ -137,7 +140,7 @@ class Offload:
             for future in futures:
                 future.cancel()
         self.retire()
-        await asyncio.gather(*self._ending)
+        await asyncio.gather(*self._background)
 
     # Turns
 
@@ -177,19 +180,14 @@ class Offload:
     def _put_back(self, helper: "_Helper", *, is_kept: bool) -> None:
         if is_kept and not self._is_closed and not helper.is_swollen and helper.generation == self._generation:
             self._idle.append(helper)
-            helper.when_idle(_IDLE_SECONDS, self._end_idle)
+            helper.idle = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._end_idle, helper)
         else:
-            self._end(helper)
+            self._begin(helper.end())
 
     def _end_idle(self, helper: "_Helper") -> None:
         if helper in self._idle:
             self._idle.remove(helper)
-            self._end(helper)
-
-    def _end(self, helper: "_Helper") -> None:
-        ending = asyncio.create_task(helper.end())
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+            self._begin(helper.end())
 
 
 class _TaskFailed(Exception):
@@ -213,7 +211,8 @@ class _Helper:
         self._positions: OrderedDict[str, Any] = OrderedDict()
         self._decoder = msgspec.json.Decoder(Report)
         self._resident_bytes = 0
-        self._idle: asyncio.TimerHandle | None = None
+        self.idle: asyncio.TimerHandle | None = None
+        """Ends it when it was idle for long."""
 
     @classmethod
     async def open(cls, generation: int) -> "_Helper":
@@ -225,9 +224,6 @@ class _Helper:
     def is_swollen(self) -> bool:
         return self._resident_bytes > _RESIDENT_BYTES
 
-    def when_idle(self, seconds: float, end: "Callable[[_Helper], None]") -> None:
-        self._idle = asyncio.get_running_loop().call_later(seconds, end, self)
-
     async def run(
         self,
         task: str,
@@ -238,9 +234,9 @@ class _Helper:
         on_query: OnQuery | None,
     ) -> HelperResult:
         """Carry out a task. Raises `_TaskFailed`, and `OSError`, `EOFError` or `ValueError` if the helper broke."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
+        if self.idle is not None:
+            self.idle.cancel()
+            self.idle = None
         if memory is not None:
             await self._synchronize(task, memory)
         key = "" if memory is None else memory.key
@@ -258,8 +254,8 @@ class _Helper:
 
     async def end(self) -> None:
         """Kill it and leave nothing behind."""
-        if self._idle is not None:
-            self._idle.cancel()
+        if self.idle is not None:
+            self.idle.cancel()
         self._process.kill()
         self._writer.transport.abort()
         await asyncio.to_thread(self._process.reap)

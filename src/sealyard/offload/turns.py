@@ -13,40 +13,20 @@ from weakref import WeakKeyDictionary
 _TURN_SECONDS = 0.005
 """In one pass of the event loop: a tenth of the longest time that anybody may hold it."""
 
-_passes: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Pass]" = WeakKeyDictionary()
-
-
-class _Pass:
-    """The time spent since the event loop last began a pass."""
-
-    def __init__(self) -> None:
-        self.spent = 0.0
-        self.is_counting = False
-
-    def begin(self) -> None:
-        self.spent = 0.0
-        self.is_counting = False
+_spent: "WeakKeyDictionary[asyncio.AbstractEventLoop, float]" = WeakKeyDictionary()
+"""The seconds of short work since an event loop began a pass; a loop without any is absent."""
 
 
 @asynccontextmanager
 async def short_work() -> AsyncIterator[None]:
     """Do short work on this loop: at once, unless this pass has had enough of it. Nothing in it may be awaited."""
-    while _pass().spent > _TURN_SECONDS:  # noqa: ASYNC110 - the next pass comes by itself
+    loop = asyncio.get_running_loop()
+    while _spent.get(loop, 0.0) > _TURN_SECONDS:  # noqa: ASYNC110 - the next pass comes by itself
         await asyncio.sleep(0)
     started = time.perf_counter()
     try:
         yield
     finally:
-        current = _pass()
-        current.spent += time.perf_counter() - started
-        if not current.is_counting:
-            current.is_counting = True
-            asyncio.get_running_loop().call_soon(current.begin)
-
-
-def _pass() -> _Pass:
-    loop = asyncio.get_running_loop()
-    current = _passes.get(loop)
-    if current is None:
-        current = _passes[loop] = _Pass()
-    return current
+        if loop not in _spent:
+            loop.call_soon(_spent.pop, loop, None)
+        _spent[loop] = _spent.get(loop, 0.0) + time.perf_counter() - started

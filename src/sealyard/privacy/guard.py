@@ -21,7 +21,6 @@ import msgspec
 
 from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, UnknownToken, UpstreamError
 from sealyard.offload import HelperResult, Offload, short_work
-from sealyard.offload.documents import is_large, signs_of
 from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes, nearest
@@ -31,6 +30,7 @@ from sealyard.privacy.rules import Described, Handling, Privacy, Reveal
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, without_tokens
 from sealyard.privacy.stream import ConcealedStream, Search
 from sealyard.privacy.vault.scope import Scope, count_tokens
+from sealyard.values.documents import is_large, signs_of
 from sealyard.values.tools import ToolSpec
 
 _MANY_TOKENS = 50

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.offload.child import Query
+from sealyard.offload import Query
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
 from sealyard.privacy.known import Event

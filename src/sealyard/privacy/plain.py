@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sealyard.offload.documents import LARGE
 from sealyard.privacy.detect.judge import LEAST_SEARCHED
 from sealyard.privacy.detect.scanner import Scanner
 from sealyard.privacy.reading.fields import NAMING, WRAPPING, is_described
 from sealyard.privacy.reading.lexicon import read_name
+from sealyard.values.documents import LARGE
 
 _MOST_VALUES = 64
 """In a plain value: the walk takes some ten microseconds at worst."""

@@ -9,8 +9,7 @@ import msgspec
 from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.plain import PlainValues, describes_private
-from sealyard.values.naming import tool_names
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import ToolSpec, tool_names
 
 Mode = Literal["strict", "output", "off"]
 Reveal = Literal["whole", "inside", "never"]

@@ -2,11 +2,24 @@
 
 `open_sandbox` builds the strongest walls this machine offers and proves them; `Sandbox.run` runs code in a sealed,
 single-use worker. What the code does wrong is a result; only a failure of the host raises.
+
+Five packages below have doors of their own: `policy` is the rights of a worker, `review` judges code before it runs,
+`pool` decides which run comes next, `sessions` keeps files between runs, `importable` is what code can import.
 """
 
-from sealyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
+from sealyard.sandbox.policy import IsolationLevel, IsolationPolicy
 from sealyard.sandbox.pool import PoolOptions
-from sealyard.sandbox.probe import open_sandbox
+from sealyard.sandbox.probe import examine, open_sandbox
+from sealyard.sandbox.report import Report
 from sealyard.sandbox.run import ReplayClock, Sandbox
 
-__all__ = ("IsolationLevel", "IsolationPolicy", "PoolOptions", "ReplayClock", "Sandbox", "open_sandbox")
+__all__ = (
+    "IsolationLevel",
+    "IsolationPolicy",
+    "PoolOptions",
+    "ReplayClock",
+    "Report",
+    "Sandbox",
+    "examine",
+    "open_sandbox",
+)

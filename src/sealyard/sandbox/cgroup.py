@@ -135,7 +135,7 @@ class ControlGroup:
 
     @property
     def name(self) -> str:
-        """Such as `cgroup v2`."""
+        """Its kind, such as `cgroup v2`."""
         return f"cgroup v{self.version}"
 
     def add(self, *, memory_bytes: int, count_cpu: bool = False) -> Leaf:

@@ -7,14 +7,16 @@ The mark shows the end of an owner on this machine, and the lock the life of one
 import contextlib
 import fcntl
 import os
+import secrets
+import stat
 import tempfile
 from pathlib import Path
 
 from sealyard.errors import SandboxUnavailable
 from sealyard.sandbox import spawn
 from sealyard.sandbox.cgroup import owner_is_alive, owner_mark
-from sealyard.sandbox.workspace import remove_directory
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _locks: dict[Path, int] = {}
 """Open directories with a locked descriptor of each, which `systemd-tmpfiles` respects too; -1 without a lock."""
 
@@ -73,6 +75,51 @@ def sweep(base: Path) -> None:
                 remove_directory(left)
 
 
+def remove_directory(directory: Path) -> None:
+    """Delete a directory whose content is the agent's; every process that could write to it is dead.
+
+    Nested folders are moved up before they are emptied, so that neither depth nor length of a path matters, and
+    permissions that the code took away are put back first.
+    """
+    try:
+        top = os.open(directory, _FOLDER)
+    except FileNotFoundError:
+        return
+    moved = 0
+    unused = f".removed-{secrets.token_hex(8)}"
+    try:
+        while names := os.listdir(top):
+            for name in names:
+                if not _is_folder(name, top):
+                    os.unlink(name, dir_fd=top)
+                    continue
+                folder = _open_anyway(name, top)
+                try:
+                    for child in os.listdir(folder):
+                        if _is_folder(child, folder):
+                            os.close(_open_anyway(child, folder))
+                            moved += 1
+                            os.rename(child, f"{unused}-{moved}", src_dir_fd=folder, dst_dir_fd=top)
+                        else:
+                            os.unlink(child, dir_fd=folder)
+                finally:
+                    os.close(folder)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(directory)
+
+
+def _is_folder(name: str, folder: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def _open_anyway(name: str, folder: int) -> int:
+    """Open a folder and make it ours to change."""
+    os.chmod(name, 0o700, dir_fd=folder)
+    return os.open(name, _FOLDER, dir_fd=folder)
+
+
 def is_open_to_all(*paths: str) -> bool:
     """True if every user can reach these files, so that a worker with a user of its own can too."""
     parents = [parent for path in paths for parent in Path(os.path.realpath(path)).parents]
@@ -99,7 +146,7 @@ def _temporary() -> Path:
 
 def _lock(directory: Path) -> int:
     """A descriptor that holds `directory` locked until it is closed. Raises `OSError` while another process does."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(directory, _FOLDER)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -11,35 +11,32 @@ import pwd
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.library import Library
-from sealyard.sandbox.packages import add_own, find_packages
-from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
-from sealyard.sandbox.pool import PoolOptions
+from sealyard.sandbox.importable import Library, add_own, find_packages
+from sealyard.sandbox.policy import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.pool import PoolOptions, Slots
 from sealyard.sandbox.report import Attack, Layer, LevelReport, LimitReport, Report, TierReport, shortfall
 from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.slots import Slots
-from sealyard.values.runs import Limits
+from sealyard.values.runs import Limits, Tier
 
 _OWN_FILE = os.path.abspath(__file__)
 _HOST_SETTINGS = ("/etc/hosts", "/etc/hostname", "/etc/group")  # beside files that a worker may read
 _PROBED_MIB = 64  # of memory: enough for any interpreter, and filled in some 20 ms
 _USABLE_SHARE = 4  # a quarter of it must be usable: the interpreter, its libraries and rounding take less than the rest
 
-TIERS: tuple[spawn.Tier, ...] = ("namespace", "landlock")
+TIERS: tuple[Tier, ...] = get_args(Tier)
 
 
 @contextlib.asynccontextmanager
 async def open_sandbox(
     policy: IsolationPolicy | IsolationLevel = DEFAULT,
     *,
-    tier: spawn.Tier | None = None,
+    tier: Tier | None = None,
     allow_weaker: bool = False,
     pool: PoolOptions | None = None,
     environment: Path | None = None,
@@ -115,7 +112,7 @@ def _level_report(policy: IsolationPolicy, tiers: list[TierReport]) -> LevelRepo
     return LevelReport(honoured=False, tier=None, reason="No tier of isolation works on this machine.")
 
 
-async def _open_best(setup: spawn.Setup, tier: spawn.Tier | None, **parts: Any) -> tuple[Sandbox, TierReport]:
+async def _open_best(setup: spawn.Setup, tier: Tier | None, **parts: Any) -> tuple[Sandbox, TierReport]:
     if tier is not None and tier not in TIERS:
         raise InvalidRequest(f"No tier is called {tier!r}. There are: {', '.join(TIERS)}.")
     reasons = []
@@ -191,9 +188,7 @@ async def _holds_memory(sandbox: Sandbox) -> bool:
     """True if code that wants twice its memory is ended. Raises `SandboxUnavailable` if it cannot get a quarter."""
     mib = min(_PROBED_MIB, sandbox.policy.memory_mib)
     code = f"kept = b'x' * ({mib // _USABLE_SHARE} << 20)\nprint('held')\nkept = b'x' * ({mib * 2} << 20)"
-    clock = RunClock()
-    async with Slots(PoolOptions(running=1)).one(clock) as slot:  # the gateway's own run: it takes no slot from anybody
-        outcome = await sandbox.run(code, limits=Limits(memory_mib=mib), clock=clock, slot=slot)
+    outcome = await sandbox.run_beside(code, limits=Limits(memory_mib=mib))
     if outcome.output != "held\n":
         raise SandboxUnavailable(
             f"Code that may use {mib} MiB of memory could not use {mib // _USABLE_SHARE}: {outcome.failure}."

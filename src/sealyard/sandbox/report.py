@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy import IsolationPolicy
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-import functools
 import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,18 +16,16 @@ from sealyard.code import read
 from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxClosed
 from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.library import Library
-from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.pool import Lease, Pool, PoolOptions
+from sealyard.sandbox.importable import Library
+from sealyard.sandbox.policy import IsolationPolicy
+from sealyard.sandbox.pool import Lease, Pool, PoolOptions, RunClock, Slot, Slots
 from sealyard.sandbox.report import TierReport, shortfall
-from sealyard.sandbox.sessions import Sessions, owner_of
-from sealyard.sandbox.shelf import Shelf
-from sealyard.sandbox.slots import Slot, Slots
-from sealyard.sandbox.worker import End, OnCall, OnOutput, Terms, Worker, limit_failure
-from sealyard.sandbox.workspace import Workspace, directory_usage
+from sealyard.sandbox.sessions import Sessions, Workspace, owner_of
+from sealyard.sandbox.sessions.shelf import Shelf
+from sealyard.sandbox.sessions.workspace import directory_usage
+from sealyard.sandbox.worker import End, OnCall, Terms, Worker
 from sealyard.sandbox.zygote import Zygote
-from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, Spill, Status, Usage
+from sealyard.values.runs import Failure, FailureKind, Limits, OnOutput, Outcome, Spill, Status, Usage, limit_failure
 
 _WATCH_SECONDS = 0.1  # between looks at a limit: a run may be over it for this long
 _PROBED_THREADS = 8  # few, so that the probe can exceed them at once
@@ -165,19 +162,19 @@ class Sandbox:
         clock = clock or RunClock()
         await self.pool.restore_directories()
         # The stubs first, and without waiting: then their publisher need not hold them.
-        with self._stubs(library_version) as stubs:
-            async with (
-                self._take_slot(slot, session, clock) as slot,
-                self._workspace(session, policy) as workspace,
-            ):
-                seen, imports = self._place_of(stubs), self._imports(policy)
-                job = _job(code, context or {}, policy, workspace, execution_id, seen, imports, replay)
+        library = contextlib.nullcontext() if self.library is None else self.library.in_use(library_version)
+        turn: contextlib.AbstractAsyncContextManager[Slot]
+        turn = self.slots.one(clock, owner_of(session or "")) if slot is None else contextlib.nullcontext(slot)
+        files: contextlib.AbstractAsyncContextManager[Workspace | None]
+        files = contextlib.nullcontext() if session is None else self._sessions.in_use(session, policy)
+        with library as stubs:
+            async with turn as slot, files as workspace:
+                job = self._job(code, context or {}, policy, workspace, execution_id, stubs, replay)
                 lease = await self.pool.take(leave=0 if slot.is_first else 1)
                 worker, started, end = lease.worker, time.perf_counter(), None
                 try:
                     backstop_mib = max(policy.memory_mib, usual.memory_mib)
                     order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=slot.nice)
-                    mounts = await self._mounts(workspace, lease.zygote)
                     terms = Terms(
                         policy=policy,
                         on_call=on_call,
@@ -188,10 +185,12 @@ class Sandbox:
                         offload=offload,
                         who=slot.owner,
                     )
-                    with _closing(mounts), self._watching(lease, policy, workspace):
-                        worker.begin(order, job, terms, descriptors=mounts)
-                        await worker.ended
-                        end = await self._conclude(worker, policy, workspace)
+                    watch = Watch(self.pool, lease, policy, workspace)
+                    async with _mounted(workspace, lease.zygote) as descriptors:
+                        with watch.running():
+                            worker.begin(order, job, terms, descriptors=descriptors)
+                            await worker.ended
+                            end = await watch.conclude()
                 except SandboxBroken as error:
                     if self.pool.is_closed:
                         raise SandboxClosed("The sandbox is closed.") from error
@@ -205,7 +204,7 @@ class Sandbox:
                     if workspace is not None:
                         workspace.note_leaving(gone)
                 if workspace is not None and workspace.directory is None:
-                    self.pool.postpone(functools.partial(self._prepare_mount, workspace, lease.zygote))
+                    self.pool.postpone(lambda: self.pool.do_later(self._prepare_mount(workspace, lease.zygote)))
         return self._outcome(end, execution_id, seconds, session, policy)
 
     async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
@@ -232,11 +231,15 @@ class Sandbox:
             SandboxBroken: It could not.
             SandboxClosed: The sandbox is closed.
         """
-        clock = RunClock()
-        async with Slots(PoolOptions(running=1)).one(clock) as slot:  # it takes no slot from anybody
-            outcome = await self.run("None", clock=clock, slot=slot)
+        outcome = await self.run_beside("None")
         if outcome.failure is not None:
             raise SandboxBroken(f"A worker started and could run nothing: {outcome.failure.message}")
+
+    async def run_beside(self, code: str, *, limits: Limits | None = None) -> Outcome:
+        """Run the gateway's own code, which takes no slot from anybody."""
+        clock = RunClock()
+        async with Slots(PoolOptions(running=1)).one(clock) as slot:
+            return await self.run(code, limits=limits, clock=clock, slot=slot)
 
     def sessions(self) -> list[str]:
         """The names of all sessions that have files, in memory or on disk."""
@@ -250,7 +253,7 @@ class Sandbox:
         return self._sessions.get(session)
 
     def find_workspace(self, session: str) -> Workspace | None:
-        """The same; None where it would raise."""
+        """The workspace of a session; None where `workspace` would raise."""
         return self._sessions.find(session)
 
     @contextlib.contextmanager
@@ -291,43 +294,50 @@ class Sandbox:
     async def _hand_over(self, zygote: Zygote) -> None:
         await self._sessions.hand_over(zygote)
 
-    def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
+    async def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
         """Ask for the workspace of a session's next run ahead of it, unless a run beside this one has done so."""
         if not workspace.has_mount(zygote):
-            self.pool.do_later(self._keep_mount(workspace, zygote))
+            with contextlib.suppress(SandboxBroken):  # that run asks for itself then, and hears what is wrong
+                workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
 
-    async def _keep_mount(self, workspace: Workspace, zygote: Zygote) -> None:
-        with contextlib.suppress(SandboxBroken):  # that run asks for itself then, and hears what is wrong
-            workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
-
-    def _take_slot(
-        self, slot: Slot | None, session: str | None, clock: RunClock
-    ) -> contextlib.AbstractAsyncContextManager[Slot]:
-        """The slot that a run holds, or one that is taken for it."""
-        if slot is not None:
-            return contextlib.nullcontext(slot)
-        return self.slots.one(clock, owner_of(session or ""))
-
-    def _workspace(
-        self, session: str | None, policy: IsolationPolicy
-    ) -> contextlib.AbstractAsyncContextManager[Workspace | None]:
-        """The workspace of a session; nothing for a run without one."""
-        return contextlib.nullcontext() if session is None else self._sessions.in_use(session, policy)
-
-    @contextlib.contextmanager
-    def _stubs(self, version: str | None) -> Iterator[str | None]:
-        """The folder of the library that holds the tools which the worker can import."""
-        if self.library is None:
-            yield None
-            return
-        with self.library.in_use(version) as folder:
-            yield folder
-
-    def _place_of(self, stubs: str | None) -> str | None:
-        """The path of that folder inside the worker."""
-        if stubs is None or self.library is None:
-            return None
-        return "/servers" if self.tier == "namespace" else str(self.library.path / stubs)
+    def _job(
+        self,
+        code: str,
+        context: Mapping[str, Any],
+        policy: IsolationPolicy,
+        workspace: Workspace | None,
+        execution_id: str,
+        stubs: str | None,
+        replay: ReplayClock | None,
+    ) -> bytes:
+        """The first frame that may hold the agent's bytes; a worker reads it only when it is sealed."""
+        spill = None
+        if workspace is not None:
+            root = "/workspace" if workspace.directory is None else str(workspace.directory)
+            spill = f"{root}/results/{execution_id}.json"
+        if stubs is not None and self.library is not None:
+            stubs = "/servers" if self.tier == "namespace" else str(self.library.path / stubs)
+        source = read(code)
+        is_known = source.is_read or len(code) <= _SHORT_CHARACTERS
+        job = {
+            "kind": "run",
+            "code": code,
+            "value_at": source.value_span if is_known else None,
+            "context": context,
+            "result_bytes": policy.result_bytes,
+            "inline_bytes": policy.inline_bytes,
+            "call_bytes": policy.call_bytes,
+            "spill": spill,
+            "stubs": stubs,
+            "imports": self._imports(policy),
+            "replay": replay,
+        }
+        try:
+            return msgspec.json.encode(job)
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(f"The code or its context holds text that is not valid Unicode: {error}.") from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"The context must be JSON data: {error}.") from error
 
     def _imports(self, policy: IsolationPolicy) -> dict[str, Any] | None:
         """The rule for the code's own imports; None where it is the one that the zygote has."""
@@ -337,37 +347,6 @@ class Sandbox:
         stdlib = frozenset(sys.stdlib_module_names)
         allowed = policy.allowed_modules(stdlib=stdlib, packages=self.packages.modules)
         return {"allowed": allowed, "refused": policy.refused_modules, "level": policy.level}
-
-    async def _mounts(self, workspace: Workspace | None, zygote: Zygote) -> list[int]:
-        """The worker's part of its session: a descriptor of the workspace, or nothing."""
-        if workspace is None or workspace.directory is not None:
-            return []
-        held = workspace.take_mount(zygote)
-        return [await zygote.lease_workspace(workspace.number) if held is None else held]
-
-    @contextlib.contextmanager
-    def _watching(self, lease: Lease, policy: IsolationPolicy, workspace: Workspace | None) -> Iterator[None]:
-        """Watch what the kernel does not hold of a worker while it runs."""
-        limits = self._watched(lease.worker, policy, lease.zygote)
-        if self.pool.directory is None and not limits.is_needed:
-            yield
-            return
-        watch = asyncio.create_task(self._watch(lease.worker, policy, workspace, limits))
-        try:
-            yield
-        finally:
-            watch.cancel()
-
-    async def _conclude(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> End:
-        """The end of a run. Raises what `Worker.conclude` does."""
-        end = await worker.conclude()
-        if self.pool.directory is not None and workspace is not None and end.failure is None:
-            # Files written since the last look stay in the session, so it is measured once more.
-            worker.stop()
-            excess = await self._find_excess(worker, policy, workspace)
-            if excess is not None:
-                return msgspec.structs.replace(end, done=None, failure=limit_failure("workspace", excess))
-        return end
 
     def _order(
         self,
@@ -401,7 +380,7 @@ class Sandbox:
             "file_bytes": max(policy.workspace_mib, policy.temp_mib) << 20,
             "open_files": policy.open_files,
             "tasks": self._task_limit(policy),
-            "filter": spawn.filter_of(policy, can_fork=self._can_fork(worker)),
+            "filter": spawn.filter_of(policy, can_fork=self.pool.holds_together(worker)),
             "library": stubs,
             "own_network": policy.own_network,
             "temp_room": self._room(policy, "temp"),
@@ -445,50 +424,6 @@ class Sandbox:
             return None
         return policy.threads + policy.processes
 
-    def _watched(self, worker: Worker, policy: IsolationPolicy, zygote: Zygote) -> "Watch":
-        """The limits that the kernel does not hold for all of this worker together."""
-        return Watch(
-            worker,
-            policy,
-            tasks=not self.pool.holds_tasks,
-            memory_base=zygote.touched_bytes if worker.leaf is None else None,
-            cpu=policy.processes > 1 and self._can_fork(worker),
-        )
-
-    def _can_fork(self, worker: Worker) -> bool:
-        """True if all of this worker's processes would be held together."""
-        return self.pool.can_fork and worker.leaf is not None and worker.leaf.counts_cpu
-
-    async def _watch(
-        self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None, limits: "Watch"
-    ) -> None:
-        """End the run when it is over a limit that is watched; the room on disk is, without a file system per run."""
-        while True:
-            await asyncio.sleep(_WATCH_SECONDS)
-            excess = limits.excess() if limits.is_needed else None
-            if excess is None and self.pool.directory is not None:
-                found = await self._find_excess(worker, policy, workspace)
-                excess = None if found is None else ("workspace", found)
-            if excess is not None:
-                worker.end_for(*excess)
-                return
-
-    async def _find_excess(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> str | None:
-        place = self.pool.folder_of(worker.fork.slot)
-        folder: Path | None = place / "workspace" if workspace is None else workspace.directory
-        assert folder is not None
-        for path, mib, files in (
-            (folder, policy.workspace_mib, policy.workspace_files),
-            (place / "tmp", policy.temp_mib, policy.temp_files),
-        ):
-            try:
-                used, entries = await asyncio.to_thread(directory_usage, path)
-            except OSError as error:
-                return f"The size of the workspace could not be measured: {error}."
-            if used > mib << 20 or entries > files:
-                return f"The code wrote more than {mib:,} MiB or {files:,} files into one directory."
-        return None
-
     def _outcome(
         self, end: End, execution_id: str, seconds: float, session: str | None, policy: IsolationPolicy
     ) -> Outcome:
@@ -514,7 +449,7 @@ class Sandbox:
             output=end.output,
             failure=failure,
             spill=spill,
-            notes=tuple(note[:_WORDS_CHARACTERS] for note in done.notes[:_NOTES]) if done is not None else (),
+            notes=tuple(note[:_WORDS_CHARACTERS] for note in end.notes[:_NOTES]) if done is not None else (),
             usage=Usage(
                 wall_seconds=seconds,
                 cpu_seconds=cpu_seconds,
@@ -528,13 +463,18 @@ class Sandbox:
         )
 
 
-@contextlib.contextmanager
-def _closing(descriptors: list[int]) -> Iterator[None]:
+@contextlib.asynccontextmanager
+async def _mounted(workspace: Workspace | None, zygote: Zygote) -> AsyncIterator[list[int]]:
+    """The worker's part of its session: a descriptor of the workspace, or nothing."""
+    if workspace is None or workspace.directory is not None:
+        yield []
+        return
+    held = workspace.take_mount(zygote)
+    fd = await zygote.lease_workspace(workspace.number) if held is None else held
     try:
-        yield
+        yield [fd]
     finally:
-        for fd in descriptors:
-            os.close(fd)
+        os.close(fd)
 
 
 def _short(reported: _Reported) -> _Reported:
@@ -545,81 +485,82 @@ def _short(reported: _Reported) -> _Reported:
     return msgspec.structs.replace(reported, **{name: text[:_WORDS_CHARACTERS] for name, text in texts.items()})
 
 
-def _job(
-    code: str,
-    context: Mapping[str, Any],
-    policy: IsolationPolicy,
-    workspace: Workspace | None,
-    execution_id: str,
-    stubs: str | None,
-    imports: dict[str, Any] | None,
-    replay: ReplayClock | None,
-) -> bytes:
-    """The first frame that may hold the agent's bytes; a worker reads it only when it is sealed."""
-    spill = None
-    if workspace is not None:
-        root = "/workspace" if workspace.directory is None else str(workspace.directory)
-        spill = f"{root}/results/{execution_id}.json"
-    source = read(code)
-    is_known = source.is_read or len(code) <= _SHORT_CHARACTERS
-    job = {
-        "kind": "run",
-        "code": code,
-        "value_at": source.value_span if is_known else None,
-        "context": context,
-        "result_bytes": policy.result_bytes,
-        "inline_bytes": policy.inline_bytes,
-        "call_bytes": policy.call_bytes,
-        "spill": spill,
-        "stubs": stubs,
-        "imports": imports,
-        "replay": replay,
-    }
-    try:
-        return msgspec.json.encode(job)
-    except UnicodeEncodeError as error:
-        raise InvalidRequest(f"The code or its context holds text that is not valid Unicode: {error}.") from error
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The context must be JSON data: {error}.") from error
-
-
 class Watch:
-    """One worker's use of memory, threads and processor time, where the kernel does not limit all of it together.
+    """The limits of one run that the kernel does not hold for all of its worker together.
 
     Looking costs some 30 µs, so it is done ten times a second and only where it is needed. A run that is found over a
     limit is ended; a tenth of a second more is bounded by the limits of its one process.
     """
 
-    def __init__(
-        self, worker: Worker, policy: IsolationPolicy, *, tasks: bool, memory_base: int | None, cpu: bool
-    ) -> None:
-        """Choose what to measure: `tasks`, memory beyond `memory_base`, and `cpu` time of all processes together."""
-        self._worker = worker
+    def __init__(self, pool: Pool, lease: Lease, policy: IsolationPolicy, workspace: Workspace | None) -> None:
+        self._worker = worker = lease.worker
         self._policy = policy
-        self._tasks = tasks
-        self._memory_base = memory_base
-        self._leaf = worker.leaf if cpu else None
+        self._is_kept = workspace is not None
+        self._tasks = not pool.holds_tasks
+        self._memory_base = lease.zygote.touched_bytes if worker.leaf is None else None
+        self._leaf = worker.leaf if policy.processes > 1 and pool.holds_together(worker) else None
+        self._folders: list[tuple[Path, int, int]] = []
+        """Where no file system of its own bounds it: each with its most MiB and files."""
         self._status: Path | None = None
+        if pool.directory is not None:
+            place = pool.folder_of(worker.fork.slot)
+            folder = place / "workspace" if workspace is None else workspace.directory
+            assert folder is not None
+            self._folders.append((folder, policy.workspace_mib, policy.workspace_files))
+            self._folders.append((place / "tmp", policy.temp_mib, policy.temp_files))
 
-    @property
-    def is_needed(self) -> bool:
-        """True if there is anything to measure."""
-        return self._tasks or self._memory_base is not None or self._leaf is not None
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Look at the worker as long as it runs."""
+        if not (self._tasks or self._memory_base is not None or self._leaf is not None or self._folders):
+            yield
+            return
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
 
-    def excess(self) -> tuple[FailureKind, str] | None:
+    async def conclude(self) -> End:
+        """The end of the run. Raises what `Worker.conclude` does."""
+        end = await self._worker.conclude()
+        if self._folders and self._is_kept and end.failure is None:
+            # Files written since the last look stay in the session, so it is measured once more.
+            self._worker.stop()
+            excess = await self._excess_of_folders()
+            if excess is not None:
+                return msgspec.structs.replace(end, done=None, failure=limit_failure(*excess))
+        return end
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            excess = self._excess() or await self._excess_of_folders()
+            if excess is not None:
+                self._worker.end_for(*excess)
+                return
+
+    async def _excess_of_folders(self) -> tuple[FailureKind, str] | None:
+        for path, mib, files in self._folders:
+            try:
+                used, entries = await asyncio.to_thread(directory_usage, path)
+            except OSError as error:
+                return "workspace", f"The size of the workspace could not be measured: {error}."
+            if used > mib << 20 or entries > files:
+                return "workspace", f"The code wrote more than {mib:,} MiB or {files:,} files into one directory."
+        return None
+
+    def _excess(self) -> tuple[FailureKind, str] | None:
         """The limit that the worker is over, with the words for it; None if it is over none, or gone."""
         policy = self._policy
         try:
             if self._leaf is not None and self._leaf.cpu_seconds() > policy.cpu_seconds:
                 return "cpu_time", f"The code used more than {policy.cpu_seconds:g} s of CPU time."
-            if self._tasks or self._memory_base is not None:
-                return self._excess_of(self._read_status())
+            if not self._tasks and self._memory_base is None:
+                return None
+            status = self._read_status()
         except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile, which its own run deals with
             return None
-        return None
-
-    def _excess_of(self, status: dict[str, int]) -> tuple[FailureKind, str] | None:
-        policy = self._policy
         if self._tasks and status["Threads"] > policy.threads + policy.processes:
             return "processes", f"The code started more than {policy.threads:,} threads."
         used = (status["RssAnon"] + status["RssShmem"] + status["VmSwap"]) << 10

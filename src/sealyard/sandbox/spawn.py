@@ -10,18 +10,16 @@ import platform
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from sealyard.errors import SandboxUnavailable
-from sealyard.offload.process import Process, execute
-from sealyard.sandbox.packages import GuestPackages
-from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.policy.seccomp import build_filters
-from sealyard.sandbox.policy.syscalls import numbers
-
-Tier = Literal["namespace", "landlock"]
+from sealyard.offload import Process, execute
+from sealyard.sandbox.importable.packages import GuestPackages
+from sealyard.sandbox.policy import IsolationPolicy
+from sealyard.sandbox.policy.seccomp import build_filters, numbers
+from sealyard.values.runs import Tier
 
 FIRST_USER = 2_000_000_000
 """The first of the workers' users on the host when root runs the gateway: far from real users."""

@@ -6,30 +6,26 @@ A worker is used once: `begin`, await `ended`, `conclude`. Whatever happens in b
 import asyncio
 import binascii
 import codecs
+import contextlib
+import math
 import os
 import signal
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from sealyard.errors import HelperFailed, InvalidRequest, SandboxBroken
-from sealyard.offload import Offload, decode
-from sealyard.offload.documents import check_dense
+from sealyard.offload import Offload, check_dense, decode
 from sealyard.sandbox import wire
 from sealyard.sandbox.cgroup import Leaf
-from sealyard.sandbox.clock import RunClock
-from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.zygote import Exit, Fork
-from sealyard.values.runs import Failure, FailureKind, Reply
-
-OWN_CALLS = frozenset(("load_skill", "load_stub", "skill_began", "skill_ended"))
-"""The guest's own requests and reports: not tools, and not counted as calls of them."""
+from sealyard.values.runs import OWN_CALLS, Failure, FailureKind, OnOutput, Reply, limit_failure
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
-OnOutput = Callable[[str], None]
 Step = Callable[[], Awaitable[None]]
 
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
@@ -42,22 +38,78 @@ _SHOWN_CHARACTERS = 100  # of a name that the code chose, in a message
 _NOTICED_SECONDS = 0.1  # a shorter delay before a run begins does not explain why it ran out of time
 _UNREAD_BYTES = 64 << 20  # of answers that wait for the code to read them
 _PIECE_BYTES = 256 << 10  # of an answer that is sent before others have a turn: a tenth of a millisecond
-_OWN_CALLS = 1_000  # in one run; the guest reports at most 200 times, and no run needs this many skills
+_MOST_OWN_CALLS = 1_000  # in one run; the guest reports at most 200 times, and no run needs this many skills
 _CALLS_PAST_LIMIT = 100  # after this many refused calls the code is not going to stop by itself
 
-_LIMITS: dict[FailureKind, tuple[str, str]] = {
-    "wall_time": ("WallTimeExceeded", "Do less in one run, or ask for a longer timeout (at most 120 s)."),
-    "cpu_time": ("CpuTimeExceeded", "Do less in one run: filter earlier, avoid nested loops over all the data."),
-    "memory": ("MemoryExceeded", "Work on smaller pieces: filter early, use generators, drop what is not needed."),
-    "output": ("OutputExceeded", "Print less: put data into `result` or a file of the workspace."),
-    "processes": (
-        "ProcessesExceeded",
-        "Use fewer threads; code here cannot start processes unless its policy allows them.",
-    ),
-    "calls": ("CallsExceeded", "Call tools fewer times: ask for more in one call, or split the job."),
-    "workspace": ("WorkspaceExceeded", "Delete files that are no longer needed, or write less."),
-    "protocol": ("ProtocolBroken", "The code interfered with its own connection. Leave descriptor 3 alone."),
-}
+
+class RunClock:
+    """The wall clock of one run, which stands still while a person is asked about one of its calls.
+
+    The other limits of the run, such as CPU time, do not stand still with it.
+    """
+
+    def __init__(self) -> None:
+        self._holds = 0
+        self._since = 0.0
+        self._still_seconds = 0.0
+        self._left_seconds = 0.0
+        self._on_deadline: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.end_by = math.inf
+        """The latest end of the run by the loop's clock, if this one never pauses. Set before the start."""
+        self.on_change: Callable[[bool], None] | None = None
+        """Called with True when it pauses, and with False when it goes on."""
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Hold the clock. It goes on when all holders have let go."""
+        loop = asyncio.get_running_loop()
+        self._holds += 1
+        if self._holds == 1:
+            self._since = loop.time()
+            if self._timer is not None:
+                self._left_seconds = max(0.0, self._timer.when() - self._since)
+                self._cancel_timer()
+            if self.on_change is not None:
+                self.on_change(True)
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                self._still_seconds += loop.time() - self._since
+                if self._on_deadline is not None:
+                    self._set_timer(self._on_deadline)
+                if self.on_change is not None:
+                    self.on_change(False)
+
+    @property
+    def still_seconds(self) -> float:
+        """For how long it stood still so far."""
+        now = asyncio.get_running_loop().time()
+        return self._still_seconds + (now - self._since if self._holds else 0.0)
+
+    def start(self, seconds: float, on_deadline: Callable[[], None]) -> float:
+        """Call `on_deadline` after `seconds` of this clock, or at `end_by`; returns the seconds that are left."""
+        left = self.end_by + self.still_seconds - asyncio.get_running_loop().time()
+        self._left_seconds = max(0.0, min(seconds, left))
+        self._on_deadline = on_deadline
+        if not self._holds:
+            self._set_timer(on_deadline)
+        return self._left_seconds
+
+    def stop(self) -> None:
+        """Forget the deadline."""
+        self._on_deadline = None
+        self._cancel_timer()
+
+    def _set_timer(self, on_deadline: Callable[[], None]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._left_seconds, on_deadline)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +117,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
     done: wire.Done | None = None
     result: Any = None
+    notes: list[str] = []
     failure: Failure | None = None
     attacked: wire.Attacked | None = None
     output: str
@@ -120,6 +173,7 @@ class Worker:
         self._seconds = 0.0
         """The time it may run: the wall limit less the time before it."""
         self._done: wire.Done | None = None
+        self._notes: list[str] = []
         self._attacked: wire.Attacked | None = None
         self._failure: Failure | None = None
         self._broken: str | None = None
@@ -176,6 +230,7 @@ class Worker:
         return End(
             done=self._done,
             result=result,
+            notes=self._notes,
             failure=self._failure,
             attacked=self._attacked,
             output="".join(self._output) + self._decoder.decode(b"", final=True),
@@ -292,11 +347,12 @@ class Worker:
             raise wire.ProtocolError(f"a {type(frame).__name__} frame before it was sealed")
         elif isinstance(frame, wire.Done):
             self._check_done(frame, size)
+            self._notes = wire.notes_of(frame)
             self._done = frame
             self.ended.set_result(None)
         elif isinstance(frame, wire.Attacked):
             if not self._terms.is_probe:
-                raise wire.ProtocolError("an answer that nobody asked for")
+                raise wire.ProtocolError("an answer of a probe where there is none")
             self._attacked = frame
             self.ended.set_result(None)
         else:
@@ -313,7 +369,7 @@ class Worker:
             raise wire.ProtocolError("two calls with one number")
         if frame.tool in OWN_CALLS:
             self._own_call_count += 1
-            count, limit, what = self._own_call_count, _OWN_CALLS, "calls for skills and stubs"
+            count, limit, what = self._own_call_count, _MOST_OWN_CALLS, "calls for skills and stubs"
         else:
             self._call_count += 1
             count, limit, what = self._call_count, policy.tool_calls, "tool calls"
@@ -537,7 +593,7 @@ def _reply(number: int, value: Any) -> list[bytes | memoryview]:
 
 
 async def _with_files(number: int, value: Reply) -> list[bytes | memoryview]:
-    """The same with files, of which a piece is encoded at a time."""
+    """The body of an answer with files, of which a piece is encoded at a time."""
     parts: list[bytes | memoryview] = [b'{"t":"reply","id":%d,"ok":true,"value":' % number]
     parts += (msgspec.json.encode(value.value), b',"files":{')
     for index, (path, content) in enumerate(value.files.items()):
@@ -547,9 +603,3 @@ async def _with_files(number: int, value: Reply) -> list[bytes | memoryview]:
             await asyncio.sleep(0)
         parts.append(b'"')
     return [*parts, b"}}"]
-
-
-def limit_failure(kind: FailureKind, message: str) -> Failure:
-    """A failure under the name of the limit that was exceeded."""
-    type_name, hint = _LIMITS[kind]
-    return Failure(kind=kind, type=type_name, message=message, hint=hint)

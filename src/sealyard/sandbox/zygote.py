@@ -17,6 +17,7 @@ import msgspec
 
 from sealyard.errors import SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
+from sealyard.values.runs import Tier
 
 _START_SECONDS = 120.0  # for its imports, before it is ready: seconds with data packages, far more from a cold disk
 _ORDER_SECONDS = 30.0  # for one answer to an order: it takes a millisecond, and longer only on a machine that swaps
@@ -134,9 +135,10 @@ class Zygote:
             raise
         return zygote
 
-    async def _get_ready(self, tier: spawn.Tier) -> None:
+    async def _get_ready(self, tier: Tier) -> None:
         while True:
-            message, _ = await self._receive_one()
+            await _wait_readable(self._loop, self._control.fileno())
+            message, _ = self._read_packet()
             if message is None:
                 words = self._started.last_words()
                 raise SandboxUnavailable(f"The zygote of tier {tier!r} ended before it was ready. {words}".strip())
@@ -156,10 +158,6 @@ class Zygote:
         self.touched_bytes = int(message["touched_bytes"])
         self._loop.add_reader(self._control, self._on_readable)
         self._watching = True
-
-    async def _receive_one(self) -> tuple[dict[str, Any] | None, list[int]]:
-        await _wait_readable(self._loop, self._control.fileno())
-        return self._read_packet()
 
     def _read_packet(self) -> tuple[dict[str, Any] | None, list[int]]:
         try:

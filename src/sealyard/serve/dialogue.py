@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import ValidationError
 
-from sealyard.broker.approvals import Approvals, ask_lines, heading, options, waiting_line
+from sealyard.broker import Approvals
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
 
 Context = ServerRequestContext[Any, Any]
@@ -71,7 +71,8 @@ class Call:
         """Return the user's answer; None if the question is for another principal, or if the client cannot ask."""
         if ask.principal != self.principal:
             return None
-        self.stream.add(f"[{waiting_line(ask)}]\n")
+        where = "answer in your client or with `sealyard approvals`"
+        self.stream.add(f"[waiting for approval of {ask.tool} ({ask.id}); {where}]\n")
         return await self._put(ask)
 
     async def _put(self, ask: ApprovalRequest) -> Approval | None:
@@ -243,11 +244,12 @@ def _can_ask(ctx: Context) -> bool:
 
 def _form(ask: ApprovalRequest, version: str) -> types.ElicitRequestFormParams:
     # Indented, so that a client which renders Markdown takes it for a block of code and obeys nothing in it.
-    lines = "\n".join(f"    {line}" for line in ask_lines(ask))
+    lines = "\n".join(f"    {line}" for line in ask.lines())
+    heading = f"{'Code' if ask.is_about_run else 'A call'} waits for your approval."
     left = max(0.0, ask.expires_at - time.time())
-    message = f"{heading(ask)}\n\n{lines}\n\nWithout an answer it is refused in {left:.0f} s."
+    message = f"{heading}\n\n{lines}\n\nWithout an answer it is refused in {left:.0f} s."
     decision: dict[str, Any] = {"type": "string", "title": "Decision", "default": "refuse"}
-    choices = options(ask)
+    choices = ask.options
     if is_version_at_least(version, "2025-11-25"):
         decision["oneOf"] = [{"const": value, "title": title} for value, title in choices.items()]
     else:

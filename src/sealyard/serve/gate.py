@@ -25,8 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sealyard.access import OPERATOR
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import HelperFailed, InvalidRequest
-from sealyard.offload import Offload
-from sealyard.offload.documents import check_dense
+from sealyard.offload import Offload, check_dense
 from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
 

@@ -23,7 +23,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sealyard.broker import Preset, policy
+from sealyard.broker import policy
+from sealyard.broker.policy import Preset
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
 from sealyard.observe.readiness import Readiness

@@ -1,5 +1,6 @@
 """The agent's side of MCP: the modes `code`, `hybrid` and `search`. Wire in, wire out; the yard decides."""
 
+import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -17,17 +18,16 @@ from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.observe.results import answer_text
 from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_states
-from sealyard.serve.skills_extension import extend
+from sealyard.serve.skills_extension import client_name, extend
 from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
 from sealyard.serve.texts import found_text, loaded_text, saved_text, search
 from sealyard.skills import SaveSkill
-from sealyard.values.naming import glob, spellings
-from sealyard.values.runs import Result
-from sealyard.values.tools import ToolSpec
+from sealyard.values.runs import ExecutionState, Result
+from sealyard.values.tools import ToolSpec, glob
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
-from sealyard.yard.executions import ExecutionState
 
 _META = "sealyard/execution"
+_PARSING_CLIENTS = ("gemini-cli", "qwen")
 _LIST_TTL_MS = 300_000  # clients may keep the list of tools for 5 minutes
 
 _Answer = types.CallToolResult | types.InputRequiredResult
@@ -113,6 +113,9 @@ class _Surface:
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         """Carry out one call; an error is a result, so that the model can read it."""
+        return _fitting(await self._answer(ctx, params), ctx)
+
+    async def _answer(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         handler = self._tools.get(params.name) or await self._find_direct(ctx, params.name)
         asking: Asking = ctx.lifespan_context
         try:
@@ -143,7 +146,7 @@ class _Surface:
 
     def is_direct(self, spec: ToolSpec) -> bool:
         """True if a tool of an upstream is advertised directly."""
-        return any(map(self._is_direct, (*spellings(spec), spec.name)))
+        return any(map(self._is_direct, (*spec.spellings, spec.name)))
 
     def _note(self, principal: str, params: types.CallToolRequestParams, text: str) -> None:
         """Count the tokens written and read outside of runs."""
@@ -275,6 +278,30 @@ class _Surface:
         if state.error is not None:
             state_fields["error"] = state.error
         return _text(msgspec.json.encode(state_fields).decode(), is_error=state.state == "failed", meta=state_fields)
+
+
+def _fitting(answer: _Answer, ctx: Context) -> _Answer:
+    """The answer without what a client is known to stumble over.
+
+    Gemini CLI, and Qwen Code with it, takes a text that is JSON for structured content and fails unless that is an
+    object; it shows the model all of a failure, `_meta` included.
+    """
+    if not client_name(ctx).startswith(_PARSING_CLIENTS):
+        return answer
+    if not isinstance(answer, types.CallToolResult) or not isinstance(block := answer.content[0], types.TextContent):
+        return answer
+    text = f"result:\n{block.text}" if _is_bare_json(block.text) else block.text
+    return types.CallToolResult(
+        content=[types.TextContent(text=text)], is_error=answer.is_error, _meta=None if answer.is_error else answer.meta
+    )
+
+
+def _is_bare_json(text: str) -> bool:
+    """True for JSON that is not an object."""
+    try:
+        return not isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _written(params: types.CallToolRequestParams) -> str:

@@ -25,6 +25,10 @@ EXTENSION = "io.modelcontextprotocol/skills"
 Json = dict[str, Any]
 
 _SETTINGS: Json = {"directoryRead": True}
+_HANDSHAKES = frozenset({"initialize", "server/discover"})
+_READERS = frozenset({"claude-code", "codex-mcp-client", "opencode"})
+"""Agents that know no skills of servers, and show their model three more tools where a server has resources: 280 to 370
+tokens. They are told of none."""
 _LIST, _GET, _DIRECTORY = "skills/list", "skills/get", "resources/directory/read"
 _RESOURCES, _TEMPLATES, _READ = "resources/list", "resources/templates/list", "resources/read"
 
@@ -64,17 +68,27 @@ def extend(server: Server[Any], skills: Skills) -> None:
 
 def _declare(ctx: Context, call_next: CallNext) -> Awaitable[HandlerResult]:
     """Names the extension in the handshake. Any other request passes without a frame of ours around it."""
-    return _declared(ctx, call_next) if ctx.method == "initialize" else call_next(ctx)
+    return _declared(ctx, call_next) if ctx.method in _HANDSHAKES else call_next(ctx)
 
 
 async def _declared(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """The handshake with the extension, which the SDK takes out: that era's schema does not know it."""
+    """The handshake with the extension, which the SDK takes out: the older era's schema does not know it."""
     result = await call_next(ctx)
-    if isinstance(result, dict):
-        capabilities = result["capabilities"]
-        extensions = {**capabilities.get("extensions", {}), EXTENSION: _SETTINGS}
-        return {**result, "capabilities": {**capabilities, "extensions": extensions}}
-    return result
+    if not isinstance(result, dict):
+        return result
+    capabilities = dict(result["capabilities"])
+    capabilities["extensions"] = {**capabilities.get("extensions", {}), EXTENSION: _SETTINGS}
+    if client_name(ctx) in _READERS:
+        del capabilities["resources"]
+    return {**result, "capabilities": capabilities}
+
+
+def client_name(ctx: Context) -> str:
+    """The name that a client gives itself, in the handshake and after it."""
+    known = ctx.session.client_params
+    if known is not None:
+        return known.client_info.name
+    return str((ctx.params or {}).get("clientInfo", {}).get("name", ""))
 
 
 class _Served:

@@ -14,11 +14,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
-from sealyard.broker.responses import read_leniently
-from sealyard.broker.upstreams import edge_id
+from sealyard.broker.upstreams.mcp import edge_id, read_leniently
 from sealyard.errors import HelperFailed, InvalidRequest
-from sealyard.offload import Offload
-from sealyard.offload.documents import check_dense
+from sealyard.offload import Offload, check_dense
 from sealyard.serve.relay import written
 
 _log = logging.getLogger(__name__)

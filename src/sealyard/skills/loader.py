@@ -14,19 +14,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.catalog import Catalog, Snapshot
-from sealyard.catalog.cache import Recent
-from sealyard.catalog.stubs import parameters, stub_file
-from sealyard.catalog.text import plain
+from sealyard.catalog import Catalog, Recent, Snapshot
+from sealyard.catalog.stubs import Stub
 from sealyard.errors import InvalidRequest, SkillUnusable, UnknownSkill, UnknownTool
 from sealyard.privacy import Guard
 from sealyard.skills.shelf import Shelf, namespaces_for, split_pin
 from sealyard.store import Store
 from sealyard.values.runs import RecordStatus
-from sealyard.values.skills import Skill, SkillStatus, SkillUse, ToolNeed
+from sealyard.values.skills import Difficulty, Skill, SkillStatus, SkillUse, ToolNeed
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning import Difficulty, Plan, make_plan
+from sealyard.versioning import Plan, make_plan
 from sealyard.versioning.compare import Version, major_of
+from sealyard.wording import plain
 
 State = Literal["fits", "newer", "translated", "broken", "missing"]
 """`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: a person
@@ -138,7 +137,7 @@ class Compatibility:
             before,
             spec,
             renames=dict(renames or {}),
-            python_names=lambda spec: {parameter.key: parameter.name for parameter in parameters(spec)},
+            python_names=lambda spec: {parameter.key: parameter.name for parameter in Stub(spec).parameters},
             output_before=await self._seen_shape(before, need.version),
             output_after=await self._seen_shape(spec, spec.version),
         )
@@ -301,7 +300,7 @@ class SkillSession:
         spec = self._snapshot.find(f"servers.{wanted.server}.{wanted.function}")
         if spec is None:
             raise UnknownTool(f"No tool named {wanted.function!r} on server {wanted.server!r}.")
-        return stub_file(spec, self._snapshot.shapes.get(spec.full_name))
+        return Stub(spec, self._snapshot.shapes.get(spec.full_name)).text
 
     async def _give(self, name: str, version: str | None) -> dict[str, Any]:
         self._asked += 1  # the guest asks once for each name and version, also for missing ones
@@ -318,7 +317,7 @@ class SkillSession:
             versioned = f"{check.tool}@{check.need}"
             _, users = self._plans.get(versioned, (None, []))
             self._plans[versioned] = (check.plan, [*users, use])
-            stub = stub_file(msgspec.structs.replace(before, full_name=versioned))
+            stub = Stub(msgspec.structs.replace(before, full_name=versioned)).text
             shims.append({"module": before.module, "function": before.function, "stub": stub})
         self.notes += [f"skill {skill.name} {skill.version}: {warning}" for warning in loaded.warnings]
         return {

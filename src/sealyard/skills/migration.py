@@ -14,8 +14,7 @@ from sealyard.errors import HelperFailed, InvalidRequest, SkillUnusable, Unknown
 from sealyard.skills.record import change_of, foreseen
 from sealyard.skills.service import Skills
 from sealyard.skills.shelf import principal_of
-from sealyard.store import MigrationRecord
-from sealyard.values.skills import SHARED, Skill, SkillExample, ToolNeed, Trace, TraceCall
+from sealyard.values.skills import SHARED, MigrationRecord, Skill, SkillExample, ToolNeed, Trace, TraceCall
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, Untranslatable, adapt_answer, translate_arguments
 from sealyard.versioning.compare import major_of, matches

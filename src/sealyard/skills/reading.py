@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog.text import annotation, literal
+from sealyard.catalog.stubs import annotation, literal
 from sealyard.code import Names, SkillRef, ToolRef, find_uses, parse
 from sealyard.errors import InvalidSkill
-from sealyard.offload.child import Query
+from sealyard.offload import Query
 from sealyard.skills.declarations import (
     Declared,
     Inputs,
@@ -28,8 +28,7 @@ from sealyard.skills.declarations import (
     schema_of,
     script_inputs,
 )
-from sealyard.store import ShelfLimits
-from sealyard.values.skills import Skill, SkillForm, ToolNeed
+from sealyard.values.skills import ShelfLimits, Skill, SkillForm, ToolNeed
 from sealyard.values.tools import ToolSpec
 
 _WARNINGS = 50  # a bound on the answer

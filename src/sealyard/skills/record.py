@@ -12,10 +12,17 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.skills.loader import NeedCheck, worst
-from sealyard.store import MigrationRecord, SkillRecord
-from sealyard.store.skills import SkillTotals, UseShare
-from sealyard.values.skills import SHARED, Skill, SkillStatus
-from sealyard.versioning import Difficulty, Plan
+from sealyard.values.skills import (
+    SHARED,
+    Difficulty,
+    MigrationRecord,
+    Skill,
+    SkillRecord,
+    SkillStatus,
+    SkillTotals,
+    UseShare,
+)
+from sealyard.versioning import Plan
 
 EXEMPLARY = 0.8
 """Effectiveness above which a skill is one to learn from."""

@@ -18,10 +18,9 @@ import msgspec
 
 from sealyard import errors
 from sealyard.access import Guards, Runner, Tools
-from sealyard.broker import Policy
-from sealyard.broker.call import FinishedCall, without_empty
-from sealyard.catalog import Snapshot
-from sealyard.catalog.arguments import check_arguments
+from sealyard.broker import FinishedCall
+from sealyard.broker.policy import Policy
+from sealyard.catalog import Snapshot, check_arguments
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
 from sealyard.former import FORMER_ERROR
 from sealyard.observe.recorder import Recorder, RunObserver
@@ -30,11 +29,10 @@ from sealyard.observe.sinks import AuditSink, JournalSink, TraceSink
 from sealyard.offload import Offload, decode
 from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
-from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.loader import Load, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
-from sealyard.values.runs import CallRecord, Limits, Outcome, Usage
+from sealyard.values.runs import OWN_CALLS, CallRecord, Limits, Outcome, Usage
 from sealyard.values.skills import Skill, SkillExample, Trace, TraceCall
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
@@ -231,7 +229,7 @@ class Rehearsals:
             if plan is not None:
                 arguments = translate_arguments(plan, arguments)
             if spec is not None:
-                arguments = without_empty(spec, arguments)
+                arguments = spec.without_empty(arguments)
                 tool = spec.full_name
                 check_arguments(spec, arguments)
             answer = answers.answer(tool, arguments)
@@ -365,7 +363,7 @@ class Recording(RunObserver):
         spec, plan = self.find(name, is_used=False)
         if plan is not None:
             arguments = translate_arguments(plan, arguments)
-        arguments = without_empty(spec, arguments)
+        arguments = spec.without_empty(arguments)
         check_arguments(spec, arguments)
         if await self._guard.door.conceal(arguments) != arguments:
             raise self._problem(f"It passes private values to {spec.full_name} that it makes itself. Make them inputs.")

@@ -9,8 +9,7 @@ from sealyard.errors import InvalidSkill
 from sealyard.privacy import TOKEN, Guard
 from sealyard.skills.loader import State
 from sealyard.skills.rehearsal import Rehearsal
-from sealyard.values.skills import Skill, SkillExample, SkillStatus, TraceCall
-from sealyard.versioning import Difficulty
+from sealyard.values.skills import Difficulty, Skill, SkillExample, SkillStatus, TraceCall
 
 
 class SaveSkill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -49,13 +49,11 @@ from sealyard.skills.requests import (
 )
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, as_tool, namespace_of, namespaces_for, principal_of
-from sealyard.store import SkillRecord, Store
+from sealyard.store import Store
 from sealyard.values.access import AuditEntry
-from sealyard.values.naming import is_python
-from sealyard.values.runs import RecordStatus
-from sealyard.values.skills import SHARED, Skill, SkillExample, SkillNeed
+from sealyard.values.runs import RecordStatus, is_python
+from sealyard.values.skills import SHARED, Difficulty, Skill, SkillExample, SkillNeed, SkillRecord
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning import Difficulty
 from sealyard.versioning.compare import matches
 from sealyard.versioning.migrate import rewrite_beside
 
@@ -90,7 +88,7 @@ class Skills:
         self._runner = runner
         self.guards = guards
         self.observer = observer
-        self.shelf = Shelf(store.skills)
+        self.shelf = Shelf(store)
         self.compatibility = Compatibility(store, tools.catalog)
         self.loading = SkillLoader(store, tools.catalog, self.shelf, self.compatibility)
         self.rehearsals = Rehearsals(store=store, tools=tools, runner=runner, guards=guards, recorder=recorder)

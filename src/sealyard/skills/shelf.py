@@ -17,9 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
-from sealyard.store import ShelfLimits
-from sealyard.store.skills import SkillTable, unknown_version
-from sealyard.values.skills import SHARED, Skill, SkillStatus
+from sealyard.store import Store
+from sealyard.values.skills import SHARED, ShelfLimits, Skill, SkillStatus, unknown_version
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import Severity, compare, matches
 
@@ -96,10 +95,10 @@ class Shelf:
     """The skills of one store, with their rules."""
 
     def __init__(
-        self, table: SkillTable, *, limits: ShelfLimits | None = None, clock: Callable[[], float] = time.time
+        self, store: Store, *, limits: ShelfLimits | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.limits = limits or ShelfLimits()
-        self.table = table
+        self.table = store.skills
         self._clock = clock
 
     # Saving

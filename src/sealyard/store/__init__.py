@@ -4,9 +4,9 @@ SQLite in WAL mode. One thread writes, waiting rows are committed together, and 
 disk. The signed log is in `audit/`, facts and their sums are in `metrics/`, and copies of a store in `backup/`.
 """
 
+from sealyard.store.database import take_over
 from sealyard.store.journal import TraceBudget
-from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord
 from sealyard.store.store import Store, open_store
-from sealyard.store.tools import Release
+from sealyard.store.tools import LastRelease, Release, SeenShape
 
-__all__ = ("MigrationRecord", "Release", "ShelfLimits", "SkillRecord", "Store", "TraceBudget", "open_store")
+__all__ = ("LastRelease", "Release", "SeenShape", "Store", "TraceBudget", "open_store", "take_over")

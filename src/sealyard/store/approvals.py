@@ -17,7 +17,7 @@ from sealyard.store.database import path_of
 from sealyard.store.gateways import is_alive
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES
-from sealyard.values.access import Approval, ApprovalRequest
+from sealyard.values.access import Approval, ApprovalRequest, Remembered
 
 _ASK_BYTES = 64 << 10
 """The bytes of an ask in a list: a hundred of them fit into a page of the dashboard."""
@@ -31,13 +31,6 @@ _KEPT_SECONDS = 86_400.0
 
 _ASKS = msgspec.json.Decoder(ApprovalRequest)
 _APPROVALS = msgspec.json.Decoder(Approval)
-
-
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that is always approved: its ask and its approval."""
-
-    ask: ApprovalRequest
-    approval: Approval
 
 
 # In the store's threads

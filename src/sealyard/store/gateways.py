@@ -26,7 +26,7 @@ import msgspec
 from sealyard.disk import drafted, sync_path
 from sealyard.errors import StoreError
 from sealyard.former import copy_beside
-from sealyard.store.audit.key import key_path
+from sealyard.store.audit.log import key_path
 from sealyard.store.database import BUSY_SECONDS, connect, explain, take_over
 
 _log = logging.getLogger(__name__)

@@ -21,10 +21,10 @@ import msgspec
 
 from sealyard.store.columns import PARAMETERS, Columns, insert, upsert, where
 from sealyard.store.database import Reader
-from sealyard.store.stored_json import CALL_VALUE_BYTES, encode_context, encode_json, encode_within, storable
+from sealyard.store.stored_json import encode_context, encode_json, encode_within, storable
 from sealyard.store.table import reads
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values.runs import CallRecord, ExecutionRecord, Outcome, RecordStatus
+from sealyard.values.runs import CALL_VALUE_BYTES, CallRecord, ExecutionRecord, Outcome, RecordStatus
 
 _PACKER = ThreadPoolExecutor(1, "sealyard-traces")
 """Compresses an answer while the code works on it: the flush at the end does not wait for that."""

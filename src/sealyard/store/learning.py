@@ -305,6 +305,7 @@ class LearningTables(Table):
     newest = reads(_read_newest)
     load = reads(_read_model)
     known = reads(_read_known)
+    context_digest = staticmethod(context_digest)
     forgotten_until = reads(_read_forgotten)
 
     def save(self, form: str, number: int, forgotten: int, model: bytes) -> None:

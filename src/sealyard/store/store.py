@@ -11,22 +11,22 @@ from pathlib import Path
 import msgspec
 
 from sealyard.store import journal, tools
-from sealyard.store.alerts import AlertTable
 from sealyard.store.approvals import ApprovalTable
-from sealyard.store.audit import AUDIT_KINDS
 from sealyard.store.audit.log import AuditLog, read_entries
+from sealyard.store.audit.verification import AuditWatch
+from sealyard.store.columns import Columns
 from sealyard.store.database import Reader
+from sealyard.store.gateways import Lead
 from sealyard.store.journal import IdempotencyTable, TraceBudget, TraceTable
 from sealyard.store.learning import LearningTables
-from sealyard.store.metrics import MetricTables, UsageTable
+from sealyard.store.metrics.windows import MetricTables
 from sealyard.store.skills import SkillTable
-from sealyard.store.stored_json import CALL_VALUE_BYTES
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.tools import Release, ReleaseTable, ShapeTable
 from sealyard.store.vault import VaultTables
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values.access import AuditEntry
-from sealyard.values.runs import CallRecord, ExecutionRecord
+from sealyard.values.access import AUDIT_KINDS, Alert, AuditEntry
+from sealyard.values.runs import CALL_VALUE_BYTES, CallRecord, ExecutionRecord
 from sealyard.values.tools import ToolSpec
 
 
@@ -46,6 +46,22 @@ def _read_census(connection: sqlite3.Connection) -> Census:
         " FROM skills WHERE namespace = each.namespace AND name = each.name AND deleted_at IS NULL) GROUP BY status"
     )
     return Census(size_bytes=pages * page_bytes, skills=dict(skills))
+
+
+_ALERTS = Columns("alerts", Alert, decode={"delivered": bool})
+_ORDER = "ORDER BY state = 'resolved', state = 'pending', changed_at DESC, rule, subject"
+
+
+def _read_alerts(connection: sqlite3.Connection) -> list[Alert]:
+    """All alerts: firing, then pending, then resolved; the newest first."""
+    return _ALERTS.all(connection, _ORDER)
+
+
+def _replace_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:
+    """Write these alerts, durably, in place of all others."""
+    connection.execute("DELETE FROM alerts")
+    for alert in alerts:
+        _ALERTS.put(connection, alert)
 
 
 @asynccontextmanager
@@ -97,8 +113,8 @@ class Store(Table):
         """`adding` reads for sums over many rows and `learning` for the whole journal: no other read waits for them."""
         super().__init__(writer, reader)
         self._log = log
+        self._path = path
         self._write_executions = partial(journal.write_executions, owner=writer.owner)
-        self.alerts = AlertTable(writer, reader)
         self.approvals = ApprovalTable(writer, reader)
         self.skills = SkillTable(writer, reader)
         self.vault = VaultTables(writer, reader, path)
@@ -107,7 +123,6 @@ class Store(Table):
         self.shapes = ShapeTable(writer, reader)
         self.idempotency = IdempotencyTable(writer)
         self.metrics = MetricTables(writer, adding)
-        self.usage = UsageTable(adding)
         self.learning = LearningTables(writer, learning)
 
     # The journal
@@ -215,4 +230,16 @@ class Store(Table):
 
     put_vectors = writes(journal.write_vectors)
     get_vectors = reads(journal.read_vectors)
+    alerts = reads(_read_alerts)
+    replace_alerts = writes(_replace_alerts)
     census = reads(_read_census)
+
+    # Beside the database
+
+    def lead(self, job: str) -> Lead:
+        """The right to do a job for all gateways of the store."""
+        return Lead(self._path, job)
+
+    def watch_audit(self) -> AuditWatch:
+        """A continuous verification of the audit log."""
+        return AuditWatch(self._path)

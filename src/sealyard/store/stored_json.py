@@ -9,9 +9,6 @@ from typing import Any
 
 import msgspec
 
-CALL_VALUE_BYTES = 64 << 10
-"""Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
-
 _CONTEXT_BYTES = 1 << 20
 """Of the context of an execution: agents pass whole answers in it."""
 _SPARE_LEVELS = 32

@@ -8,7 +8,7 @@ tools are always kept.
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -16,12 +16,8 @@ from sealyard.errors import StoreError
 from sealyard.store.columns import Columns, named_insert, upsert
 from sealyard.store.stored_json import encode_json, storable
 from sealyard.store.table import Table, reads
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import ReleaseKind, ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version
-
-ReleaseKind = Literal["added", "changed", "removed", "returned", "renamed", "observed"]
-"""`returned`: it was gone, or its upstream is reached in another way. `observed`: its answers changed, and its
-definition does not say so."""
 
 DEFINITIONS_KEPT = 10_000
 """Definitions of one upstream; those seen last are kept."""
@@ -99,7 +95,7 @@ class SeenShape(msgspec.Struct, frozen=True, kw_only=True):
     major: int
     schema: dict[str, Any]
     state: str
-    """The counts that reveal a change, in the format of `catalog.drift`."""
+    """The counts that reveal a change, in the format of `catalog.shapes.drift`."""
     answers: int
     seen_at: float
     """Seconds since the epoch."""

@@ -1,7 +1,7 @@
-"""Rights of principals and executions, approvals of calls, and entries of the audit log."""
+"""Rights of principals and executions, approvals with their words for people, alerts, entries of the audit log."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -43,8 +43,28 @@ ApprovalDecision = Literal["once", "run", "session", "always", "refuse"]
 """`run` and `session` cover further calls of the same tool. `always` covers these arguments in any session."""
 
 
+RUN_ASK = "execute_code"
+"""Replaces the tool in an ask about the code of a run. No full name of a tool equals it."""
+
+_OPTIONS = {
+    "refuse": "Refuse this call",
+    "once": "Allow this call once",
+    "run": "Allow this tool until this run is over",
+    "session": "Allow this tool for the rest of this session",
+    "always": "Always allow this tool with exactly these arguments",
+}
+_RUN_OPTIONS = {"refuse": "Do not run this code", "once": "Run this code once"}
+
+# Sized for a client's dialogue: longer text is cut, with its true size and the command that shows all of it.
+_ARGUMENTS = 20  # of a call: a dialogue with more could not be read at a glance
+_LINE_CHARACTERS = 300  # of an argument's value: three or four lines of a dialogue
+_NAME_CHARACTERS = 200  # of a name: above the 128 of a tool's, so an ordinary one is never cut
+_REASON_CHARACTERS = 500  # of a reason: two or three sentences
+_IN_ALL = " characters in all)"
+
+
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that waits for approval."""
+    """A call that waits for approval. Everything in it may be hostile, so its texts for people escape and cut it."""
 
     id: str
     execution_id: str
@@ -66,6 +86,96 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float
     """Seconds since the epoch."""
 
+    @property
+    def is_about_run(self) -> bool:
+        """True if it is about running the code, before the code makes any call."""
+        return self.tool == RUN_ASK
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The meaning of each answer, the safest first. Code can only be allowed once: each run is another question."""
+        return _RUN_OPTIONS if self.is_about_run else _OPTIONS
+
+    @property
+    def subject(self) -> str:
+        """The subject of a refusal."""
+        return "Running this code was" if self.is_about_run else self.tool
+
+    def lines(self) -> list[str]:
+        """The facts a person needs to answer, one bounded line each: no text in it can look like another line."""
+        if self.is_about_run:
+            lines, place = ["code that has not begun to run"], "before"
+        else:
+            server = self.tool.removeprefix("mcp__").partition("__")[0]
+            lines = [f"tool: {_shown(self.tool, _NAME_CHARACTERS)}", f"server: {_shown(server, _NAME_CHARACTERS)}"]
+            place = f"call {self.number} of"
+        arguments = self._arguments()
+        shown = list(arguments.items())[:_ARGUMENTS]
+        values = [_value(value, self.cut.get(name)) for name, value in shown]
+        lines += [
+            f"argument {_shown(str(name), _NAME_CHARACTERS)} = {value}"
+            for (name, _), value in zip(shown, values, strict=True)
+        ]
+        left_out = len(arguments) - len(shown) + self.cut.get("…", 0)
+        if left_out:
+            lines.append(f"and {left_out:,} arguments more")
+        if left_out or any(value.endswith(_IN_ALL) for value in values):
+            lines.append(f"Read all of it before you answer: sealyard approvals show {self.id}")
+        if not arguments:
+            lines.append("without arguments")
+        lines.append(f"asked because of {_shown(self.rule, _NAME_CHARACTERS)}")
+        if self.reason:
+            lines.append(f"reason: {_shown(self.reason, _REASON_CHARACTERS)}")
+        who, session = _shown(self.principal, _NAME_CHARACTERS), _shown(self.session, _NAME_CHARACTERS)
+        lines.append(f"asked by {who} in session {session}, {place} run {self.execution_id}")
+        return lines
+
+    def whole_lines(self) -> list[str]:
+        """Every argument of an ask that is not cut: a line with its name and size, and its JSON after it.
+
+        Everything that cannot be seen is escaped, so that each argument is one line however long it is.
+        """
+        lines = []
+        for name, value in self._arguments().items():
+            text = msgspec.json.encode(value).decode()
+            lines += [f"argument {_visible(str(name))}, {len(text):,} characters:", _visible(text)]
+        return lines
+
+    def refusal(self, approval: "Approval") -> str:
+        """The message for the code that made the call."""
+        reason = _shown(approval.reason, _REASON_CHARACTERS)
+        if approval.by == "nobody":
+            return f"{self.subject} refused: {reason}."
+        who = f"{_shown(approval.by, _NAME_CHARACTERS)} ({approval.channel})"
+        return f"{self.subject} refused by {who}" + (f": {reason}" if reason else ".")
+
+    def _arguments(self) -> dict[str, Any]:
+        return self.arguments if isinstance(self.arguments, dict) else {"(all)": self.arguments}
+
+
+def _value(value: object, characters: int | None) -> str:
+    """The beginning of an argument's JSON; `characters` is its true length if the value is cut already."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (ValueError, TypeError, RecursionError):
+        return "… (nested too deeply to be shown)"
+    if characters is None and len(text) <= _LINE_CHARACTERS:
+        return _visible(text)
+    return f"{_visible(text[:_LINE_CHARACTERS])}… ({characters or len(text):,}{_IN_ALL}"
+
+
+def _shown(text: str, characters: int) -> str:
+    """The text on one line, cut with its true length."""
+    cut = _visible(text[:characters])
+    return cut if len(text) <= characters else f"{cut}… ({len(text):,}{_IN_ALL}"
+
+
+def _visible(text: str) -> str:
+    """The text with invisible and reordering characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to an ask."""
@@ -79,13 +189,97 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: float
 
 
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that is always approved: its ask and its approval."""
+
+    ask: ApprovalRequest
+    approval: Approval
+
+
+AlertState = Literal["pending", "firing", "resolved"]
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a rule and a subject. Its fields are the columns of the table."""
+
+    rule: str
+    subject: str = ""
+    state: AlertState
+    value: float | None = None
+    threshold: float | None = None
+    message: str
+    since: float
+    """The first time it was seen."""
+    changed_at: float
+    """The last change of `state`."""
+    delivered: bool = True
+    """False from a change to `firing` or `resolved` until the webhook has accepted it."""
+
+
+AUDIT_KINDS = {
+    "gateway.start": "A gateway began to use the store.",
+    "gateway.stop": "It ended normally.",
+    "execution.start": "Code was accepted; `code_sha256` names its text.",
+    "execution.end": "The execution ended.",
+    "call": "A tool was called.",
+    "decision": "The policy decided about a call.",
+    "approval.ask": "A person was asked about a call.",
+    "approval.answer": "The answer to that ask.",
+    "approval.forget": "An approval given forever was withdrawn.",
+    "privacy.reveal": "An operator was shown a private value.",
+    "privacy.forget": "Private values were erased.",
+    "privacy.rotate": "The vault's key was changed.",
+    "skill.save": "A skill, or a new version of one, was saved.",
+    "skill.status": "A version of a skill was approved or deleted.",
+    "skill.export": "Skills were written to a folder or an archive.",
+    "skill.import": "Skills came from a folder or an archive.",
+    "policy.change": "The policy changed.",
+    "store.backup": "The store was written to a backup.",
+    "store.restore": "The store was restored from a backup; entries made since that backup are not in this log.",
+    "alert.firing": "A rule of the alerts began to fire.",
+    "alert.resolved": "Its fault is gone.",
+    "learning.forget": "Learned facts about a tool, a principal or everything were forgotten.",
+    "audit.prune": "Entries of a closed segment were removed from the store.",
+    "audit.rekey": "A new key signs the log from here on.",
+}
+"""Every kind of entry, and its meaning."""
+
+
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One event for the audit log. Everything in it is already concealed."""
 
     kind: str
-    """A closed set: `execution.start`, `call`, `decision`, `approval.answer`, `privacy.reveal` and others."""
+    """One of `AUDIT_KINDS`."""
     principal: str
     session: str = ""
     execution_id: str = ""
     body: dict[str, Any] = {}
     """JSON data; a value that is too long is stored as its digest and size."""
+
+    @classmethod
+    def of(cls, source: Grant | ApprovalRequest, kind: str, body: dict[str, Any]) -> Self:
+        """An entry about an execution."""
+        return cls(
+            kind=kind,
+            principal=source.principal,
+            session=source.session,
+            execution_id=source.execution_id,
+            body=body,
+        )
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the audit log, as it was written."""
+
+    number: int
+    """1 for the first; there are no gaps."""
+    segment: int
+    """The numbered part of the log that it is in."""
+    at: float
+    """The time of recording, in seconds since the epoch; it is written later."""
+    kind: str
+    principal: str
+    session: str
+    execution_id: str
+    body: dict[str, Any]
+    hash: str

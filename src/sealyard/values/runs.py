@@ -1,8 +1,21 @@
 """Runs of code: limits, outcome and result, and the records of executions and calls."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
+
+MAX_SECONDS = 120
+"""The longest that a run may take: an agent waits for it."""
+
+OWN_CALLS = frozenset(("load_skill", "load_stub", "skill_began", "skill_ended"))
+"""The guest's own requests and reports: not tools, and not counted as calls of them."""
+
+OnOutput = Callable[[str], None]
+"""Gets what the code prints, as it does."""
+
+Tier = Literal["namespace", "landlock"]
+"""A set of layers that a machine can offer, the stronger first."""
 
 Status = Literal["ok", "failed", "timeout", "limit", "broken"]
 """`failed`: the code raised. `limit`: a resource ran out. `broken`: the worker died or broke the protocol."""
@@ -60,6 +73,28 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
 
 
+def limit_failure(kind: FailureKind, message: str) -> Failure:
+    """A failure under the name of the limit that was exceeded."""
+    type_name, hint = _LIMITS[kind]
+    return Failure(kind=kind, type=type_name, message=message, hint=hint)
+
+
+_LIMITS: dict[FailureKind, tuple[str, str]] = {
+    "wall_time": ("WallTimeExceeded", "Do less in one run, or ask for a longer timeout (at most 120 s)."),
+    "cpu_time": ("CpuTimeExceeded", "Do less in one run: filter earlier, avoid nested loops over all the data."),
+    "memory": ("MemoryExceeded", "Work on smaller pieces: filter early, use generators, drop what is not needed."),
+    "output": ("OutputExceeded", "Print less: put data into `result` or a file of the workspace."),
+    "processes": (
+        "ProcessesExceeded",
+        "Use fewer threads; code here cannot start processes unless its policy allows them.",
+    ),
+    "calls": ("CallsExceeded", "Call tools fewer times: ask for more in one call, or split the job."),
+    "workspace": ("WorkspaceExceeded", "Delete files that are no longer needed, or write less."),
+    "protocol": ("ProtocolBroken", "The code interfered with its own connection. Leave descriptor 3 alone."),
+}
+"""The name of each limit that the gateway enforces, and the advice."""
+
+
 class Spill(msgspec.Struct, frozen=True, kw_only=True):
     """A value that is too large to send: its place, its size and its shape."""
 
@@ -108,6 +143,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """True if the code ran to its end."""
         return self.status == "ok"
+
+
+CALL_VALUE_BYTES = 64 << 10
+"""Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,3 +205,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     is_error: bool
     outcome: Outcome
+
+
+class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a background execution."""
+
+    execution_id: str
+    state: Literal["queued", "running", "done", "cancelled", "failed"]
+    output: str = ""
+    """The end of the output so far, while it runs."""
+    result: Result | None = None
+    error: str | None = None
+    """The fault that kept the gateway from running it."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if it neither runs nor waits for its turn."""
+        return self.state not in ("queued", "running")
+
+
+def is_python(language: str) -> bool:
+    """True if a request for this language means Python."""
+    return language.strip().lower() in ("python", "python3", "py")

@@ -1,8 +1,10 @@
-"""Skills, their examples and the recorded calls behind them."""
+"""Skills, their examples and the recorded calls behind them, their limits, and the records of uses and migrations."""
 
 from typing import Any, Literal
 
 import msgspec
+
+from sealyard.errors import UnknownSkill
 
 SHARED = "shared"
 """The namespace that every principal sees; all others belong to the principal of the same name."""
@@ -124,3 +126,90 @@ class SkillUse(msgspec.Struct, frozen=True, kw_only=True):
     """The last error, concealed."""
     translated: int = 0
     """Tool calls that were translated because the tool has changed."""
+
+
+class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits of a shelf."""
+
+    skills: int = 1_000
+    """Of one namespace."""
+    versions: int = 500
+    """Of one skill, without deleted ones."""
+    code_bytes: int = 64 << 10
+    description_characters: int = 1_024
+    tags: int = 20
+    tag_characters: int = 40
+    examples: int = 10
+    examples_bytes: int = 2 << 20
+    """All examples of one version with their traces, compressed."""
+
+
+Difficulty = Literal["mechanical", "needs a look", "impossible"]
+"""`mechanical`: every change has an answer that a program can give. `needs a look`: some code may be hit by a change
+that has none. `impossible`: every call is."""
+
+MigrationOutcome = Literal["migrated", "refused", "failed"]
+"""`refused`: the code cannot be rewritten safely. `failed`: the new code does not pass its examples, or has none."""
+
+
+class UseShare(msgspec.Struct, frozen=True, kw_only=True):
+    """The uses of a skill by one principal."""
+
+    principal: str
+    uses: int
+    calls: int
+    failures: int
+
+
+class SkillTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """The uses of a skill, added up."""
+
+    namespace: str
+    name: str
+    version: str
+    uses: int = 0
+    """Executions that used it."""
+    calls: int = 0
+    failures: int = 0
+    principals: int = 0
+    """Principals that used it."""
+    last_used_at: float | None = None
+    """Seconds since the epoch."""
+    translated: int = 0
+    """Tool calls that were translated for it."""
+
+
+class SkillRecord(SkillTotals, frozen=True, kw_only=True):
+    """The uses of one version of a skill."""
+
+    seconds: float = 0.0
+    """Of all calls together."""
+    last_error: str | None = None
+    shares: tuple[UseShare, ...] = ()
+    """By principal, sorted by name."""
+
+
+class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One migration of a skill: the predicted difficulty and the outcome."""
+
+    namespace: str
+    name: str
+    from_version: str
+    to_version: str | None = None
+    """None if nothing was kept."""
+    tool: str
+    tool_from: str
+    tool_to: str
+    change: str = ""
+    """The kind of change, such as `rename_parameter`; empty if it is not known."""
+    predicted: Difficulty
+    outcome: MigrationOutcome
+    reason: str = ""
+    seconds: float = 0.0
+    at: float = 0.0
+    """Seconds since the epoch; 0 for one that is not recorded."""
+
+
+def unknown_version(name: str, version: str) -> UnknownSkill:
+    """The error for a version that is not kept."""
+    return UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")

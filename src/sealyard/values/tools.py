@@ -1,10 +1,13 @@
-"""Tools and the upstreams that offer them: definitions, connection settings, states, and search results."""
+"""Tools and the upstreams that offer them: definitions, settings, states, search results, patterns over names."""
 
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
-from sealyard.errors import InvalidRequest
+from sealyard.errors import InvalidConfig, InvalidRequest
 
 
 class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +53,80 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     version: str = "1.0.0"
     """The catalog's version, from the history of the definition; not the upstream's."""
 
+    @property
+    def spellings(self) -> tuple[str, str]:
+        """Its two names in the configuration: `mcp__mail__send` and `mail/send`."""
+        return self.full_name, f"{self.upstream}/{self.name}"
+
+    def without_empty(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """`arguments` without each `None` that the schema has no place for: models write it for what they leave out."""
+        if None not in arguments.values():
+            return arguments
+        required = self.input_schema.get("required")
+        required = required if isinstance(required, list) else ()
+        properties = self.input_schema.get("properties")
+        properties = properties if isinstance(properties, dict) else {}
+        return {
+            name: value
+            for name, value in arguments.items()
+            if value is not None or name in required or _accepts_null(properties.get(name, True))
+        }
+
+
+def _accepts_null(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return bool(schema)
+    if isinstance(schema.get("enum"), list):
+        return None in schema["enum"]
+    if isinstance(schema.get("type"), str | list):
+        return "null" in schema["type"]
+    choices = [choice for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for choice in schema[key]]
+    return any(map(_accepts_null, choices)) if choices else "$ref" not in schema and "const" not in schema
+
+
+# Patterns over names, the same for rules, limits and lists of the configuration
+
+
+@lru_cache(maxsize=1024)
+def glob(*patterns: str) -> Callable[[str], object]:
+    """Return a matcher for the patterns: `*` matches any characters, `?` one.
+
+    Nothing else is special. Matching takes linear time, however many `*` there are.
+    """
+    return re.compile("|".join(map(_translate, patterns)), re.DOTALL).fullmatch
+
+
+def checked_glob(patterns: Sequence[str], at: str) -> Callable[[str], object]:
+    """Return `glob` for patterns of the configuration.
+
+    Raises:
+        InvalidConfig: A pattern is missing or empty; `at` is its place in the configuration.
+    """
+    if not patterns or not all(patterns):
+        raise InvalidConfig(f"{at} has no pattern or an empty one, which fits nothing. Give one, or '*' for all.")
+    return glob(*patterns)
+
+
+def tool_names(patterns: Sequence[str], at: str) -> Callable[[ToolSpec], bool]:
+    """Return a matcher for tools, by either spelling of their names. Raises as `checked_glob` does."""
+    fits = checked_glob(patterns, at)
+    return lambda spec: any(map(fits, spec.spellings))
+
+
+def _translate(pattern: str) -> str:
+    first, *rest = (re.escape(part).replace(r"\?", ".") for part in pattern.split("*"))
+    if not rest:
+        return first
+    # An atomic group keeps the first match of each part, which makes matching linear.
+    return first + "".join(f"(?>.*?{part})" for part in rest[:-1] if part) + ".*" + rest[-1]
+
+
+# Upstreams
+
+
+ReleaseKind = Literal["added", "changed", "removed", "returned", "renamed", "observed"]
+"""`returned`: it was gone, or its upstream is reached in another way. `observed`: its answers changed, and its
+definition does not say so."""
 
 Transport = Literal["stdio", "http", "sse"]
 
@@ -90,6 +167,14 @@ class UpstreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     answer_bytes: int = 64 << 20
     """A larger message from the upstream ends the call, not the gateway."""
 
+    def against(self, tool: str) -> list[str]:
+        """The patterns of `without_tools` that leave a tool out."""
+        return [pattern for pattern in self.without_tools if glob(pattern)(tool)]
+
+    def allows(self, tool: str) -> bool:
+        """True if the gateway offers a tool that this upstream has."""
+        return (self.tools is None or any(glob(pattern)(tool) for pattern in self.tools)) and not self.against(tool)
+
 
 UpstreamState = Literal["stopped", "starting", "ready", "backing_off", "failed"]
 """`stopped`: not started yet, or idle. `backing_off`: it failed and restarts after a pause. `failed`: it restarts when
@@ -118,6 +203,21 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The end of the child's standard error."""
     idle_patterns: tuple[str, ...] = ()
     """Patterns of `without_tools` that exclude no tool listed since the start."""
+
+
+class Circuit(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one tool's circuit breaker."""
+
+    tool: str
+    state: Literal["closed", "open", "half_open"]
+    """`open`: calls are refused. `half_open`: the next call tests the server."""
+    failures: int
+    """Of the server, in a row."""
+    retry_seconds: float = 0.0
+    """The time it stays open."""
+
+
+# Searches
 
 
 DetailLevel = Literal["name_only", "with_description", "full"]

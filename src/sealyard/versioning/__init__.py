@@ -4,10 +4,9 @@
 """
 
 from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
-from sealyard.versioning.steps import Difficulty, Plan, Untranslatable
+from sealyard.versioning.steps import Plan, Untranslatable
 
 __all__ = (
-    "Difficulty",
     "Plan",
     "Untranslatable",
     "adapt_answer",

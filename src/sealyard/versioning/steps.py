@@ -7,14 +7,12 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.values.skills import Difficulty
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.proof import input_verdict
 from sealyard.versioning.compare.schemas import lookup, resolve
 
 Scalar = Literal["string", "integer", "number", "boolean"]
-Difficulty = Literal["mechanical", "needs a look", "impossible"]
-"""`mechanical`: every change has an answer that a program can give. `needs a look`: some code may be hit by a change
-that has none. `impossible`: every call is."""
 
 _TOKEN = re.compile(r"__PII_\w+__")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,300}")

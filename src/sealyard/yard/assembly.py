@@ -15,10 +15,10 @@ import msgspec
 from sealyard import __version__
 from sealyard.access import Finder, Guards, NameCheck, Runner, Tools, Views
 from sealyard.analysis import GUESTS
-from sealyard.broker import Policy, Preset
-from sealyard.broker.approvals import Approvals
-from sealyard.broker.call import Broker, ToolServer
-from sealyard.broker.upstreams import Upstream
+from sealyard.broker import Approvals, Broker
+from sealyard.broker.policy import Policy, Preset
+from sealyard.broker.upstreams import ToolServer
+from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import PrivacyConfig
@@ -37,12 +37,10 @@ from sealyard.offload import Offload
 from sealyard.privacy import TYPES, Handling, Privacy
 from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules
 from sealyard.privacy.vault import KeyPlace, Vault
-from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.library import Library, open_library
-from sealyard.sandbox.packages import find_packages
-from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
-from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.slots import Slots
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.importable import Library, find_packages, open_library
+from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.pool import Slots
 from sealyard.skills import Skills
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values.access import AuditEntry
@@ -194,7 +192,7 @@ def _assemble(
         store,
         config.metrics,
         upstreams=tools.upstreams,
-        circuits=broker.circuits,
+        circuits=broker.throttle.circuits,
         upstream_of=tools.upstream_of,
         record=observer.record,
         follow=guidance.follow,
@@ -214,7 +212,6 @@ def _assemble(
     alerting = Alerting(
         config.alerts,
         store,
-        path=config.store.path,
         report=figures.report,
         statuses=tools.statuses,
         circuits=upkeep.open_circuits,

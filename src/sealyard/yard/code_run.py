@@ -1,4 +1,8 @@
-"""One execution of code, around the run in the sandbox: limits, tools, review, outcome and its text."""
+"""One execution of code, around the run in the sandbox: limits, tools, review, outcome and its text.
+
+An analysis without code is a run of our own program, with the request as its data: nothing of the request is ever text
+of the program. Its engine is `sealyard.analysis.guest`, which the sandbox knows as `sealyard_analysis`.
+"""
 
 import asyncio
 import contextlib
@@ -11,7 +15,7 @@ from typing import Any
 import msgspec
 
 from sealyard.access import Guards, Runner, Tools
-from sealyard.broker.call import OnProgress
+from sealyard.broker.upstreams import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.learning import Guidance, RunAdvice, SearchGuide
@@ -20,22 +24,40 @@ from sealyard.observe.results import conceal_outcome, preview_bytes, render
 from sealyard.observe.sinks import Observer
 from sealyard.observe.visits import Visit
 from sealyard.privacy import Guard
-from sealyard.sandbox.policy.levels import MAX_SECONDS
+from sealyard.sandbox import Sandbox
+from sealyard.sandbox.pool import Slot
 from sealyard.sandbox.review import Review, check_code
-from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.slots import Slot
-from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
-from sealyard.sandbox.workspace import check_session_name
+from sealyard.sandbox.sessions import check_session_name
 from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
-from sealyard.values.naming import is_python
-from sealyard.values.runs import Failure, Limits, Outcome, Result, Usage
+from sealyard.values.runs import (
+    MAX_SECONDS,
+    OWN_CALLS,
+    Failure,
+    Limits,
+    OnOutput,
+    Outcome,
+    Result,
+    Usage,
+    is_python,
+    limit_failure,
+)
 from sealyard.values.tools import SearchAnswer, SearchRequest, ToolSpec
 from sealyard.versioning import Plan
-from sealyard.yard.analysis import without_code_details, written
+from sealyard.wording import suggest
 from sealyard.yard.executions import ExecuteRequest, Execution
 from sealyard.yard.operations import Operations
+
+_ANALYSES = ("filter", "aggregate", "transform", "validate", "statistics")
+_ROWS = 100  # in the answer of one analysis
+_BYTES_PER_TOKEN = 2.5
+"""Of rows as JSON, at least. Longer rows would not fit the token budget of the answer."""
+
+_ANALYSIS_CODE = """\
+from sealyard_analysis import run
+result = run(request, call_tool)
+"""
 
 _SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
 _SCAN_SECONDS = 0.05
@@ -334,3 +356,85 @@ def session_of(principal: str, session: str | None) -> str:
     if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
         raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
     return f"{principal}:{session or 'default'}"
+
+
+# Analyses without code
+
+
+class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question about some rows."""
+
+    analysis_type: str
+    """`filter`, `aggregate`, `transform`, `validate` or `statistics`."""
+    data: Any = None
+    """The rows."""
+    source: dict[str, Any] | None = None
+    """The place of the rows, without `data`: `{"workspace": path}`, or `{"tool": name, "arguments": {…}}`."""
+    parameters: dict[str, Any] = {}
+    session: str | None = None
+    timeout_seconds: float | None = None
+
+
+def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteRequest:
+    """The run that answers the request. Raises `InvalidRequest` for faults that show without the rows."""
+    if request.analysis_type not in _ANALYSES:
+        hint = suggest(request.analysis_type, _ANALYSES, f"Use {', '.join(_ANALYSES)}.")
+        raise InvalidRequest(f"analysis_type is {request.analysis_type[:100]!r}. {hint}")
+    if (request.data is None) == (request.source is None):
+        raise InvalidRequest(
+            "Give either data or source, not both: the rows in data, or source = "
+            '{"workspace": path} or {"tool": name, "arguments": {…}}.'
+        )
+    asked: dict[str, Any] = {
+        "analysis_type": request.analysis_type,
+        "parameters": request.parameters,
+        "limits": {"rows": _ROWS, "bytes": int(result_tokens * _BYTES_PER_TOKEN)},
+    }
+    if request.source is not None:
+        asked["source"] = request.source
+    else:
+        asked["data"] = request.data
+    return ExecuteRequest(
+        code=_ANALYSIS_CODE,
+        context={"request": asked},
+        session=request.session,
+        timeout_seconds=request.timeout_seconds,
+        form="analysis",
+    )
+
+
+def written(request: ExecuteRequest) -> str:
+    """The text that the agent wrote for this run: its code and context, or its request for an analysis.
+
+    Raises:
+        InvalidRequest: The context is not JSON.
+    """
+    context = request.context
+    if not context:
+        return request.code
+    if request.form == "analysis":
+        return as_json({name: value for name, value in context["request"].items() if name != "limits"}, "request")
+    return f"{request.code}\n{as_json(context, 'context')}"
+
+
+def as_json(value: Any, name: str) -> str:
+    """The value given as `name`, as JSON. Raises `InvalidRequest`."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The {name} must be JSON data: {error}.") from None
+
+
+def without_code_details(outcome: Outcome) -> Outcome:
+    """The outcome of an analysis without the details that help only an author of code."""
+    failure = outcome.failure
+    if failure is None:
+        return outcome
+    bare = Failure(kind=failure.kind, type=failure.type, message=failure.message, hint=_hint(failure))
+    return msgspec.structs.replace(outcome, failure=bare)
+
+
+def _hint(failure: Failure) -> str | None:
+    """Most hints are about code; only those on limits apply to an analysis."""
+    limits = ("wall_time", "cpu_time", "memory", "workspace")
+    return "Filter earlier, or work on fewer rows or columns." if failure.kind in limits else None

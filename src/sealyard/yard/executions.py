@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import SealyardError, UnknownExecution
-from sealyard.values.runs import ExecutionRecord, Result
+from sealyard.values.runs import ExecutionRecord, ExecutionState, Result
 
 _KEPT = 256  # finished executions of one principal whose result is kept; the journal has all results
 _SHOWN_CHARACTERS = 4_000  # at the end of a background run's output
@@ -62,29 +62,16 @@ class Execution:
         return "".join(self._output)[-_SHOWN_CHARACTERS:]
 
 
-class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a background execution."""
-
-    execution_id: str
-    state: Literal["queued", "running", "done", "cancelled", "failed"]
-    output: str = ""
-    """The end of the output so far, while it runs."""
-    result: Result | None = None
-    error: str | None = None
-    """The fault that kept the gateway from running it."""
-
-    @property
-    def is_over(self) -> bool:
-        """True if it neither runs nor waits for its turn."""
-        return self.state not in ("queued", "running")
-
-
 class Executions:
     """The background executions of one gateway. `run` runs one."""
 
     def __init__(self, run: Callable[[Execution], Coroutine[Any, Any, Result]]) -> None:
         self._run = run
         self._known: OrderedDict[str, Execution] = OrderedDict()
+
+    def handle(self, request: ExecuteRequest, *, principal: str) -> Execution:
+        """A handle of an execution in the foreground, for a caller that wants its id and its record."""
+        return Execution(request, principal)
 
     async def start(
         self, request: ExecuteRequest, *, principal: str, execution_id: str | None = None

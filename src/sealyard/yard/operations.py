@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sealyard import __version__
 from sealyard.access import Runner, Tools
-from sealyard.broker.approvals import Approvals
+from sealyard.broker import Approvals
 from sealyard.errors import StoreError
 from sealyard.learning import Guidance
 from sealyard.learning.insights import census_of

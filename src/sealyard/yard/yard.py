@@ -6,26 +6,33 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker import Response
-from sealyard.broker.approvals import Approvals
-from sealyard.broker.call import OnProgress
+from sealyard.broker import Approvals
+from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.catalog import Snapshot
 from sealyard.learning import Assessment
 from sealyard.metrics import Report
 from sealyard.observe.live import Live
 from sealyard.observe.results import answer_text
-from sealyard.offload import check_values
 from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
+from sealyard.sandbox import Sandbox
 from sealyard.sandbox.review import check_code
-from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.worker import OnOutput
 from sealyard.values.access import AuditEntry, Grant
+from sealyard.values.documents import check_values
 from sealyard.values.facts import UseCase
-from sealyard.values.runs import Result
+from sealyard.values.runs import OnOutput, Result
 from sealyard.values.tools import SearchAnswer, SearchRequest
-from sealyard.yard.analysis import AnalyzeRequest, analysis_run, as_json
-from sealyard.yard.code_run import CodeRun, Parts, find_tool, find_tools, limits_of, session_of
+from sealyard.yard.code_run import (
+    AnalyzeRequest,
+    CodeRun,
+    Parts,
+    analysis_run,
+    as_json,
+    find_tool,
+    find_tools,
+    limits_of,
+    session_of,
+)
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 
 _LONG_NAME = 1_000  # a longer token is not written to the audit log

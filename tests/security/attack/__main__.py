@@ -20,7 +20,7 @@ from attack.model import Attempt, Facts
 from attack.scenes import SCENES
 from attack.stage import SECRET, Stage, Targets, run_outside
 from sealyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
-from sealyard.sandbox.policy.levels import LEVELS
+from sealyard.sandbox.policy import LEVELS
 from sealyard.values.runs import Limits
 
 

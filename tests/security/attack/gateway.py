@@ -12,7 +12,7 @@ import msgspec
 
 from sealyard.cli.loop import run_to_end
 from sealyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
-from sealyard.sandbox.policy.levels import LEVELS
+from sealyard.sandbox.policy import LEVELS
 
 STUBBORN = """
 import os, signal, time

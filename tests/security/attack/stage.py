@@ -21,7 +21,7 @@ import sealyard.errors
 import sealyard.sandbox.spawn
 from attack.model import PRELUDE
 from sealyard.sandbox import Sandbox
-from sealyard.sandbox.policy.syscalls import numbers
+from sealyard.sandbox.policy.seccomp import numbers
 from sealyard.values.runs import Limits, Outcome
 
 SECRET = f"TYSECRET-{secrets.token_hex(16)}"

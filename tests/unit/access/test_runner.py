@@ -8,8 +8,8 @@ from sealyard.access.runner import Runner
 from sealyard.catalog import Snapshot
 from sealyard.sandbox import PoolOptions
 from sealyard.sandbox.policy import DEFAULT
+from sealyard.sandbox.pool import Slots
 from sealyard.sandbox.review import Finding, Review
-from sealyard.sandbox.slots import Slots
 from sealyard.values.tools import ToolSpec
 
 SEARCH = "Call search_tools to find one that exists."

@@ -11,7 +11,7 @@ from sealyard.access.tools import Views
 from sealyard.broker.policy import Policy, PolicySettings, Rule
 from sealyard.catalog import Catalog, Snapshot
 from sealyard.errors import InvalidRequest
-from sealyard.sandbox.library import Library, open_library
+from sealyard.sandbox.importable import Library, open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import PrincipalScope

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.conftest import polled
 
-from sealyard.broker.approvals import Approvals, AskChannel, ask_lines
+from sealyard.broker.approvals import Approvals, AskChannel
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, UnknownApproval
 from sealyard.store import Store, open_store
@@ -412,8 +412,8 @@ async def test_long_arguments_are_cut_in_the_list_and_whole_for_whoever_asks(tmp
     assert shown.arguments["target"] == "production"
     assert shown.cut == {"padding": 400_002, "rows": len(json.dumps(arguments["rows"], separators=(",", ":")))}
     assert whole.arguments == arguments
-    assert ask_lines(shown)[2].endswith("… (400,002 characters in all)")
-    assert "Read all of it before you answer: sealyard approvals show ask1" in ask_lines(shown)
+    assert shown.lines()[2].endswith("… (400,002 characters in all)")
+    assert "Read all of it before you answer: sealyard approvals show ask1" in shown.lines()
 
 
 async def test_what_is_approved_always_can_still_be_read_whole(tmp_path: Path) -> None:
@@ -451,7 +451,7 @@ def test_a_person_is_shown_everything_on_lines_of_its_own() -> None:
         "long": "y" * 5_000,
         **{f"more{number}": number for number in range(30)},
     }
-    lines = ask_lines(an_ask(arguments=arguments, reason="first\nsecond"))
+    lines = an_ask(arguments=arguments, reason="first\nsecond").lines()
 
     assert lines[:5] == [
         "tool: mcp__ops__deploy",

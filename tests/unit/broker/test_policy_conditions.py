@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.broker.conditions import Condition, Doubt, all_of
+from sealyard.broker.policy.conditions import Condition, Doubt, all_of
 from sealyard.errors import InvalidConfig
-from sealyard.values.naming import glob
+from sealyard.values.tools import glob
 
 DOUBT = "doubt"
 

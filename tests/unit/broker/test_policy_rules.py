@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.broker.policy import (
+from sealyard.broker.policy.rules import (
     UNLIMITED,
     Decision,
     Policy,

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import polled
 from tests.unit.broker.test_approvals import an_answer, an_ask, audited, gateway
 
-from sealyard.broker.approvals import Approvals, ask_lines, options
+from sealyard.broker import Approvals
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest
 from sealyard.serve.dialogue import _form
@@ -155,12 +155,12 @@ def test_a_person_at_the_client_is_offered_two_answers(version: str) -> None:
 
     assert form.message.startswith("Code waits for your approval.\n\n    code that has not begun to run\n")
     assert shown == ["refuse", "once"]
-    assert list(options(an_ask())) == ["refuse", "once", "run", "session", "always"]
+    assert list(an_ask().options) == ["refuse", "once", "run", "session", "always"]
 
 
 def test_a_person_is_shown_the_code_on_one_line() -> None:
     """Nothing in it can look like another line."""
-    lines = ask_lines(an_ask(tool="execute_code", number=0, arguments={"code": "a\nb: c"}, rule="learning.critical"))
+    lines = an_ask(tool="execute_code", number=0, arguments={"code": "a\nb: c"}, rule="learning.critical").lines()
 
     assert lines == [
         "code that has not begun to run",

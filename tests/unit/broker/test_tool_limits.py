@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sealyard.broker import limits as module
-from sealyard.broker.limits import Circuit, Throttle
+from sealyard.broker.limits import Throttle
 from sealyard.broker.policy import UNLIMITED, ToolLimits
 from sealyard.errors import (
     InvalidArguments,
@@ -19,7 +19,7 @@ from sealyard.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import Circuit, ToolSpec
 
 
 class Clock:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sealyard.catalog.arguments import check_arguments
-from sealyard.catalog.stubs import parameter_names
+from sealyard.catalog import check_arguments
+from sealyard.catalog.stubs import Stub
 from sealyard.errors import InvalidArguments
 from sealyard.values.tools import ToolSpec
 
@@ -231,7 +231,7 @@ def test_python_names_lead_back_to_the_schemas_own() -> None:
     """Renamed parameters are found, and all others are themselves."""
     schema = {"properties": {"from": {}, "user-id": {}, "user_id": {}, "self": {}, "ok": {}, "2fa": {}}}
 
-    found = parameter_names(tool(schema))
+    found = {each.name: each.key for each in Stub(tool(schema)).parameters}
 
     dashed = next(name for name, key in found.items() if key == "user-id")
     assert dashed.startswith("user_id_")

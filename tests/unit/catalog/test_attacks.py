@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sealyard.catalog.arguments import check_arguments
-from sealyard.catalog.stubs import parameter_notes, returns, signature
+from sealyard.catalog import check_arguments
+from sealyard.catalog.stubs import Stub
 from sealyard.errors import InvalidArguments
 from sealyard.values.tools import ToolSpec
 
@@ -153,8 +153,8 @@ def main() -> None:
                 verdicts.add("passed" if check_arguments(spec, arguments) is arguments else "changed")
             except InvalidArguments as error:
                 verdicts.add("refused" if len(str(error)) < 5000 else "refused at length")
-        noted = sum(map(len, parameter_notes(spec).values()))
-        sizes = [len(signature(spec)) < 2100, noted < 3000, len(returns(spec)) < 700]
+        noted = sum(map(len, Stub(spec).notes.values()))
+        sizes = [len(Stub(spec).signature) < 2100, noted < 3000, len(Stub(spec).returns) < 700]
         print(json.dumps([name, *verdicts, *sizes]), flush=True)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.catalog import Catalog, Change, Snapshot
+from sealyard.catalog import Catalog, Snapshot
+from sealyard.catalog.catalog import Change
 from sealyard.errors import StoreError
 from sealyard.store import open_store
 from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec

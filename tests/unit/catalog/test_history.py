@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.catalog import Catalog, Change
+from sealyard.catalog import Catalog
+from sealyard.catalog.catalog import Change
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store.tools import Release

@@ -16,7 +16,7 @@ from sealyard.errors import InvalidSkill
 from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.prints import code_print
 from sealyard.learning.skills import job_print
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.review import review
 from sealyard.skills.reading import read_skill
 from sealyard.values.tools import ToolSpec

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from sealyard.config import Machine, read_machine
-from sealyard.config.clients import CLIENTS, find_places, find_servers
-from sealyard.config.merging import merge, render
+from sealyard.config.clients.merging import merge, render
+from sealyard.config.clients.rewrite import plan_apply
+from sealyard.config.clients.servers import CLIENTS, Found, find_places, find_servers
 from sealyard.config.references import describe_upstream, diff, find_literals, hide_arguments, looks_secret
-from sealyard.config.rewrite import plan_apply
 from sealyard.config.settings import UpstreamEntry, read_settings
 from sealyard.errors import InvalidConfig
 from sealyard.values.tools import OAuthConfig
@@ -34,9 +34,15 @@ def put(machine: Machine, name: str, content: str | dict[str, Any]) -> Path:
     return file
 
 
+def look(machine: Machine) -> tuple[list[Found], list[str]]:
+    """Every server, and the problems."""
+    survey = find_servers(machine)
+    return survey.servers, survey.problems
+
+
 def found(machine: Machine) -> dict[tuple[str, str], UpstreamEntry]:
     """Every server by client and name; nothing may have gone wrong."""
-    servers, problems = find_servers(machine)
+    servers, problems = look(machine)
     assert problems == []
     return {(each.place.client, each.name): each.entry for each in servers}
 
@@ -122,7 +128,7 @@ def test_inputs_of_vscode_become_variables(machine: Machine) -> None:
             },
         },
     )
-    servers, problems = find_servers(machine)
+    servers, problems = look(machine)
 
     assert [(each.entry, each.notes) for each in servers] == [
         (
@@ -222,6 +228,32 @@ def test_all_spellings_of_http_mean_http(machine: Machine, kind: str) -> None:
     assert found(machine) == {("cursor", "a"): UpstreamEntry(url="https://a/sse")}
 
 
+def test_opencode_has_one_list_for_command_and_arguments(machine: Machine) -> None:
+    """References in braces, and two names of the file."""
+    put(
+        machine,
+        "shop/opencode.jsonc",
+        """{
+          // comments are allowed here
+          "mcp": {
+            "a": {"type": "local", "command": ["npx", "-y", "a"], "environment": {"KEY": "{env:A_KEY}"}},
+            "b": {"type": "remote", "url": "https://b", "headers": {"X-B": "Bearer {env:B}"}, "enabled": false},
+            "c": {"type": "local", "command": ["c", "{file:./key}"]}
+          }
+        }""",
+    )
+
+    servers = find_servers(machine)
+
+    assert {each.name: each.entry for each in servers.servers} == {
+        "a": UpstreamEntry(command="npx", args=("-y", "a"), env={"KEY": "${A_KEY}"}),
+        "b": UpstreamEntry(url="https://b", headers={"X-B": "Bearer ${B}"}, disabled=True),
+    }
+    assert [problem.partition(", ")[2] for problem in servers.problems] == [
+        "the server 'c' refers to a file with {file:…}, which sealyard does not read. This server is not used."
+    ]
+
+
 def test_variables_that_codex_passes_on_are_names_or_tables(machine: Machine) -> None:
     """A variable from elsewhere is named, and so is an entry that names none."""
     put(
@@ -233,7 +265,7 @@ def test_variables_that_codex_passes_on_are_names_or_tables(machine: Machine) ->
         env_vars = ["A", { name = "B", source = "local" }, { name = "C", source = "remote" }, { source = "local" }, 3]
         """,
     )
-    servers, problems = find_servers(machine)
+    servers, problems = look(machine)
 
     assert problems == []
     assert [(each.entry.env, each.notes) for each in servers] == [
@@ -256,7 +288,7 @@ def test_two_keys_of_one_meaning_are_both_understood(machine: Machine) -> None:
         "odd": {"command": "x", "startup_timeout_ms": True},
     }
     put(machine, "shop/.mcp.json", {"mcpServers": servers})
-    read, _ = find_servers(machine)
+    read, _ = look(machine)
 
     assert [(each.name, each.entry, each.notes) for each in read] == [
         ("off", UpstreamEntry(command="x", disabled=True), ()),
@@ -280,7 +312,7 @@ def test_broken_file_costs_only_itself(machine: Machine) -> None:
     }
     file = put(machine, "shop/.mcp.json", {"mcpServers": hostile})
     desktop = put(machine, ".config/Claude/claude_desktop_config.json", '{"mcpServers": []}')
-    servers, problems = find_servers(machine)
+    servers, problems = look(machine)
 
     rest = "This server is not used."
     where = f"In {str(file)!r}, "
@@ -306,7 +338,7 @@ def test_pipe_in_place_of_a_file_does_not_hold_us_up(machine: Machine) -> None:
     """A project that somebody else wrote may hold anything."""
     os.mkfifo(machine.directory / ".mcp.json")
 
-    assert find_servers(machine) == (
+    assert look(machine) == (
         [],
         [f"{str(machine.directory / '.mcp.json')!r} is not a regular file. Give one."],
     )
@@ -345,7 +377,7 @@ def test_same_server_of_several_clients_is_written_once(machine: Machine) -> Non
     )
     put(machine, ".codeium/windsurf/mcp_config.json", {"mcpServers": {"db": {"command": "db2"}}})
     put(machine, ".gemini/settings.json", {"mcpServers": {"db": {"command": "db3"}, "db-windsurf": {"command": "db4"}}})
-    merged = merge(find_servers(machine)[0], existing={}, folder=machine.directory)
+    merged = merge(find_servers(machine).servers, existing={}, folder=machine.directory)
 
     assert [(each.name, each.entry.command, each.clients, each.notes) for each in merged] == [
         ("github", "npx", ("claude-code", "cursor"), ("is the same server as 'gh'",)),
@@ -374,7 +406,7 @@ def test_servers_that_the_file_has_are_not_added_again(machine: Machine) -> None
         "bee": UpstreamEntry(command="b"),
         "c": UpstreamEntry(command="c1"),
     }
-    merged = merge(find_servers(machine)[0], existing=existing, folder=machine.directory)
+    merged = merge(find_servers(machine).servers, existing=existing, folder=machine.directory)
 
     assert [(each.name, each.entry.command) for each in merged] == [("c-cursor", "c2")]
 
@@ -383,8 +415,8 @@ def test_servers_of_a_project_work_from_another_folder(machine: Machine, tmp_pat
     """What was relative to the project is written out."""
     raw = {"command": "run", "args": ["${workspaceFolder}/${workspaceFolderBasename}"], "envFile": "x.env"}
     put(machine, "shop/.cursor/mcp.json", {"mcpServers": {"a": raw, "b": {"url": "https://b"}}})
-    merged = merge(find_servers(machine)[0], existing={}, folder=tmp_path)
-    here = merge(find_servers(machine)[0], existing={}, folder=machine.directory)
+    merged = merge(find_servers(machine).servers, existing={}, folder=tmp_path)
+    here = merge(find_servers(machine).servers, existing={}, folder=machine.directory)
 
     shop = machine.directory
     assert [each.entry for each in merged] == [
@@ -411,7 +443,7 @@ def test_rendered_file_reads_back_as_what_was_found(machine: Machine) -> None:
         disabled=True,
     )
     put(machine, ".cursor/mcp.json", {"mcpServers": {"my server": {"command": "x"}}})
-    upstream = merge(find_servers(machine)[0], existing={}, folder=machine.directory)[0]
+    upstream = merge(find_servers(machine).servers, existing={}, folder=machine.directory)[0]
     upstream = msgspec.structs.replace(upstream, entry=entry)
     old = "# mine\n[sandbox]\nlevel = 'hardened'"
     text = render([upstream], existing=old)
@@ -594,12 +626,13 @@ def test_codex_keeps_all_but_its_servers(machine: Machine) -> None:
     assert [(change.path, change.notes) for change in changes] == [(file, ("'b.c' stays: sealyard cannot read it",))]
     assert (changes[0].new or b"").decode() == (
         'model = "m" # mine\n\n# a server\n[mcp_servers.sealyard]\ncommand = "/bin/sealyard"\n'
-        'args = ["serve", "/t.toml"]\n\n[mcp_servers."b.c".env]\nX = "1"\n\n# about the screen\n[tui]\n'
+        'args = ["serve", "/t.toml"]\nrequired = true\ndefault_tools_approval_mode = "approve"\n'
+        '\n[mcp_servers."b.c".env]\nX = "1"\n\n# about the screen\n[tui]\n'
         'theme = "dark"\n\n[[profiles]]\nname = "p"\n\n# end\n'
     )
 
 
-SERVERS = '[mcp_servers.sealyard]\ncommand = "t"\nargs = []\n'
+SERVERS = '[mcp_servers.sealyard]\ncommand = "t"\nargs = []\nrequired = true\ndefault_tools_approval_mode = "approve"\n'
 
 
 @pytest.mark.parametrize("line", ["\n", "\r\n"])
@@ -640,7 +673,31 @@ def test_line_ends_and_byte_order_marks_stay(machine: Machine) -> None:
     )
     change = plan_apply("codex", machine, command="t", args=())[0]
 
-    assert change.new == b'\xef\xbb\xbfa = 1\r\n\r\n[mcp_servers.sealyard]\r\ncommand = "t"\r\nargs = []\r\n'
+    assert change.new == ("\ufeffa = 1\n\n" + SERVERS).replace("\n", "\r\n").encode()
+
+
+CLAUDE = {"command": "t", "args": [], "alwaysLoad": True}
+"""What is put into Claude Code's file for the command `t`."""
+
+
+def test_each_client_gets_what_it_needs_to_show_the_tools(machine: Machine) -> None:
+    """Claude Code would defer them, Codex would not wait for them, and opencode has another form."""
+    changes = {name: plan_apply(name, machine, command="t", args=("a",))[0] for name in CLIENTS}
+    texts = {name: (change.new or b"").decode() for name, change in changes.items()}
+
+    plain = {"command": "t", "args": ["a"]}
+    codex = plain | {"required": True, "default_tools_approval_mode": "approve"}
+    assert tomllib.loads(texts.pop("codex")) == {"mcp_servers": {"sealyard": codex}}
+    entries = {name: next(iter(json.loads(text).values()))["sealyard"] for name, text in texts.items()}
+    assert entries == {
+        "claude-code": plain | {"alwaysLoad": True},
+        "claude-desktop": plain,
+        "cursor": plain,
+        "vscode": {"type": "stdio"} | plain,
+        "gemini": plain,
+        "opencode": {"type": "local", "command": ["t", "a"], "enabled": True},
+        "windsurf": plain,
+    }
 
 
 def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machine) -> None:
@@ -656,7 +713,7 @@ def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machin
         change.path.write_bytes(change.new or b"")
 
     assert [(change.path, change.old is None, json.loads(change.new or b"")) for change in changes] == [
-        (claude, False, {"numStartups": 3, "mcpServers": {"sealyard": {"command": "t", "args": ["serve"]}}}),
+        (claude, False, {"numStartups": 3, "mcpServers": {"sealyard": CLAUDE | {"args": ["serve"]}}}),
         (
             machine.home / ".config" / "Code" / "User" / "mcp.json",
             True,
@@ -676,7 +733,7 @@ def test_both_places_of_one_file_change_together(machine: Machine) -> None:
     put(machine, ".claude.json", document)
     changes = plan_apply("claude-code", machine, command="t", args=())
 
-    only = {"sealyard": {"command": "t", "args": []}}
+    only = {"sealyard": CLAUDE}
     assert [json.loads(change.new or b"") for change in changes] == [
         {
             "mcpServers": only | {"odd": {"type": "pigeon"}},

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.config.references import Hidden, Scope, Unresolved, expand, has_reference, name_of_input
+from sealyard.config.machine import Machine
+from sealyard.config.references import Hidden, Unresolved, expand, has_reference, name_of_input
 
-SCOPE = Scope(
-    variables={"TOKEN": "s3cret", "EMPTY": "", "TRICKY": "${TOKEN} $TOKEN", "GITHUB_TOKEN": "from-input"},
-    folder=Path("/src/shop"),
+MACHINE = Machine(
+    environ={"TOKEN": "s3cret", "EMPTY": "", "TRICKY": "${TOKEN} $TOKEN", "GITHUB_TOKEN": "from-input"},
+    directory=Path("/src/shop"),
     home=Path("/home/ada"),
+    platform="linux",
 )
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 
@@ -40,7 +42,7 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 )
 def test_references_become_what_they_stand_for(text: str, value: str) -> None:
     """Known references are replaced once, defaults stand in, and what is no reference is left alone."""
-    assert expand(text, SCOPE) == value
+    assert expand(text, MACHINE) == value
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_references_become_what_they_stand_for(text: str, value: str) -> None:
 def test_what_stands_for_nothing_is_named(text: str, reason: str) -> None:
     """The reason names the variable or the kind of reference, and no text around it."""
     with pytest.raises(Unresolved) as caught:
-        expand(text, SCOPE)
+        expand(text, MACHINE)
 
     assert str(caught.value) == reason
 
@@ -67,19 +69,19 @@ def test_what_stands_for_nothing_is_named(text: str, reason: str) -> None:
 def test_any_value_of_a_variable_arrives_as_it_is(name: str, value: str, before: str, after: str) -> None:
     """A value that looks like a reference itself is not read again, so that the environment cannot reach for others."""
     before, after = before.replace("$", ""), after.replace("$", "")
-    scope = Scope(variables={name: value}, folder=Path("/f"), home=Path("/h"))
-    if scope.find_place(name) is not None:
+    machine = Machine(environ={name: value}, directory=Path("/f"), home=Path("/h"), platform="linux")
+    if name in ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator"):
         return
 
     for reference in (f"${{{name}}}", f"${{env:{name}}}"):
-        assert expand(before + reference + after, scope) == before + value + after
+        assert expand(before + reference + after, machine) == before + value + after
 
 
 @given(st.text(alphabet="${}:-env AB1/"))
 def test_any_text_is_expanded_or_refused(text: str) -> None:
     """No text breaks the reader, and one without a reference stays the same."""
     try:
-        value = expand(text, SCOPE)
+        value = expand(text, MACHINE)
     except Unresolved:
         assert has_reference(text)
     else:
@@ -88,12 +90,12 @@ def test_any_text_is_expanded_or_refused(text: str) -> None:
 
 def test_expanded_text_does_not_show_its_value() -> None:
     """Its `repr` is what the file says without defaults, and it cannot be encoded by accident."""
-    text = expand("--token=${TOKEN:-fallback}", SCOPE)
+    text = expand("--token=${TOKEN:-fallback}", MACHINE)
 
     assert (repr(text), text) == ("'--token=${TOKEN}'", "--token=s3cret")
-    assert (repr({"a": Hidden("s3cret")}), repr(SCOPE)) == (
+    assert (repr({"a": Hidden("s3cret")}), repr(MACHINE)) == (
         "{'a': '…'}",
-        "Scope(folder=PosixPath('/src/shop'), home=PosixPath('/home/ada'))",
+        "Machine(home=PosixPath('/home/ada'), directory=PosixPath('/src/shop'), platform='linux')",
     )
     with pytest.raises(TypeError):
         msgspec.json.encode(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sealyard.config.files import change_file, find_backups, replace_file, restore_file
+from sealyard.config.clients.rewrite import change_file, find_backups, replace_file, restore_file
 from sealyard.errors import InvalidRequest
 
 OLD = b'{"old": "\xff\x00"}\r\n'
@@ -70,6 +70,29 @@ def test_link_is_followed(file: Path, tmp_path: Path) -> None:
     assert (link.is_symlink(), file.read_bytes(), backup.path.parent) == (True, NEW, link.parent)
 
 
+def test_link_to_nothing_is_not_followed(tmp_path: Path) -> None:
+    """A cloned project may hold a link to a file that a shell or a desktop would obey once it is there."""
+    link = tmp_path / ".mcp.json"
+    link.symlink_to(tmp_path / "absent")
+    with pytest.raises(InvalidRequest) as caught:
+        replace_file(link, NEW)
+
+    assert str(caught.value) == (
+        f"{str(link)!r} is a link to {str(tmp_path / 'absent')!r}, where there is no file. Remove the link."
+    )
+    assert names(tmp_path) == [".mcp.json"]
+
+
+def test_link_is_no_backup(file: Path, tmp_path: Path) -> None:
+    """A cloned project may hold a link to a secret under the name of a backup."""
+    backup = change_file(file, old=OLD, new=NEW)
+    secret = tmp_path / "secret"
+    backup.path.rename(secret)
+    backup.path.symlink_to(secret)
+
+    assert find_backups(file) == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
 def test_owner_stays_the_owner(file: Path) -> None:
     """With sudo, a user's file does not become root's."""
@@ -114,7 +137,7 @@ def test_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sealyard.config.files import change_file
+from sealyard.config.clients.rewrite import change_file
 
 left = int(sys.argv[2])
 

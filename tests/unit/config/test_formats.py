@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.config import jsonc
-from sealyard.config.merging import dump_toml
+from sealyard.config.clients.documents import InvalidJson, dump_toml, parse_json, put_json
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 PLAIN = (
@@ -65,8 +64,8 @@ def test_tables_are_sections_that_people_can_read() -> None:
 @given(JSON, st.sampled_from([None, 1, "\t"]))
 def test_plain_json_is_read_as_the_standard_library_reads_it(value: Any, indent: int | str | None) -> None:
     """In any layout, escaped or not."""
-    assert jsonc.parse(json.dumps(value, indent=indent)) == value
-    assert jsonc.parse("\ufeff" + json.dumps(value, indent=indent, ensure_ascii=False)) == value
+    assert parse_json(json.dumps(value, indent=indent)) == value
+    assert parse_json("\ufeff" + json.dumps(value, indent=indent, ensure_ascii=False)) == value
 
 
 @given(st.text(alphabet='{}[]",:/*\\ \n1truenulEe-."'))
@@ -76,16 +75,16 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         expected = json.loads(text)
     except ValueError:
         try:
-            jsonc.parse(text)
-        except jsonc.InvalidJson:
+            parse_json(text)
+        except InvalidJson:
             return
     else:
-        assert jsonc.parse(text) == expected
+        assert parse_json(text) == expected
 
 
 def test_comments_and_trailing_commas_are_allowed_outside_strings() -> None:
     """A string that holds slashes or stars is not touched."""
-    assert jsonc.parse(COMMENTED) == {
+    assert parse_json(COMMENTED) == {
         "theme": "dark",
         "mcpServers": {"a": {"command": "x", "args": ["//not a comment", "/*nor this*/"]}},
         "last": [1, 2],
@@ -110,16 +109,31 @@ def test_comments_and_trailing_commas_are_allowed_outside_strings() -> None:
 )
 def test_broken_json_is_named_by_its_place_and_never_quoted(text: str, message: str) -> None:
     """What stands there may be half of a secret."""
-    with pytest.raises(jsonc.InvalidJson) as caught:
-        jsonc.parse(text)
+    with pytest.raises(InvalidJson) as caught:
+        parse_json(text)
 
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"' + '\\"' * 1_000_000,
+        '"' + '\\"' * 1_000_000 + "\\",
+        "/* " * 1_000_000,
+        "[" + "[1,]," * 500_000,
+    ],
+)
+def test_hostile_text_is_refused_in_linear_time(text: str) -> None:
+    """A cloned project may hold any file; quadratic time would take hours for these."""
+    with pytest.raises(InvalidJson):
+        parse_json(text)
 
 
 def test_value_is_replaced_in_place() -> None:
     """Everything outside of it stays as it was, comments included."""
     assert (
-        jsonc.put(COMMENTED, ("mcpServers",), {"new": {"args": ["é"]}})
+        put_json(COMMENTED, ("mcpServers",), {"new": {"args": ["é"]}})
         == """\
 {
   // the first "line"
@@ -155,8 +169,8 @@ def test_value_is_replaced_in_place() -> None:
 )
 def test_missing_member_is_added_in_the_layout_of_the_file(text: str, changed: str) -> None:
     """Indentation, line ends, byte order mark and remarks are those of the file."""
-    assert jsonc.put(text, ("a",), {"b": {}}) == changed
-    assert jsonc.put(text, ("a", "b"), {}) == changed
+    assert put_json(text, ("a",), {"b": {}}) == changed
+    assert put_json(text, ("a", "b"), {}) == changed
 
 
 @given(
@@ -171,9 +185,9 @@ def test_change_of_any_object_changes_nothing_else(table: dict[str, Any], indent
     for key in keys[:-1]:
         inner = inner.setdefault(key, {})
         if not isinstance(inner, dict):
-            with pytest.raises(jsonc.InvalidJson):
-                jsonc.put(json.dumps(table, indent=indent), tuple(keys), {"n": "\ud800"})
+            with pytest.raises(InvalidJson):
+                put_json(json.dumps(table, indent=indent), tuple(keys), {"n": "\ud800"})
             return
     inner[keys[-1]] = {"n": "\ud800"}
 
-    assert jsonc.parse(jsonc.put(json.dumps(table, indent=indent), tuple(keys), {"n": "\ud800"})) == expected
+    assert parse_json(put_json(json.dumps(table, indent=indent), tuple(keys), {"n": "\ud800"})) == expected

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sealyard.catalog.answers import LearnedShape
+from sealyard.catalog import LearnedShape
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.values.facts import CallEvidence, Executed, RunEvidence

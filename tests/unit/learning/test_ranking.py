@@ -18,7 +18,7 @@ from sealyard.discovery import Index, Learned, LearnedWord, Semantic
 from sealyard.learning import ranking as part
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking, learnable, term_mark
-from sealyard.sandbox.library import open_library
+from sealyard.sandbox.importable import open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import CallEvidence, Executed, LearningEvent, RunEvidence, Searched, Used

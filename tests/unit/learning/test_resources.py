@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction, Resources, fit_seconds
-from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.values.facts import Assessed, Executed, RunEvidence
 
 NOW = 1_800_000_000.0

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sealyard.catalog.arguments import check_arguments
-from sealyard.catalog.stubs import parameters, stub_file
+from sealyard.catalog import check_arguments
+from sealyard.catalog.stubs import Stub
 from sealyard.errors import InvalidArguments
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction
 from sealyard.learning.risk import Assessment, RiskModel, about_parameters
-from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel
+from sealyard.sandbox.policy import LEVELS, IsolationLevel
 from sealyard.sandbox.review import Review, review
 from sealyard.values.facts import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence
 from sealyard.values.tools import ToolSpec
@@ -521,8 +521,8 @@ _SCHEMAS = st.fixed_dictionaries(
 def test_what_is_called_certain_is_what_the_stub_raises(schema: dict[str, Any], values: int, named: list[str]) -> None:
     """The stub that the sandbox would load is the judge, of every call."""
     spec = msgspec.structs.replace(a_tool(), input_schema=schema, digest=repr(schema))
-    names = {parameter.name for parameter in parameters(spec)}
-    positional = [parameter.name for parameter in parameters(spec)][:values]
+    names = {parameter.name for parameter in Stub(spec).parameters}
+    positional = [parameter.name for parameter in Stub(spec).parameters][:values]
     if set(positional) & set(named):
         return  # given twice: the review of names leaves that to the run
     code = USE + f"list_expenses({', '.join(['1'] * values + [f'{name}=1' for name in named])})"
@@ -542,7 +542,7 @@ def _stub(spec: ToolSpec) -> Any:
     sys.modules["sealyard_guest"] = guest
     try:
         names: dict[str, Any] = {}
-        exec(stub_file(spec), names)
+        exec(Stub(spec).text, names)
         return names[spec.function]
     finally:
         del sys.modules["sealyard_guest"]

@@ -11,7 +11,7 @@ from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, run, sche
 
 from benchmarks.learning.answers import KINDS, answer, declare
 from benchmarks.learning.shapes import fields_of
-from sealyard.catalog.answers import PLACES
+from sealyard.catalog.shapes import Reading
 from sealyard.learning.part import Insight, Lesson, Viewer
 from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes, prepare_answers
 from sealyard.values.facts import Hinted
@@ -223,10 +223,10 @@ def test_memory_is_bounded_and_the_tools_heard_last_stay() -> None:
     assert next(iter(shapes.tools)) == "mcp__db__t3"
 
     wide = {f"part_{chr(97 + n)}": {f"f{chr(97 + m)}{n}": m for m in range(16)} for n in range(16)}
-    for number in range(ALL_PLACES // PLACES + 3):
+    for number in range(ALL_PLACES // Reading.most_places + 3):
         learn(shapes, [wide], "ann", tool=f"mcp__db__w{number}")
     assert sum(len(each.places) for each in shapes.tools.values()) <= ALL_PLACES
-    assert max(len(each.places) for each in shapes.tools.values()) == PLACES
+    assert max(len(each.places) for each in shapes.tools.values()) == Reading.most_places
 
 
 def test_a_flood_of_odd_keys_drives_no_common_field_out() -> None:
@@ -237,7 +237,7 @@ def test_a_flood_of_odd_keys_drives_no_common_field_out() -> None:
         keys = {f"key_{chr(97 + number % 26)}{chr(97 + n % 26)}{'xyz'[n % 3]}": 1 for n in range(60)}
         learn(shapes, [{"status": "open", "title": "x", **keys}], "mallory")
 
-    assert len(shapes.tools[TOOL].places) <= PLACES + 100
+    assert len(shapes.tools[TOOL].places) <= Reading.most_places + 100
     assert schema_of(shapes, viewer="bob") == before
 
 

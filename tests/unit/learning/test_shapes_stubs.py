@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, schema_of, shape_of, spec
 
-from sealyard.catalog import Catalog, Snapshot, stub_files
-from sealyard.catalog.answers import LearnedShape
-from sealyard.catalog.stubs import returns_text, signature
+from sealyard.catalog import Catalog, LearnedShape, Snapshot
+from sealyard.catalog.stubs import Stub, stub_files
 from sealyard.learning.part import Viewer
 from sealyard.learning.shapes import Shapes, SteadyShapes
 from sealyard.store import open_store
@@ -62,11 +61,11 @@ def list() -> dict[str, Any]:
 def test_search_shows_the_number_of_answers_too() -> None:
     """In one line, and `1 answer` is one answer."""
     learned = shape_of(_learned())
-    assert returns_text(spec(), learned) == (
+    assert Stub(spec(), learned).returns == (
         '{"rows": [{"id": int, "status": str, "count": int}], "more"?: bool} (learned from 50 answers)'
     )
-    assert signature(spec(), learned) == "list_rows() -> dict[str, Any]"
-    assert returns_text(spec(), _shape({"type": "string"}, answers=1)) == "str (learned from 1 answer)"
+    assert Stub(spec(), learned).signature == "list_rows() -> dict[str, Any]"
+    assert Stub(spec(), _shape({"type": "string"}, answers=1)).returns == "str (learned from 1 answer)"
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,8 @@ def test_what_is_declared_is_never_overridden(declared: dict[str, Any] | None, e
     """Only a declaration that names nothing gives way."""
     learned = _shape({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
 
-    assert returns_text(spec(output_schema=declared), learned) == expected
-    assert returns_text(spec(output_schema=declared), None) == returns_text(spec(output_schema=declared), _shape({}))
+    assert Stub(spec(output_schema=declared), learned).returns == expected
+    assert Stub(spec(output_schema=declared), None).returns == Stub(spec(output_schema=declared), _shape({})).returns
 
 
 async def test_a_learned_shape_changes_the_stubs_and_not_the_tools(tmp_path: Path) -> None:

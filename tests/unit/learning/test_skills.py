@@ -28,9 +28,8 @@ from sealyard.learning.skills import (
     suggest_for_code,
     suggest_for_query,
 )
-from sealyard.store.skills import SkillRecord, UseShare
 from sealyard.values.facts import Executed, Hinted, RunEvidence
-from sealyard.values.skills import SHARED, Skill
+from sealyard.values.skills import SHARED, Skill, SkillRecord, UseShare
 
 DAY = 86_400.0
 NOW = 1_000 * DAY

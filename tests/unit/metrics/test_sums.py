@@ -18,7 +18,7 @@ from sealyard.metrics.sums.names import METRICS, OPERATOR, OPERATOR_NAMES
 from sealyard.metrics.sums.sums import CallRow, Sum, Sums, percentile
 from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.privacy import TYPES
-from sealyard.sandbox.policy.levels import IsolationLevel
+from sealyard.sandbox.policy import IsolationLevel
 from sealyard.sandbox.probe import TIERS
 from sealyard.values.facts import (
     AnyFact,

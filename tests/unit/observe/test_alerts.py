@@ -34,10 +34,9 @@ from sealyard.observe.alerts import (
     post_alerts,
 )
 from sealyard.store import Store, open_store
-from sealyard.store.alerts import Alert
 from sealyard.store.audit import log as audit
 from sealyard.store.audit.verification import AuditWatch, AuditWatched
-from sealyard.values.access import AuditEntry
+from sealyard.values.access import Alert, AuditEntry
 from sealyard.values.facts import Executed, Hidden, Searched, Used
 from sealyard.values.tools import UpstreamStatus
 
@@ -252,7 +251,6 @@ class World:
         self.alerting = Alerting(
             AlertsConfig(**settings),
             store,
-            path=path,
             report=self._report,
             statuses=lambda: self.statuses,
             circuits=lambda: self.circuits,

@@ -18,18 +18,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sealyard.broker.admission import admit, admit_answer
-from sealyard.broker.responses import Response, ResponseFile
+from sealyard.broker.upstreams import Response, ResponseFile
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill
-from sealyard.offload import Offload, check_values, decode
+from sealyard.offload import Offload, Process, decode
 from sealyard.offload.child import LENGTHS
-from sealyard.offload.documents import MOST_DEPTH, MOST_NODES, is_large
 from sealyard.offload.pool import _Helper
-from sealyard.offload.process import Process
 from sealyard.privacy import TOKEN, Guard, Handling, Privacy, Sent
 from sealyard.privacy.detect import Scanner
 from sealyard.privacy.known import Event
 from sealyard.privacy.rules import Mode
 from sealyard.privacy.vault.scope import reveal_tokens
+from sealyard.values.documents import MOST_DEPTH, MOST_NODES, check_values, is_large
 from sealyard.values.tools import ToolSpec
 
 SLOW = b"[" + b",".join([b"[]"] * 3_000_000) + b"]"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from sealyard.offload.documents import LARGE, is_large
 from sealyard.privacy.detect import Scanner
 from sealyard.privacy.plain import PlainValues, describes_private, is_quick
+from sealyard.values.documents import LARGE, is_large
 
 ROWS = [
     {

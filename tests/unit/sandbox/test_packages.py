@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sealyard.sandbox.packages import GuestPackages, find_packages
+from sealyard.sandbox.importable import GuestPackages, find_packages
 
 NOTHING = GuestPackages(versions={}, entries=(), imports=(), modules=frozenset())
 

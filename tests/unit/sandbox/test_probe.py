@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.policy import DEFAULT
 
 
 @pytest.mark.parametrize("settings", [("/not/there", "/etc/group"), ("/not/there",)])

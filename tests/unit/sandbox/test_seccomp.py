@@ -23,9 +23,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sealyard.errors import SandboxUnavailable
-from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
-from sealyard.sandbox.policy.seccomp import Filters, build_filters
-from sealyard.sandbox.policy.syscalls import AUDIT_ARCH, numbers
+from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.policy.seccomp import AUDIT_ARCH, Filters, build_filters, numbers
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sealyard.sandbox.shelf import pack, unpack
-from sealyard.sandbox.workspace import acting_as
+from sealyard.sandbox.sessions.shelf import pack, unpack
+from sealyard.sandbox.sessions.workspace import acting_as
 
 USER = 65_534 if os.geteuid() == 0 else None  # an ordinary user has no power over what is closed to it
 
@@ -40,13 +40,13 @@ def test_what_is_closed_to_its_owner_is_packed_and_left_closed(tmp_path: Path) -
     roots = [os.open(place, os.O_RDONLY | os.O_DIRECTORY) for place in (source, target)]
     before = tree(source)
     with (tmp_path / "packed").open("xb") as file, acting_as(USER):
-        packed = pack(roots[0], file)
+        linked = pack(roots[0], file)
     with (tmp_path / "packed").open("rb") as file, acting_as(USER):
         unpack(file, roots[1])
     for root in roots:
         os.close(root)
 
-    assert (packed.linked, set(before)) == (0, {"closed", "closed/file", "closed/deeper"})
+    assert (linked, set(before)) == (0, {"closed", "closed/file", "closed/deeper"})
     assert (tree(source), tree(target)) == (before, before)
 
 
@@ -55,7 +55,7 @@ def test_an_empty_workspace_packs_to_nothing(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     root = os.open(tmp_path / "source", os.O_RDONLY | os.O_DIRECTORY)
     with (tmp_path / "packed").open("xb") as file:
-        packed = pack(root, file)
+        linked = pack(root, file)
     os.close(root)
 
-    assert (packed.entries, (tmp_path / "packed").stat().st_size) == (0, 0)
+    assert (linked, (tmp_path / "packed").stat().st_size) == (0, 0)

@@ -19,6 +19,7 @@ from sealyard.sandbox.wire import (
     FrameReader,
     ProtocolError,
     Sealed,
+    notes_of,
     pack,
     parse,
 )
@@ -122,7 +123,13 @@ FRAMES = [
     ({"t": "call", "id": 1, "tool": "a", "args": {"x": [None]}}, Call(id=1, tool="a", args={"x": [None]})),
     (
         {"t": "done", "ok": True, "result": 2**100, "notes": ["n"], "cpu_seconds": 0.5, "memory_peak_bytes": 1},
-        Done(ok=True, result=msgspec.Raw(b"%d" % 2**100), notes=["n"], cpu_seconds=0.5, memory_peak_bytes=1),
+        Done(
+            ok=True,
+            result=msgspec.Raw(b"%d" % 2**100),
+            notes=msgspec.Raw(b'["n"]'),
+            cpu_seconds=0.5,
+            memory_peak_bytes=1,
+        ),
     ),
     (
         {
@@ -197,6 +204,21 @@ def test_frame_that_is_not_exactly_right_is_refused(number: int) -> None:
     """A missing, wrong or additional field, text that is not Unicode, numbers without end, depth without end."""
     with pytest.raises(ProtocolError):
         parse(WRONG[number])
+
+
+def test_lists_of_a_large_frame_are_not_decoded_with_it() -> None:
+    """However many values they hold, they hold up nobody: the notes stay text, and no answer of a probe is so large."""
+    finding = {"name": "n", "kind": "attack", "done": False, "detail": "d"}
+    notes = ["n"] * 100_000
+    done = parse(
+        json.dumps({"t": "done", "ok": True, "notes": notes, "cpu_seconds": 0, "memory_peak_bytes": 0}).encode()
+    )
+
+    assert isinstance(done, Done)
+    assert isinstance(done.notes, msgspec.Raw)
+    assert notes_of(done) == notes
+    with pytest.raises(ProtocolError):
+        parse(json.dumps({"t": "attacked", "findings": [finding] * 2_000}).encode())
 
 
 @given(JSON)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.errors import InvalidRequest
-from sealyard.sandbox.workspace import (
+from sealyard.sandbox.sessions.workspace import (
     Workspace,
     WorkspaceFile,
     check_session_name,

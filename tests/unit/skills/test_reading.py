@@ -12,8 +12,7 @@ from sealyard.errors import InvalidRequest, InvalidSkill
 from sealyard.skills import signature_of
 from sealyard.skills.reading import Reading, read_skill
 from sealyard.skills.record import combined, effectiveness, judge, parse_duration
-from sealyard.store.skills import SkillRecord
-from sealyard.values.skills import Skill, ToolNeed
+from sealyard.values.skills import Skill, SkillRecord, ToolNeed
 from sealyard.values.tools import ToolSpec
 
 STRING, INTEGER, NUMBER, ARRAY, OBJECT = ({"type": kind} for kind in ("string", "integer", "number", "array", "object"))

@@ -21,8 +21,7 @@ from sealyard.skills.record import (
 from sealyard.store import open_store
 from sealyard.store import skills as store_skills
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
-from sealyard.store.skills import MigrationRecord, SkillRecord, UseShare
-from sealyard.values.skills import SHARED, Skill, SkillExample, SkillUse, Trace
+from sealyard.values.skills import SHARED, MigrationRecord, Skill, SkillExample, SkillRecord, SkillUse, Trace, UseShare
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.steps import Obstacle, Plan, RenameField, RenameParameter
 

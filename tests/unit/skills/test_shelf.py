@@ -14,8 +14,20 @@ import pytest
 from sealyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, StoreError, UnknownSkill
 from sealyard.skills.shelf import Shelf, digest_of, namespace_of, namespaces_for, split_pin
 from sealyard.store import open_store
-from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord, UseShare
-from sealyard.values.skills import SHARED, Skill, SkillExample, SkillNeed, SkillUse, ToolNeed, Trace, TraceCall
+from sealyard.values.skills import (
+    SHARED,
+    MigrationRecord,
+    ShelfLimits,
+    Skill,
+    SkillExample,
+    SkillNeed,
+    SkillRecord,
+    SkillUse,
+    ToolNeed,
+    Trace,
+    TraceCall,
+    UseShare,
+)
 
 NOBODY = "No skill named 'x'. Call find_skills to find one that exists."
 EXAMPLE = SkillExample(
@@ -54,7 +66,7 @@ class Clock:
 async def open_shelf(path: Path, **limits: int) -> AsyncIterator[Shelf]:
     """A shelf in a store of its own, or in one that others have open too."""
     async with open_store(path) as store:
-        yield Shelf(store.skills, limits=ShelfLimits(**limits), clock=Clock())
+        yield Shelf(store, limits=ShelfLimits(**limits), clock=Clock())
 
 
 @pytest.fixture
@@ -223,7 +235,7 @@ async def test_status_changes_in_place(path: Path) -> None:
 async def test_stamp_changes_with_every_change_by_anybody(path: Path) -> None:
     """A save, a status and a deletion by one gateway are seen by another; a save that saves nothing is none."""
     async with open_store(path) as one, open_store(path) as two:
-        shelf = Shelf(two.skills)
+        shelf = Shelf(two)
         stamps = [await one.skills.stamp()]
         for work in (
             shelf.save(skill()),
@@ -435,7 +447,7 @@ async def test_counts_are_limited(path: Path) -> None:
 async def test_save_that_fails_half_way_is_told_and_leaves_nothing(path: Path) -> None:
     """Neither the half that was written, nor the whole once the store works again: its caller was told."""
     async with open_store(path) as store:
-        shelf = Shelf(store.skills)
+        shelf = Shelf(store)
         await shelf.save(skill())
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute(

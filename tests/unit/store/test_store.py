@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 from sealyard.errors import StoreError
 from sealyard.store import Store, database, journal, open_store, tools, writer
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
-from sealyard.store.stored_json import CALL_VALUE_BYTES
 from sealyard.values.access import AuditEntry
 from sealyard.values.facts import Executed
-from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
+from sealyard.values.runs import CALL_VALUE_BYTES, CallRecord, ExecutionRecord, Failure, Outcome, Usage
 from sealyard.values.tools import ToolSpec
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))

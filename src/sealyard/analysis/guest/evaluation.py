@@ -33,7 +33,7 @@ from .plan import (
     Row,
 )
 from .tables import Column, Table
-from .values import CASTS, NUMBERS, WrongKind, bounded, keys_of, same, text_of, to_date, to_datetime
+from .values import CASTS, NUMBERS, WrongKind, bounded, keys_of, same, short, text_of, to_date, to_datetime
 
 _FAST_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -265,7 +265,7 @@ _plus = _numeric("+", operator.add, "two numbers or two texts")
 
 def _add(left: Any, right: Any) -> Any:
     if type(left) is str and type(right) is str:
-        return _short(left + right)
+        return short(left + right)
     return _plus(left, right)
 
 
@@ -319,7 +319,7 @@ def _length(value: Any) -> int:
 
 
 def _textual(name: str, compute: Callable[[str], str]) -> Callable[[Any], str]:
-    return lambda value: _short(compute(_text(name, value)))
+    return lambda value: short(compute(_text(name, value)))
 
 
 def _slice(value: Any, start: Any, length: Any = MAX_TEXT) -> str:
@@ -342,7 +342,7 @@ def _replace(value: Any, old: Any, new: Any) -> str:
 
 
 def _concat(*values: Any) -> str:
-    return _short("".join(text_of(value) for value in values if value is not None))
+    return short("".join(text_of(value) for value in values if value is not None))
 
 
 def _extreme(name: str, choose: Callable[[list[Any]], Any]) -> Callable[..., Any]:
@@ -381,12 +381,6 @@ def _text(name: str, value: Any) -> str:
     if type(value) is str:
         return value
     raise _wrong_kind(name, "text", value)
-
-
-def _short(text: str) -> str:
-    if len(text) > MAX_TEXT:
-        raise WrongKind(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
-    return text
 
 
 def _wrong_kind(name: str, wanted: str, value: Any) -> WrongKind:

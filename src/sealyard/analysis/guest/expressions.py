@@ -102,7 +102,14 @@ _OPERATOR_WORDS = {word: name for name, words in _ALIASES.items() for word in wo
     "not contains": "not_contains",
 }
 _LOGIC: dict[str, type[AllOf] | type[AnyOf]] = {"and": AllOf, "all": AllOf, "or": AnyOf, "any": AnyOf}
-_KEYS = ("field", "operator", "value", "logic", "conditions", "not", "expression")
+_FORMS = {
+    "field": ("field", "operator", "value"),
+    "conditions": ("logic", "conditions"),
+    "not": ("not",),
+    "expression": ("expression",),
+}
+"""The forms of a condition by the key that each has alone, with all of its keys."""
+_KEYS = tuple(key for keys in _FORMS.values() for key in keys)
 _HINT = (
     " A condition is {'field', 'operator', 'value'}, {'logic': 'AND' or 'OR', 'conditions': [...]}, {'not': {...}} "
     "or {'expression': text}."
@@ -323,16 +330,15 @@ def _condition(given: Any, at: str, depth: int) -> Expression:
     if isinstance(given, str):
         return parse_expression(given, at)
     condition = as_object(given, at, _KEYS, hint=_HINT)
-    forms = [form for form in ("field", "conditions", "not", "expression") if form in condition]
+    forms = [form for form in _FORMS if form in condition]
     if len(forms) != 1:
         raise AnalysisError(f"{at} is {quoted(given)}, which is not a condition.{_HINT}")
+    as_object(given, at, _FORMS[forms[0]])
     match forms[0]:
         case "conditions":
-            as_object(given, at, ("logic", "conditions"))
             join = as_word(condition.get("logic", "AND"), path_to(at, "logic"), _LOGIC, shown_as=("AND", "OR"))
             return join(tuple(_parts(condition["conditions"], path_to(at, "conditions"), depth + 1)))
         case "not":
-            as_object(given, at, ("not",))
             inner, place = condition["not"], path_to(at, "not")
             if isinstance(inner, list):
                 return Not(AllOf(tuple(_parts(inner, place, depth + 1))))
@@ -340,10 +346,9 @@ def _condition(given: Any, at: str, depth: int) -> Expression:
                 raise AnalysisError(f"{place} is nested deeper than {MAX_DEPTH}. Flatten the conditions.")
             return Not(_condition(inner, place, depth + 1))
         case "expression":
-            as_object(given, at, ("expression",))
             return parse_expression(condition["expression"], path_to(at, "expression"))
         case _:
-            return _test(as_object(given, at, ("field", "operator", "value")), at)
+            return _test(condition, at)
 
 
 def _test(given: dict[str, Any], at: str) -> Expression:

@@ -175,7 +175,7 @@ def _label(function: Function, percentile: float | None, text: str) -> str:
 def group(step: Group, table: Table) -> Table:
     """A row for each group, in the order of their first rows."""
     columns = [table.read(output.field) for output in step.keys]
-    numbers, firsts = _numbered(columns, len(table.rows))
+    numbers, firsts = numbered(columns, len(table.rows))
     results: list[Sequence[Any]] = [[column[first] for first in firsts] for column in columns]
     values: dict[str, tuple[list[Any], list[list[Any]]]] = {}
     for aggregate in step.aggregates:
@@ -213,8 +213,8 @@ def pivot(given: Any, at: str) -> Change:
         labels = [table.read(output.field) for output in index]
         heads = table.read(columns)
         names = _column_names(columns, heads, index, at)
-        rows, row_firsts = _numbered(labels, len(table.rows))
-        cells, cell_firsts = _numbered([*labels, heads], len(table.rows))
+        rows, row_firsts = numbered(labels, len(table.rows))
+        cells, cell_firsts = numbered([*labels, heads], len(table.rows))
         column, buckets = _buckets(aggregate, table, cells, len(cell_firsts))
         for bucket, first in zip(buckets, cell_firsts, strict=True) if is_single else ():
             if len(bucket) > 1:
@@ -235,7 +235,7 @@ def pivot(given: Any, at: str) -> Change:
     return change
 
 
-def _numbered(columns: Sequence[Sequence[Any]], count: int) -> tuple[list[int], list[int]]:
+def numbered(columns: Sequence[Sequence[Any]], count: int) -> tuple[list[int], list[int]]:
     """The number of each row's group, and the first row of each group; one group without columns."""
     if not columns:
         return [0] * count, [0]
@@ -247,9 +247,14 @@ def _numbered(columns: Sequence[Sequence[Any]], count: int) -> tuple[list[int], 
     return numbers, [firsts[number] for number in range(len(seen))]
 
 
+def values_of(aggregate: Aggregate, table: Table) -> list[Any]:
+    """The values that an aggregate is taken of; for a count of rows, something for each row."""
+    return [True] * len(table.rows) if aggregate.value is None else evaluate(aggregate.value, table, aggregate.at)
+
+
 def _buckets(aggregate: Aggregate, table: Table, numbers: list[int], count: int) -> tuple[list[Any], list[list[Any]]]:
     """The values of an aggregate, and for each group those that are not null."""
-    column = [True] * len(table.rows) if aggregate.value is None else evaluate(aggregate.value, table, aggregate.at)
+    column = values_of(aggregate, table)
     buckets: list[list[Any]] = [[] for _ in range(count)]
     add = [bucket.append for bucket in buckets]
     for number, value in zip(numbers, column, strict=True):

@@ -375,7 +375,7 @@ def _cast_field(field: Field, kind: CastType, rows: list[Row], *, is_lenient: bo
     problem: WrongKind | None = None
     bad: list[int] = []
     for number, row in enumerate(rows):
-        if name not in row:
+        if row.get(name) is None:
             continue
         try:
             row[name] = turn(row[name])

@@ -14,13 +14,12 @@ from typing import Any, TypeAlias
 
 from .aggregates import OF_NUMBERS, Reducer, check_numbers, reducer, whole_sum
 from .errors import AnalysisError
-from .evaluation import evaluate
-from .groups import parse_group
+from .groups import numbered, parse_group, values_of
 from .limits import MAX_BUCKETS, MAX_REDUCED
 from .parameters import Parameters
 from .plan import Aggregate, Group, Row
 from .tables import Table
-from .values import UNITS, as_float, bucket_start, bucket_text, keys_of, next_bucket, read_duration, read_moments
+from .values import UNITS, as_float, bucket_start, bucket_text, next_bucket, read_duration, read_moments
 
 _WIDEST = 1_000_000_000  # of a window in rows: more than any table has
 _REDUCED = ("median", "percentile", "min", "max", "distinct")
@@ -65,8 +64,9 @@ def rolling(request: Parameters, table: Table) -> dict[str, Any]:
     least = request.whole("min_count", width if isinstance(width, int) else 1, least=1, most=_WIDEST)
     if isinstance(width, int) and request.has("min_count") and least > width:
         raise request.fail("min_count", f"a whole number from 1 to {width}, the window")
+    known = frozenset[str]().union(*table.rows)
     for aggregate in group.aggregates:
-        if aggregate.name in _names(table):
+        if aggregate.name in known:
             raise AnalysisError(
                 f"{aggregate.at} makes {aggregate.name!r}, a field of the rows. Give another name with 'as'."
             )
@@ -157,10 +157,8 @@ def _filled(
 
 
 def _column(aggregate: Aggregate, table: Table) -> list[Any]:
-    """The values that an aggregate is taken of; for a count of rows, something for each row."""
-    if aggregate.value is None:
-        return [True] * len(table.rows)
-    column = evaluate(aggregate.value, table, aggregate.at)
+    """The values that an aggregate is taken of; of numbers, null for those that no float holds."""
+    column = values_of(aggregate, table)
     if aggregate.function not in OF_NUMBERS:
         return column
     check_numbers(aggregate, column)
@@ -175,20 +173,13 @@ def _group(request: Parameters) -> Group:
 
 def _groups(group: Group, table: Table) -> list[tuple[Row, Sequence[int]]]:
     """The places of each group's rows, with what the group is called; one group of all rows without keys."""
-    if not group.keys:
-        return [({}, range(len(table.rows)))]
-    columns = [table.read(output.field) for output in group.keys]
-    found: dict[Any, list[int]] = {}
-    for place, key in enumerate(zip(*map(keys_of, columns), strict=True)):
-        found.setdefault(key, []).append(place)
-    names = [output.name for output in group.keys]
-    return [
-        (dict(zip(names, (column[places[0]] for column in columns), strict=True)), places) for places in found.values()
-    ]
-
-
-def _names(table: Table) -> frozenset[str]:
-    return frozenset().union(*table.rows)
+    columns = {output.name: table.read(output.field) for output in group.keys}
+    numbers, firsts = numbered(list(columns.values()), len(table.rows))
+    places: list[list[int]] = [[] for _ in firsts]
+    for place, number in enumerate(numbers):
+        places[number].append(place)
+    labels = [{name: column[first] for name, column in columns.items()} for first in firsts]
+    return list(zip(labels, places, strict=True))
 
 
 def _untimed(moments: Sequence[datetime | None]) -> list[str]:

@@ -25,7 +25,6 @@ _WHOLE = re.compile(r"[ \t\r\n]*[+-]?[0-9]{1,4000}[ \t\r\n]*")
 _DECIMAL = re.compile(r"[ \t\r\n]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?[ \t\r\n]*")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?", re.DOTALL)
 _TRUE, _FALSE = frozenset(("true", "yes", "1")), frozenset(("false", "no", "0"))
-_INFINITY = float("inf")
 UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 """The lengths of a calendar bucket."""
 
@@ -85,8 +84,15 @@ def text_of(value: Any) -> str:
     return repr(value) if type(value) in NUMBERS else json_text(value, sort_keys=False)
 
 
-def as_float(value: float) -> float | None:
-    """The number as a finite float, None if there is none."""
+def short(text: str) -> str:
+    """The text. Raises `WrongKind` if it is longer than a value may be."""
+    if len(text) > MAX_TEXT:
+        raise WrongKind(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
+    return text
+
+
+def as_float(value: float | str) -> float | None:
+    """The number, or that of its digits, as a finite float; None if there is none."""
     try:
         number = float(value)
     except OverflowError:
@@ -145,8 +151,8 @@ def _order(value: Any) -> tuple[int, Any]:
     return (0, value) if kind is bool else (3, json_text(value))
 
 
-def _to_int(value: Any) -> int | None:
-    if value is None or type(value) is int:
+def _to_int(value: Any) -> int:
+    if type(value) is int:
         return value
     if type(value) in (bool, float) or (type(value) is str and _WHOLE.fullmatch(value)):
         return int(bounded(int(value)))
@@ -154,41 +160,18 @@ def _to_int(value: Any) -> int | None:
 
 
 def _to_float(value: Any) -> float | None:
-    if value is None:
-        return None
     if type(value) in (bool, int, float) or (type(value) is str and _DECIMAL.fullmatch(value)):
-        try:
-            result = float(value)
-        except OverflowError:
-            return None
-        return result if -_INFINITY < result < _INFINITY else None
+        return as_float(value)
     raise _wrong_kind(value, "a number")
 
 
-def _to_text(value: Any) -> str | None:
-    if value is None:
-        return None
-    text = text_of(value)
-    if len(text) > MAX_TEXT:
-        raise WrongKind(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
-    return text
-
-
-def _to_bool(value: Any) -> bool | None:
-    if value is None or type(value) is bool:
+def _to_bool(value: Any) -> bool:
+    if type(value) is bool:
         return value
     word = text_of(value).strip().lower() if type(value) in (str, int) else ""
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
     raise _wrong_kind(value, "a boolean")
-
-
-def _to_date(value: Any) -> str | None:
-    return None if value is None else to_date(value).isoformat()
-
-
-def _to_datetime(value: Any) -> str | None:
-    return None if value is None else to_datetime(value).isoformat()
 
 
 def _wrong_kind(value: Any, wanted: str) -> WrongKind:
@@ -198,12 +181,12 @@ def _wrong_kind(value: Any, wanted: str) -> WrongKind:
 CASTS: dict[CastType, Callable[[Any], Any]] = {
     "int": _to_int,
     "float": _to_float,
-    "str": _to_text,
+    "str": lambda value: short(text_of(value)),
     "bool": _to_bool,
-    "date": _to_date,
-    "datetime": _to_datetime,
+    "date": lambda value: to_date(value).isoformat(),
+    "datetime": lambda value: to_datetime(value).isoformat(),
 }
-"""The function that casts a value to each type: null stays null, a value without such a form raises `WrongKind`."""
+"""The function that casts a value that is not null to each type. A value without such a form raises `WrongKind`."""
 
 
 def read_moments(column: Sequence[Any], name: str, at: str) -> list[datetime | None]:

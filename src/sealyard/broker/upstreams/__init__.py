@@ -1,12 +1,26 @@
-"""Connections to tool servers, one package per kind; today MCP servers.
+"""What offers tools, and its answers. Each kind is a package with a class that is a `ToolServer`; today `mcp`.
 
-`Upstream` is one server as the broker sees it. The other names are for the relay and for standard input, which speak
-the protocol themselves.
+Helper processes read answers, so nothing here imports the MCP SDK.
 """
 
-from sealyard.broker.upstreams.mcp.connection import Transport, transports
-from sealyard.broker.upstreams.mcp.session import definition_of
-from sealyard.broker.upstreams.mcp.transport import Kept, edge_id, whole_message
-from sealyard.broker.upstreams.mcp.upstream import Upstream
+from sealyard.broker.upstreams.server import (
+    OnProgress,
+    OnTools,
+    Progress,
+    Response,
+    ResponseFile,
+    ToolServer,
+    check_sendable,
+    decode_answer,
+)
 
-__all__ = ("Kept", "Transport", "Upstream", "definition_of", "edge_id", "transports", "whole_message")
+__all__ = (
+    "OnProgress",
+    "OnTools",
+    "Progress",
+    "Response",
+    "ResponseFile",
+    "ToolServer",
+    "check_sendable",
+    "decode_answer",
+)

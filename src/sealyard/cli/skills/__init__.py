@@ -39,9 +39,8 @@ from sealyard.skills.loader import NeedCheck
 from sealyard.skills.record import SkillAnalysis, SkillCandidate, parse_duration
 from sealyard.skills.requests import TestedSkill
 from sealyard.skills.shelf import principal_of
-from sealyard.store import SkillRecord
 from sealyard.values.runs import Result
-from sealyard.values.skills import SHARED, Skill
+from sealyard.values.skills import SHARED, Skill, SkillRecord
 from sealyard.yard import ExecuteRequest, Yard
 
 __all__ = ("migrate_skills", "skills")

@@ -8,7 +8,6 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.catalog.text import one_line
 from sealyard.cli.command import CONFIG, JSON, LOCAL, answer, load, wants_json
 from sealyard.cli.gateway import with_yard
 from sealyard.cli.skills.shelf import NAMESPACE, all_skills, find_skill
@@ -35,6 +34,7 @@ from sealyard.skills.sharing.market import MarketEntry
 from sealyard.values.access import AuditEntry
 from sealyard.values.skills import Skill
 from sealyard.values.tools import ToolSpec
+from sealyard.wording import one_line
 from sealyard.yard import Yard
 
 _CHARACTERS = 300

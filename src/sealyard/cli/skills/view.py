@@ -11,8 +11,7 @@ from sealyard.skills import signature_of
 from sealyard.skills.loader import NeedCheck
 from sealyard.skills.record import SkillAnalysis, SkillFigures, SkillSummary
 from sealyard.skills.requests import FoundSkill, TestedSkill
-from sealyard.store import SkillRecord
-from sealyard.values.skills import Skill
+from sealyard.values.skills import Skill, SkillRecord
 
 _STYLES = {"active": "green", "draft": "yellow", "quarantined": "red"}
 _VERDICTS = {**_STYLES, "exemplary": "green", "removable": "red"}

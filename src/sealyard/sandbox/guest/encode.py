@@ -326,16 +326,8 @@ def _bytes(c: _Conversion, value: Any) -> Any:
     return c.keyed([("$bytes", binascii.b2a_base64(view.tobytes(), newline=False).decode())])
 
 
-def _exception(c: _Conversion, value: Any) -> Any:
-    return c.keyed([("type", name_of(type(value))), ("message", str(value))])
-
-
 def _dataclass(c: _Conversion, value: Any) -> Any:
     return c.keyed((field.name, getattr(value, field.name)) for field in sys.modules["dataclasses"].fields(value))
-
-
-def _as_dict(c: _Conversion, value: Any) -> Any:
-    return c.keyed(value._asdict().items())
 
 
 def _decimal(c: _Conversion, value: Any) -> Any:
@@ -455,7 +447,7 @@ _BUILTIN: dict[type, _Handler] = {
     collections.abc.Mapping: _mapping,
     types.MappingProxyType: _mapping,
     collections.UserString: _to(lambda value: value.data),
-    BaseException: _exception,
+    BaseException: lambda c, value: c.keyed([("type", name_of(type(value))), ("message", str(value))]),
     enum.Enum: _to(lambda value: value.value),
     complex: _refuse_complex,
     type: _refuse("call it first, or take its name"),
@@ -494,7 +486,7 @@ _LAZY: tuple[tuple[str, str, _Handler], ...] = (
 
 _BY_ATTRIBUTE: tuple[tuple[str, _Handler], ...] = (
     ("__dataclass_fields__", _dataclass),
-    ("_asdict", _as_dict),
+    ("_asdict", lambda c, value: c.keyed(value._asdict().items())),
     ("__await__", _refuse_awaitable),
     ("__anext__", _refuse("collect it with [item async for item in ...] first")),
     ("__next__", _refuse("list(...)")),

@@ -12,7 +12,6 @@ from typing import Any
 
 import hints
 from encode import TooLarge, Unrepresentable
-from failed_expression import Place, place_of
 from imports import ImportRefused
 from wire import ToolError
 
@@ -185,7 +184,7 @@ def _source_line(source: list[str], number: int | None) -> str | None:
     return source[number - 1].strip()[:_LINE_CHARACTERS]
 
 
-def _hint(error: BaseException, message: str, place: Place) -> str | None:
+def _hint(error: BaseException, message: str, place: hints.Place) -> str | None:
     if isinstance(error, ToolError):
         is_limit = kind_of(error) == "calls"
         # About other errors of tools the gateway knows more.
@@ -205,7 +204,7 @@ def _hint(error: BaseException, message: str, place: Place) -> str | None:
         return None
 
 
-def _find_place(error: BaseException, source: list[str]) -> Place:
+def _find_place(error: BaseException, source: list[str]) -> hints.Place:
     """The innermost place that is the agent's or a skill's."""
     frame, lasti, trace = None, -1, error.__traceback__
     while trace is not None:
@@ -214,4 +213,4 @@ def _find_place(error: BaseException, source: list[str]) -> Place:
             frame, lasti = trace.tb_frame, trace.tb_lasti
             source = linecache.getlines(file)
         trace = trace.tb_next
-    return place_of(frame, lasti, source)
+    return hints.place_of(frame, lasti, source)

@@ -25,7 +25,6 @@ _numbers: dict[str, int] = {}
 # Flags of the kernel's headers: CLONE_NEW* of linux/sched.h, MOUNT_ATTR_* and MS_* of linux/mount.h, AT_* of
 # linux/fcntl.h, MNT_DETACH of linux/fs.h, and the version of linux/capability.h. They are the same on every machine.
 
-NEW_TIME = 0x00000080
 NEW_MOUNT = 0x00020000
 NEW_CGROUP = 0x02000000
 NEW_UTS = 0x04000000
@@ -310,7 +309,6 @@ _RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 
 READ = _READ_FILE | _READ_DIR
 LIST = _READ_DIR
-READ_FILE = _READ_FILE
 DEVICE = _READ_FILE | _WRITE_FILE
 READ_WRITE = READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SYM | _REFER | _TRUNCATE
 

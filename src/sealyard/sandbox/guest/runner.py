@@ -37,7 +37,8 @@ total = sum(point.x for point in [Point(n) for n in range(9)])
 text = f"{total:>8}"
 {"total": total, "text": text, "rows": [{"a": 1.5, "b": None}]}
 """
-_WARM_JOB: dict[str, Any] = {
+WARM_JOB: dict[str, Any] = {
+    "kind": "run",
     "code": _WARM_CODE,
     "value_at": (_WARM_CODE.index('{"total'), len(_WARM_CODE) - 1),
     "context": {},
@@ -46,8 +47,9 @@ _WARM_JOB: dict[str, Any] = {
     "inline_bytes": 1 << 20,
     "spill": None,
     "stubs": None,
+    "imports": None,
+    "replay": None,
 }
-REHEARSED_JOB: dict[str, Any] = _WARM_JOB | {"kind": "run", "imports": None, "replay": None}
 _reserve = [bytes(4 << 20)]
 """Zeros that nothing touches: they cost an address range and no memory, until a failure for want of memory needs it."""
 _builtins: dict[str, Any] = dict(vars(builtins))
@@ -74,7 +76,9 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
         names = _furnish(job)
         value = _execute(job["code"], names, job["value_at"])
         if count_threads():
-            _join_threads()
+            # Waits for threads that the code started, as the interpreter does at its end. Idle threads of an executor
+            # wait for this signal to end, so joining them without it would wait for ever.
+            threading._shutdown()  # type: ignore[attr-defined]
         body = _success(job, value)
     except BaseException as error:  # whatever the code raised is its result
         _reserve.clear()
@@ -94,14 +98,14 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
 
 def warm() -> None:
     """Exercise the whole path once, in the zygote."""
-    _execute(_WARM_CODE, dict(_furnish(_WARM_JOB)), None)
+    _execute(_WARM_CODE, dict(_furnish(WARM_JOB)), None)
     _failure(ValueError("x"), failures.remember(failures.AGENT_FILE, _WARM_CODE))
     _warm_success()
 
 
 def _warm_success() -> None:
-    value = _execute(_WARM_CODE, dict(_furnish(_WARM_JOB)), _WARM_JOB["value_at"])
-    _success(_WARM_JOB, value)
+    value = _execute(_WARM_CODE, dict(_furnish(WARM_JOB)), WARM_JOB["value_at"])
+    _success(WARM_JOB, value)
     pandas = sys.modules.get("pandas")
     if pandas is not None:
         _warm_tables(pandas)
@@ -127,7 +131,7 @@ def rehearse(job: dict[str, Any], channel: wire.Channel) -> None:
 
 def prewarm() -> None:
     """Do what a successful run does in a waiting worker, so that its own copies of the pages exist before its run."""
-    json.loads(json.dumps(_WARM_JOB))
+    json.loads(json.dumps(WARM_JOB))
     for limit in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NPROC):
         resource.getrlimit(limit)
     _warm_success()
@@ -216,12 +220,6 @@ def _execute(code: str, names: dict[str, Any], value_at: tuple[int, int] | None)
         if last is not None:
             names[transform.LAST] = eval(last, names)
     return transform.value(names)
-
-
-def _join_threads() -> None:
-    """Wait for threads the code started, as the interpreter does at its end."""
-    # Idle threads of an executor wait for this signal to end, so joining them without it would wait for ever.
-    threading._shutdown()  # type: ignore[attr-defined]
 
 
 def _success(job: dict[str, Any], value: Any) -> str:

@@ -269,7 +269,7 @@ class Seal:
 
 def _rehearsed_frames(filter_name: str) -> tuple[bytes, bytes]:
     """The two frames that the gateway would send: the order to seal, and a job."""
-    bodies = json.dumps(_REHEARSED_ORDER | {"filter": filter_name}), json.dumps(runner.REHEARSED_JOB)
+    bodies = json.dumps(_REHEARSED_ORDER | {"filter": filter_name}), json.dumps(runner.WARM_JOB)
     first, job = (struct.pack("<I", len(body)) + body.encode() for body in bodies)
     return first, job
 

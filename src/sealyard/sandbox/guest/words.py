@@ -54,5 +54,5 @@ def cut(text: str, characters: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Such as `1 item` and `2 items`."""
+    """A number of things in words, such as `1 item` and `2 items`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -15,14 +15,22 @@ Every program checks the architecture first, since a number means another call o
 """
 
 import errno
+import functools
 import struct
+import tomllib
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
-from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.policy.syscalls import AUDIT_ARCH, numbers
+from sealyard.errors import SandboxUnavailable
+from sealyard.sandbox.policy import IsolationPolicy
+from sealyard.values.runs import Tier
+
+AUDIT_ARCH: Mapping[str, int] = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
+"""The kernel's value of `seccomp_data.arch` for a native 64-bit call on each machine."""
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +47,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-def build_filters(policy: IsolationPolicy, *, machine: str, tier: Literal["namespace", "landlock"]) -> Filters:
+def build_filters(policy: IsolationPolicy, *, machine: str, tier: Tier) -> Filters:
     """Build the programs for workers of `policy` on `machine`, as `platform.machine()` spells it.
 
     Raises:
@@ -73,6 +81,23 @@ def build_filters(policy: IsolationPolicy, *, machine: str, tier: Literal["names
             if instruction.operand == _OWN_PID
         ),
     )
+
+
+@functools.cache
+def numbers(machine: str) -> Mapping[str, int]:
+    """The system call numbers of `machine`, spelled as `platform.machine()` spells it, by name: see `syscalls.toml`.
+
+    Raises:
+        SandboxUnavailable: This machine has no table.
+    """
+    if machine not in AUDIT_ARCH:
+        raise SandboxUnavailable(f"No system call table for {machine!r}. Run on {' or '.join(AUDIT_ARCH)}.")
+    rows = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text(encoding="utf-8"))
+    table: dict[str, int] = {}
+    for row in f"{rows[machine]}{rows['both']}".strip().splitlines():
+        first, *names = row.split()
+        table.update((name, int(first) + position) for position, name in enumerate(names))
+    return MappingProxyType(table)
 
 
 class _Branch(NamedTuple):
@@ -302,7 +327,7 @@ _LANDLOCK_RULES: Mapping[str, _Action] = {
 }
 
 
-def _worker_rules(policy: IsolationPolicy, tier: Literal["namespace", "landlock"]) -> dict[str, _Action]:
+def _worker_rules(policy: IsolationPolicy, tier: Tier) -> dict[str, _Action]:
     rules: dict[str, _Action] = {
         "prctl": _allow_only(_low(0), _PRCTLS, otherwise=_DENY),
         # Reading a limit is harmless; the pointer to a new one must be null in both halves.

@@ -4,23 +4,27 @@ This is advice and good error messages, never the boundary. Code that fools the 
 without a chance or an honest purpose at its level is refused, and the rest is warned about.
 
 The code is parsed, never compiled: compiling 700 bytes of nested `finally` takes seconds, and the gateway would stand
-still meanwhile. The guest reports the few errors that only the compiler finds. Cost is linear in the code.
+still meanwhile. The guest reports the few errors that only the compiler finds. Cost is linear in the code, and a helper
+process reviews long code.
 """
 
 import ast
+import contextlib
 import functools
 import posixpath
 import re
 import sys
+from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
 from sealyard.code import MAX_CODE_BYTES, Names, Source, read
 from sealyard.code.names import Noted, Place
-from sealyard.errors import InvalidRequest
-from sealyard.sandbox.policy.levels import (
+from sealyard.errors import HelperFailed, InvalidRequest
+from sealyard.offload import Offload, Query, short_work
+from sealyard.sandbox.policy import (
     NATIVE_MODULES,
     NETWORK_MODULES,
     PROCESS_MODULES,
@@ -29,11 +33,12 @@ from sealyard.sandbox.policy.levels import (
 )
 from sealyard.values.runs import Failure, FailureKind
 
-__all__ = ("Estimate", "Finding", "Review", "ToolReference", "check_code", "review")
+__all__ = ("Estimate", "Finding", "Review", "ToolReference", "check_code", "offloaded_review", "review")
 
 MAX_FINDINGS = 50  # a bound on the answer
 MAX_IMPORTS = 100  # the same
 MAX_REFERENCES = 200  # the same; no honest code names as many tools
+_LONG_CHARACTERS = 2_000  # of code that a helper reads: it takes 6 ms here at worst
 _NAME_CHARACTERS = 200  # of a name in a reference: longer than any tool's
 _DEPTH = 12  # parts of an expression that are followed: honest ones are shorter, and the bound keeps the cost linear
 
@@ -242,7 +247,7 @@ def review(
     source = read(code)
     names = source.names
     if names is None:
-        return Review(verdict="refuse", findings=(_fault_finding(source),))
+        return Review(verdict="refuse", findings=(_unreadable(source),))
     notes = _Notes(code, policy)
     for node, words in names.misplaced:
         message = f"SyntaxError: {words}."
@@ -255,6 +260,56 @@ def review(
     return notes.review(rules.estimate())
 
 
+async def offloaded_review(
+    code: str, policy: IsolationPolicy, packages: Collection[str], *, offload: Offload | None, who: str
+) -> Review:
+    """`review` of code for the principal `who`, beside the event loop. Code that takes too long to be read is refused.
+
+    Verdicts over sources that are kept are remembered: the same text costs a lookup.
+    """
+    known = read(code).of(_verdicts)
+    for key, verdict in known:
+        if key == (policy, packages):
+            return verdict
+    document = None
+    if offload is not None and len(code) > _LONG_CHARACTERS:
+        with contextlib.suppress(UnicodeEncodeError):  # the review says so at once
+            document = code.encode()
+    if offload is None or document is None:
+        async with short_work():
+            verdict = review(code, policy, packages=packages)
+    else:
+        params = {"policy": policy, "packages": sorted(packages)}
+        try:
+            answered = await offload.run("review", params, document, who=who)
+        except HelperFailed as error:
+            hint = "Pass data in through `context` or a file in the workspace, and split long expressions."
+            message = f"The code could not be read: {error}"
+            return Review(
+                verdict="refuse", findings=(Finding(severity="refuse", rule="size", message=message, hint=hint),)
+            )
+        verdict = msgspec.convert(answered.result, Review)
+    known.append(((policy, packages), verdict))
+    return verdict
+
+
+def _verdicts(source: Source) -> deque[tuple[tuple[IsolationPolicy, Collection[str]], Review]]:
+    """The last two verdicts over one source: the same text may run under two policies."""
+    return deque(maxlen=2)
+
+
+class _Given(msgspec.Struct):
+    policy: IsolationPolicy
+    packages: list[str]
+
+
+def review_in_helper(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
+    """`review`, as a task of a helper process."""
+    given = msgspec.convert(params, _Given)
+    found = review(body.decode(), given.policy, packages=frozenset(given.packages))
+    return msgspec.to_builtins(found), b""
+
+
 _SYNTAX_HINTS = {
     "SyntaxError: 'return' outside function.": "End with the value as an expression, or set `result`.",
     "SyntaxError: 'await' outside async function.": "Write `async def`, or leave out `await`: tools answer either way.",
@@ -262,20 +317,16 @@ _SYNTAX_HINTS = {
 }
 
 
-def _fault_finding(source: Source) -> Finding:
+def _unreadable(source: Source) -> Finding:
     """The refusal of code that has no syntax tree."""
     fault = source.fault
     assert fault is not None
     if fault.kind == "size":
-        hint = "Pass data in through `context` or a file in the workspace."
-        return Finding(severity="refuse", rule="size", message=fault.message, hint=hint)
-    return _syntax_finding(source.text, fault.line, fault.column, fault.message)
-
-
-def _syntax_finding(code: str, line: int | None, column: int | None, message: str) -> Finding:
-    source = _source_line(_split_lines(code), line)
-    start = (source or "").lstrip()
-    hint = _SYNTAX_HINTS.get(message)
+        advice = "Pass data in through `context` or a file in the workspace."
+        return Finding(severity="refuse", rule="size", message=fault.message, hint=advice)
+    line = _source_line(_split_lines(source.text), fault.line)
+    start = (line or "").lstrip()
+    hint = _SYNTAX_HINTS.get(fault.message)
     if start.startswith("```"):
         hint = "Send the code alone, without the ``` fence around it."
     elif start.startswith(("!", "%")):
@@ -283,10 +334,10 @@ def _syntax_finding(code: str, line: int | None, column: int | None, message: st
     return Finding(
         severity="refuse",
         rule="syntax",
-        line=line if source is not None else None,
-        column=column if column and column > 0 else None,  # Python 3.11 counts backwards in some f-strings
-        source_line=source,
-        message=message,
+        line=fault.line if line is not None else None,
+        column=fault.column if fault.column and fault.column > 0 else None,  # 3.11 counts backwards in some f-strings
+        source_line=line,
+        message=fault.message,
         hint=hint,
     )
 
@@ -344,19 +395,10 @@ class _Notes:
         return Review(verdict=verdict, findings=findings, estimate=estimate, references=references)
 
 
-class _Modules(NamedTuple):
-    """The imports that a policy allows."""
-
-    allowed: frozenset[str]
-    refused: frozenset[str]
-    """Modules that are refused although a rule allows them."""
-
-
 @functools.lru_cache(maxsize=32)  # a gateway has three levels, and a few limits that runs ask for
-def _modules_of(policy: IsolationPolicy, packages: frozenset[str]) -> _Modules | None:
+def _allowed_modules(policy: IsolationPolicy, packages: frozenset[str]) -> frozenset[str] | None:
     """The names that code may import; None for all."""
-    allowed = policy.allowed_modules(stdlib=_STDLIB, packages=packages)
-    return None if allowed is None else _Modules(allowed, frozenset(policy.refused_modules))
+    return policy.allowed_modules(stdlib=_STDLIB, packages=packages)
 
 
 class _Rules:
@@ -376,6 +418,7 @@ class _Rules:
         self._notes = notes
         self._policy = policy
         self._packages = frozenset(packages or policy.packages)
+        self._refused = frozenset(policy.refused_modules)
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node covers."""
         self._calls = 0
@@ -407,18 +450,18 @@ class _Rules:
     # Imports
 
     @functools.cached_property
-    def _modules(self) -> "_Modules | None":
-        return _modules_of(self._policy, self._packages)
+    def _allowed(self) -> frozenset[str] | None:
+        return _allowed_modules(self._policy, self._packages)
 
     def _is_importable(self, name: str) -> bool:
-        modules = self._modules
-        if modules is None:
+        if self._allowed is None:
             return True
         prefixes = _prefixes(name)
-        return not modules.allowed.isdisjoint(prefixes) and modules.refused.isdisjoint(prefixes)
+        return not self._allowed.isdisjoint(prefixes) and self._refused.isdisjoint(prefixes)
 
     def _is_refused(self, name: str) -> bool:
-        return self._modules is not None and name in self._modules.refused
+        """True if it is refused although the rest of the policy would allow it."""
+        return name in self._refused and self._allowed is not None
 
     def _check_import(self, name: str, node: ast.expr | ast.stmt | ast.alias, place: Place) -> None:
         if self._is_importable(name):

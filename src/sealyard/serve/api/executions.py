@@ -18,15 +18,13 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.errors import UnknownExecution
-from sealyard.observe.live import LiveEvent
-from sealyard.sandbox.policy.levels import MAX_SECONDS
+from sealyard.observe.live import LiveEvent, LiveKind
 from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, page_of, view_of
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values.runs import ExecutionRecord, Failure, Form, RecordStatus, Result, Usage
+from sealyard.values.runs import MAX_SECONDS, ExecutionRecord, Failure, Form, RecordStatus, Result, Usage
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
-from sealyard.yard.executions import Execution
 
 _FORMS: dict[Form, Literal["code", "analysis", "call"]] = {
     "code": "code",
@@ -42,6 +40,8 @@ KEEP_ALIVE_SECONDS = 15.0
 _RETRY_MS = 2_000  # a browser connects again after this time
 _WORD = secrets.token_hex(4)
 """In the ids of events, so that an id of an earlier gateway is recognized."""
+_PAST_CALLS = 2_000  # more than a run of two minutes makes in practice
+_PAST_CHARACTERS = 64 << 10  # of the output of a run that is over: as much as a live reader gets at its end
 _ENDED = "ended"
 """The id of the event that ends an execution, in the stream of that execution."""
 _KEY = re.compile(r"[!-~]{1,200}")
@@ -196,7 +196,7 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
     if key is not None:
         execution_id = await _claimed(call, key, request)
     elif body.wait:
-        handle = Execution(request, call.principal)
+        handle = call.yard.executions.handle(request, principal=call.principal)
         running = call.yard.execute(request, principal=call.principal, handle=handle)
         result = await while_connected(call.request, running)
         record = handle.record
@@ -402,14 +402,14 @@ def _view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) 
 async def follow_execution(call: Call[None, None]) -> Events:
     """Stream the events of an execution until it is over.
 
-    `started`, `output`, `call`, `called`, `asked`, `answered`, `ended`, and `lagged` where some are missing. Of one
-    that is over only `ended` is sent; for a client that has read that the answer is 204, and an EventSource stops then.
-    Of one that runs in another gateway only `lagged` is sent, until it is over.
+    `started`, `output`, `call`, `called`, `asked`, `answered`, `ended`, and `lagged` where some are missing. One
+    that is over is read from the journal; a client that has read a part gets `lagged` and `ended`, and one that has
+    read `ended` gets 204, which stops an EventSource. Of one in another gateway only `lagged` is sent until it is over.
     """
     record = await _get(call, call.path["id"])
     last = call.request.headers.get("last-event-id")
     if call.yard.live.find(record.execution_id) is None:
-        return Events(blocks=_end(call, record, last), is_over=last == _ENDED)
+        return Events(blocks=_past(call, record, last), is_over=last == _ENDED)
     return Events(blocks=_live_or_end(call, record, last))
 
 
@@ -430,7 +430,7 @@ async def follow_gateway(call: Call[None, None]) -> Events:
 
 async def _live_or_end(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> AsyncGenerator[str, None]:
     is_live = call.yard.live.find(record.execution_id) is not None  # else it has ended since
-    blocks = _live(call, last, execution_id=record.execution_id) if is_live else _end(call, record, last)
+    blocks = _live(call, last, execution_id=record.execution_id) if is_live else _past(call, record, last)
     async with contextlib.aclosing(blocks):
         async for each in blocks:
             yield each
@@ -468,26 +468,36 @@ async def _live(
                         await task
 
 
-async def _end(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> AsyncGenerator[str, None]:
-    """The event that ends an execution, for a client that comes after it; `lagged` if it has read a part."""
+async def _past(call: Call[Any, Any], record: ExecutionRecord, last: str | None) -> AsyncGenerator[str, None]:
+    """The events of an execution that does not run here. A client that has read a part gets `lagged` and its end."""
     record = await _get(call, record.execution_id)  # its latest state
     is_over = record.status != "running"  # else it runs in another gateway
-    failure = None if record.outcome is None else record.outcome.failure
-    body: dict[str, Any] = {"status": record.status, "seconds": _summary_of(record).seconds}
-    if failure is not None:
-        body["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
-    event = LiveEvent(
-        number=0,
-        at=record.ended_at or record.started_at,
-        kind="ended",
-        execution_id=record.execution_id,
-        principal=record.principal,
-        body=body,
-    )
-    if last or not is_over:
-        yield _block(msgspec.structs.replace(event, kind="lagged", body={}), None)
+    events = await _recorded(call.yard, record) if is_over and not last else [("lagged", record.started_at, {})]
     if is_over:
-        yield _block(event, _ENDED)
+        body: dict[str, Any] = {"status": record.status, "seconds": _summary_of(record).seconds}
+        if record.outcome is not None and (failure := record.outcome.failure) is not None:
+            body["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
+        events.append(("ended", record.ended_at or record.started_at, body))
+    for kind, at, body in events:
+        about = {"execution_id": record.execution_id, "principal": record.principal}
+        yield _block(LiveEvent(number=0, at=at, kind=kind, body=body, **about), _ENDED if kind == "ended" else None)
+
+
+async def _recorded(yard: Yard, record: ExecutionRecord) -> list[tuple[LiveKind, float, dict[str, Any]]]:
+    """The events before the end as the journal has them. The output comes in one piece."""
+    summary = _summary_of(record)
+    started: dict[str, Any] = {"form": summary.form, "session": summary.session}
+    started |= {"background": record.background, "code_characters": len(record.code)}
+    events: list[tuple[LiveKind, float, dict[str, Any]]] = [("started", record.started_at, started)]
+    for each in await yard.store.calls(record.execution_id, limit=_PAST_CALLS):
+        call = {"number": each.number, "tool": each.tool}
+        error = {} if each.error is None else {"error": each.error.partition(":")[0]}
+        called = {**call, "seconds": each.seconds, "bytes": each.answer_bytes, **error}
+        events += [("call", each.started_at, call), ("called", each.started_at + each.seconds, called)]
+    if record.outcome is not None and record.outcome.output:
+        text = record.outcome.output[-_PAST_CHARACTERS:]
+        events.append(("output", record.ended_at or record.started_at, {"text": text}))
+    return events
 
 
 def _number_of(last_event_id: str | None) -> int | None:

@@ -58,7 +58,7 @@ async def get_usage(call: Call[WindowQuery, None]) -> Usage:
     window, now = call.query.window, time.time()
     since = 0.0 if window == "all" else now - _SECONDS[window]
     await call.yard.store.flush()
-    return await call.yard.store.usage.read(since, now, call.whose)
+    return await call.yard.store.metrics.usage(since, now, call.whose)
 
 
 @endpoint("GET", "/metrics", needs="observe")

@@ -12,8 +12,7 @@ from msgspec import Meta
 from sealyard.privacy.vault import RevealedValue
 from sealyard.serve.api.declare import LAST, Call, Cursor, endpoint, from_cursor, page_of
 from sealyard.serve.envelope import Refusal
-from sealyard.store.audit import AuditRow
-from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditRow
 
 _Number = Annotated[int, Meta(ge=0, le=LAST, description="Older than the entry of this number.")]
 

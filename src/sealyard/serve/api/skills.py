@@ -12,8 +12,7 @@ from sealyard.skills import signature_of
 from sealyard.skills.record import combined, effectiveness
 from sealyard.skills.requests import conceal_skill
 from sealyard.skills.shelf import namespaces_for
-from sealyard.store import SkillRecord
-from sealyard.values.skills import SHARED, Skill, SkillForm, SkillStatus
+from sealyard.values.skills import SHARED, Skill, SkillForm, SkillRecord, SkillStatus
 
 _MOST_FOUND = 50  # the limit of a search for skills
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from sealyard.broker import Preset, Rule, ToolLimits
-from sealyard.catalog.stubs import signature
+from sealyard.broker.policy import Preset, Rule, ToolLimits
+from sealyard.catalog.stubs import Stub
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.serve.api.declare import Call, Cursor, Limit, Reply, endpoint, from_cursor, page_of, view_of
 from sealyard.serve.texts import search
@@ -184,7 +184,7 @@ async def get_tool(call: Call[None, None]) -> ToolView:
     releases = [
         view_of(ToolRelease, each, changes=[change.reason for change in each.changes]) for each in history[:_RELEASES]
     ]
-    return _shown(ToolView, spec, signature=signature(spec), releases=releases)
+    return _shown(ToolView, spec, signature=Stub(spec).signature, releases=releases)
 
 
 @endpoint("GET", "upstreams")

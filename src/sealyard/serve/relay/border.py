@@ -18,11 +18,11 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from sealyard.access import Guards
 from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
 from sealyard.offload import short_work
-from sealyard.offload.documents import is_large, signs_of
 from sealyard.privacy import TOKEN, Guard, Reveal, Sent
 from sealyard.serve.relay.bulk import Json, read_fields
 from sealyard.serve.relay.concealment import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.routes import LISTS, Routes
+from sealyard.values.documents import is_large, signs_of
 from sealyard.values.tools import ToolSpec
 
 logger = logging.getLogger(__name__)

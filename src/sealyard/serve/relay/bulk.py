@@ -12,8 +12,8 @@ import msgspec
 from mcp_types import INTERNAL_ERROR
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sealyard.broker.upstreams import Kept
-from sealyard.offload.documents import signs_of
+from sealyard.broker.upstreams.mcp import Kept
+from sealyard.values.documents import signs_of
 
 Json = dict[str, Any]
 Part = bytes | memoryview

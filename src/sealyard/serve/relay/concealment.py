@@ -25,9 +25,8 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.responses import read_leniently, short
-from sealyard.errors import UpstreamError
-from sealyard.offload.child import Query
+from sealyard.broker.upstreams import decode_answer
+from sealyard.offload import Query
 from sealyard.privacy import TOKEN, Guard, Mirror, Sent
 from sealyard.values.tools import ToolSpec
 
@@ -497,15 +496,7 @@ def _read(given: _Given, body: bytes) -> Any:
     """The document, or the part of a message that is meant. An answer that is an error is read as one."""
     if not given.is_message:
         return msgspec.json.decode(body)
-    try:
-        try:
-            data = msgspec.json.decode(body)
-        except ValueError:
-            data = read_leniently(body)
-    except RecursionError:
-        raise UpstreamError("The answer is nested too deeply to be read. Ask for less.") from None
-    except ValueError as error:
-        raise UpstreamError(f"The answer is not JSON: {short(str(error), 300)}.") from None
+    data = decode_answer(body)
     data = data if isinstance(data, dict) else {}
     found = data.get("result" if given.kind == "result" else "params")
     if isinstance(found, dict) or given.kind != "result":

@@ -36,7 +36,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from sealyard.broker.upstreams import Transport, whole_message
+from sealyard.broker.upstreams.mcp import Transport, whole_message
 from sealyard.errors import UpstreamError, UpstreamUnavailable
 from sealyard.serve.relay.border import Screen
 from sealyard.serve.relay.bulk import Json

@@ -14,13 +14,12 @@ from mcp_types import INVALID_PARAMS
 from mcp_types import methods as wire
 from pydantic import ValidationError
 
-from sealyard.broker.upstreams import definition_of
+from sealyard.broker.upstreams.mcp import definition_of
 from sealyard.catalog import Snapshot
-from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import short_work
 from sealyard.serve.cursors import read_cursor
 from sealyard.serve.relay.bulk import Json
-from sealyard.values.naming import glob
+from sealyard.values.naming import assign, full_name, tool_part, upstream_part
 from sealyard.values.tools import ToolSpec, UpstreamConfig
 
 logger = logging.getLogger(__name__)
@@ -133,9 +132,7 @@ class Routes:
 
     def is_configured(self, upstream: str, tool: str) -> bool:
         """True if the configuration exposes this tool."""
-        config = self._upstreams[upstream]
-        wanted = config.tools is None or any(glob(pattern)(tool) for pattern in config.tools)
-        return wanted and not any(glob(pattern)(tool) for pattern in config.without_tools)
+        return self._upstreams[upstream].allows(tool)
 
 
 def _spec(upstream: str, name: str, item: Json) -> ToolSpec:

@@ -30,9 +30,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 
 from sealyard import __version__
-from sealyard.broker.call import OpenCall, Passage
-from sealyard.broker.limits import Attempts
-from sealyard.broker.upstreams import Transport
+from sealyard.broker import Attempts, OpenCall, Passage
+from sealyard.broker.upstreams.mcp import Transport
 from sealyard.errors import SealyardError, StoreError, ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from sealyard.offload import short_work
 from sealyard.serve.cursors import to_cursor
@@ -47,7 +46,7 @@ from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilitie
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
 from sealyard.values.access import Grant
 from sealyard.values.tools import ToolSpec, UpstreamConfig
-from sealyard.yard.assembly import Border
+from sealyard.yard import Border
 
 logger = logging.getLogger(__name__)
 

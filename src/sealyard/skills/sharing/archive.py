@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from sealyard.disk import new_file, sync_path
 from sealyard.errors import InvalidSkill, StoreError
 from sealyard.former import spell
+from sealyard.signing import Ed25519Key, is_signed, message
 from sealyard.skills.sharing.files import (
     FileEntry,
     SkillFolder,
@@ -36,7 +35,6 @@ from sealyard.skills.sharing.files import (
     replace_file,
     shown,
 )
-from sealyard.store.audit.key import AuditKey, is_signed, load_private, message
 
 _MANIFEST = "sealyard-manifest.json"
 _SIGNATURE = "sealyard-manifest.sig"
@@ -75,7 +73,7 @@ _LIMITLESS = 0xFFFFFFFF  # stands for a size that is in a zip64 extension
 # The signing key
 
 
-class SigningKey(AuditKey):
+class SigningKey(Ed25519Key):
     """A key that signs archives; others trust its `public` part, in hexadecimal."""
 
     @classmethod
@@ -88,7 +86,7 @@ class SigningKey(AuditKey):
         try:
             if not os.path.lexists(path):
                 _make(path)
-            private = load_private(path, what="signing key", remedy="remove it")
+            key = cls.load(path, what="signing key", remedy="remove it")
         except StoreError as error:
             raise InvalidSkill(str(error)) from error
         except OSError as error:
@@ -96,9 +94,9 @@ class SigningKey(AuditKey):
                 f"The signing key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable for this"
                 " user alone."
             ) from error
-        if private is None:
+        if key is None:
             raise InvalidSkill(f"The signing key {str(path)!r} is a link that leads nowhere. Remove it.")
-        return cls(private)
+        return key
 
 
 def _make(path: Path) -> None:
@@ -106,9 +104,8 @@ def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
-        content = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         with new_file(draft) as file:
-            file.write(content)
+            file.write(Ed25519Key.generate().pem())
         path.hardlink_to(draft)
         sync_path(path.parent)
     except FileExistsError:

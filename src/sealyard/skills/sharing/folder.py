@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from sealyard.catalog.text import annotation, one_line, plain, shape
+from sealyard.catalog.stubs import annotation, shape
 from sealyard.errors import InvalidSkill
 from sealyard.former import decode, spell
 from sealyard.skills.sharing.files import (
@@ -27,6 +27,7 @@ from sealyard.skills.sharing.files import (
 )
 from sealyard.values.skills import Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
 from sealyard.versioning.compare.schemas import resolve
+from sealyard.wording import one_line, plain
 
 FRONTMATTER_BYTES = 64 * 2**10
 """Of a frontmatter: those in the wild have a few hundred."""

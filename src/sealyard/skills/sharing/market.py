@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from sealyard.catalog.text import one_line
 from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.skills.sharing.files import files_digest, load_folder, read_file, replace_file, shown
 from sealyard.skills.sharing.folder import read_folder
+from sealyard.wording import one_line
 
 FOLDERS_MOST = 10_000
 """Folders that one listing looks at."""

@@ -4,55 +4,31 @@ The hash of an entry is the SHA-256 of a JSON array in the form of RFC 8785, whi
 audit entry", the previous hash, number, segment, at_microseconds, kind, principal, session, execution_id and body, the
 last as a string, the JSON text that is stored. Before the first entry the hash is `NO_HASH`. A segment is closed when
 it is long or old, with a signed row that carries the chain on if its entries are removed. Every commit signs the head.
+
+A body has at most 16 KiB. Longer values are replaced, as deep inside as possible, by `{"sha256": …, "bytes": …}`: the
+digest of a text's UTF-8, or of another value's compact JSON. An owner of the value can still prove it.
 """
 
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from sealyard.disk import drafted
 from sealyard.errors import StoreError
 from sealyard.former import spell
-from sealyard.store.audit.body import encode_body
-from sealyard.store.audit.key import AuditKey, is_signed, key_path, load_key, make_key, message
+from sealyard.signing import Ed25519Key, is_signed, message
 from sealyard.store.columns import insert, where
 from sealyard.store.database import connect_reader, explain
-from sealyard.store.stored_json import storable
-from sealyard.values.access import AuditEntry
-
-AUDIT_KINDS = {
-    "gateway.start": "A gateway began to use the store.",
-    "gateway.stop": "It ended normally.",
-    "execution.start": "Code was accepted; `code_sha256` names its text.",
-    "execution.end": "The execution ended.",
-    "call": "A tool was called.",
-    "decision": "The policy decided about a call.",
-    "approval.ask": "A person was asked about a call.",
-    "approval.answer": "The answer to that ask.",
-    "approval.forget": "An approval given forever was withdrawn.",
-    "privacy.reveal": "An operator was shown a private value.",
-    "privacy.forget": "Private values were erased.",
-    "privacy.rotate": "The vault's key was changed.",
-    "skill.save": "A skill, or a new version of one, was saved.",
-    "skill.status": "A version of a skill was approved or deleted.",
-    "skill.export": "Skills were written to a folder or an archive.",
-    "skill.import": "Skills came from a folder or an archive.",
-    "policy.change": "The policy changed.",
-    "store.backup": "The store was written to a backup.",
-    "store.restore": "The store was restored from a backup; entries made since that backup are not in this log.",
-    "alert.firing": "A rule of the alerts began to fire.",
-    "alert.resolved": "Its fault is gone.",
-    "learning.forget": "Learned facts about a tool, a principal or everything were forgotten.",
-    "audit.prune": "Entries of a closed segment were removed from the store.",
-    "audit.rekey": "A new key signs the log from here on.",
-}
-"""Every kind of entry, and its meaning."""
+from sealyard.store.stored_json import encode_json, is_longer, storable
+from sealyard.values.access import AuditEntry, AuditRow
 
 NO_HASH = "0" * 64
 """The hash before the first entry."""
@@ -60,6 +36,17 @@ NO_HASH = "0" * 64
 SEGMENT_ENTRIES = 100_000  # chosen, not measured: entries are exported and pruned by whole segments
 SEGMENT_SECONDS = 30 * 24 * 3600.0
 """The next entry closes a segment of this many entries, or of this age."""
+
+BODY_BYTES = 16 << 10
+"""A hundred entries fit into a page of the dashboard."""
+
+_ATTEMPTS = ((4096, 8), (512, 8), (96, 1), (0, 0))
+"""Bytes up to which a value is kept whole, and levels down to which parts of a longer one are kept: at first a quarter
+of the body, so that a few long values leave the rest whole; in the end the digest of everything, which always fits."""
+_PARTS = 64
+"""A list or an object with more parts is not kept in parts: their digests alone would take a third of the body."""
+_DIGITS = 4300
+"""Python writes no longer number in decimal."""
 
 ENTRY = "SELECT number, segment, at_microseconds, kind, principal, session, execution_id, body, hash FROM audit"
 _ENTRY_LABEL, _SEGMENT_LABEL, _HEAD_LABEL = "sealyard audit entry", "sealyard audit segment", "sealyard audit head"
@@ -70,22 +57,6 @@ _SEGMENT = (
 _HEAD = "number, hash, at_microseconds, public_key, signature"
 _LAST_AND_HEAD = f"SELECT (SELECT max(number) FROM audit), {_HEAD} FROM (SELECT 1) LEFT JOIN audit_head ON one = 1"  # noqa: S608
 _S = TypeVar("_S", bound=msgspec.Struct)
-
-
-class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the log."""
-
-    number: int
-    """1 for the first; there are no gaps."""
-    segment: int
-    at: float
-    """The time of recording, in seconds since the epoch; it is written later."""
-    kind: str
-    principal: str
-    session: str
-    execution_id: str
-    body: dict[str, Any]
-    hash: str
 
 
 class AuditSegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +122,29 @@ def is_entry_hash(found: object, previous_hash: str, fields: Sequence[str | int]
     return found == sha256(message(spell(_ENTRY_LABEL), (previous_hash, *fields))).hexdigest()
 
 
+def key_path(store: Path) -> Path:
+    """The key file of a store: each has its own, so that the log of one cannot pass for another's."""
+    return store.with_name(f"{store.name}.audit.key")
+
+
+def load_key(store: Path) -> Ed25519Key | None:
+    """The key of a store's log; None if there is no file. Raises as `Ed25519Key.load` does."""
+    return Ed25519Key.load(key_path(store), what="audit key", remedy="`sealyard audit rekey`")
+
+
+def _make_key(path: Path) -> Ed25519Key:
+    """Make a new key, in a file that is written wholly or not at all. The caller excludes others."""
+    key = Ed25519Key.generate()
+    try:
+        with drafted(path, draft_name=f"{path.name}.new") as file:
+            file.write(key.pem())
+    except OSError as error:
+        raise StoreError(
+            f"The audit key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable."
+        ) from error
+    return key
+
+
 class AuditLog:
     """Writes the log of one store, in the thread that writes it.
 
@@ -161,7 +155,7 @@ class AuditLog:
         self._store = store
         self._key_path = key_path(store)
         self._key_name = str(self._key_path)
-        self._key: tuple[tuple[int, ...], AuditKey] | None = None
+        self._key: tuple[tuple[int, ...], Ed25519Key] | None = None
         self._entries: list[tuple[int, AuditEntry]] = []
         self._known: tuple[AuditHead | None, ...] = (None,)
         """Heads known to be right: the last one found, and the one this process wrote."""
@@ -209,7 +203,7 @@ class AuditLog:
     def rekey(self, connection: sqlite3.Connection, *, principal: str) -> None:
         """Sign the log as it is with a new key, with an entry about it. After a kill before the commit, repeat it."""
         head = read_head(connection)
-        key = make_key(self._key_path)
+        key = _make_key(self._key_path)
         for segment in read_segments(connection):
             _write_segment(connection, segment, key)
         last = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
@@ -218,7 +212,7 @@ class AuditLog:
         body = {"before": head.public_key if head else "", "after": key.public}
         self._entries.append((_now(), AuditEntry(kind="audit.rekey", principal=principal, body=body)))
 
-    def _open(self, connection: sqlite3.Connection) -> tuple[AuditKey, AuditHead | None]:
+    def _open(self, connection: sqlite3.Connection) -> tuple[Ed25519Key, AuditHead | None]:
         """The key and the head that it signed. A log that somebody changed is not continued."""
         row = connection.execute(_LAST_AND_HEAD).fetchone()
         head = self._to_head(row[1:])
@@ -239,7 +233,7 @@ class AuditLog:
             return known
         return None if row[0] is None else _to_struct(AuditHead, row)
 
-    def _signed_segments(self, connection: sqlite3.Connection, key: AuditKey) -> list[AuditSegment]:
+    def _signed_segments(self, connection: sqlite3.Connection, key: Ed25519Key) -> list[AuditSegment]:
         segments = read_segments(connection)
         if not all(each.is_signed(key.public) for each in segments):
             raise self._changed()
@@ -251,13 +245,13 @@ class AuditLog:
             " recorded any more. Run `sealyard audit verify`, and keep a copy of the store as evidence."
         )
 
-    def _load_key(self, *, may_make: bool) -> AuditKey:
+    def _load_key(self, *, may_make: bool) -> Ed25519Key:
         identity = _identify(self._key_name)
         if identity is not None and self._key is not None and self._key[0] == identity:
             return self._key[1]
-        key = load_key(self._key_path)
+        key = load_key(self._store)
         if key is None and may_make:
-            key = make_key(self._key_path)
+            key = _make_key(self._key_path)
         if key is None:
             raise StoreError(
                 f"The audit key {str(self._key_path)!r} is gone. Restore it from a copy; if there is none, run"
@@ -266,7 +260,7 @@ class AuditLog:
         self._key = (_identify(self._key_name) or (), key)
         return key
 
-    def _write(self, connection: sqlite3.Connection, key: AuditKey, head: AuditHead | None) -> None:
+    def _write(self, connection: sqlite3.Connection, key: Ed25519Key, head: AuditHead | None) -> None:
         number, previous = (head.number, head.hash) if head else (0, NO_HASH)
         now = _now()
         closed, opened_at = self._last_segment(connection, head)
@@ -308,7 +302,7 @@ class AuditLog:
 
 
 def _close_segment(
-    connection: sqlite3.Connection, before: AuditSegment, last_number: int, last_hash: str, key: AuditKey
+    connection: sqlite3.Connection, before: AuditSegment, last_number: int, last_hash: str, key: Ed25519Key
 ) -> AuditSegment:
     """Close the segment after `before`, with this entry as its last."""
     segment = AuditSegment(
@@ -323,26 +317,125 @@ def _close_segment(
     return segment
 
 
-def _write_head(connection: sqlite3.Connection, number: int, last_hash: str, key: AuditKey) -> AuditHead:
+def _write_head(connection: sqlite3.Connection, number: int, last_hash: str, key: Ed25519Key) -> AuditHead:
     head = AuditHead(number=number, hash=last_hash, at_microseconds=_now(), public_key=key.public)
     head = msgspec.structs.replace(head, signature=key.sign(head.signed()))
     connection.execute("INSERT OR REPLACE INTO audit_head VALUES (1, ?, ?, ?, ?, ?)", msgspec.structs.astuple(head))
     return head
 
 
-def _write_segment(connection: sqlite3.Connection, segment: AuditSegment, key: AuditKey) -> None:
+def _write_segment(connection: sqlite3.Connection, segment: AuditSegment, key: Ed25519Key) -> None:
     segment = msgspec.structs.replace(segment, signature=key.sign(segment.signed()))
     connection.execute(
         "INSERT OR REPLACE INTO audit_segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(segment)
     )
 
 
+# Bodies
+
+
+def encode_body(body: Mapping[str, Any]) -> str:
+    """The text of a body. No value makes this fail."""
+    text = None if is_longer(body, BODY_BYTES) else encode_json(body)
+    if text is None or _size(text) > BODY_BYTES:
+        digests: _Digests = {}
+        for most_bytes, levels in _ATTEMPTS:
+            shown = _shorten(body, most_bytes, levels, digests)
+            text = None if is_longer(shown, BODY_BYTES) else encode_json(shown)
+            if text is not None and _size(text) <= BODY_BYTES:
+                break
+    assert text is not None  # the last attempt is a digest
+    return text
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+_Digests = dict[int, dict[str, Any]]
+"""Digests of the long values of one body, by `id`: several attempts replace the same ones."""
+
+
+def _shorten(value: Any, most_bytes: int, levels: int, digests: _Digests) -> Any:
+    if not is_longer(value, most_bytes):
+        text = encode_json(value)
+        if text is not None and len(text) <= most_bytes:
+            return value
+    if levels and isinstance(value, Mapping) and len(value) <= _PARTS:
+        return {key: _shorten(each, most_bytes, levels - 1, digests) for key, each in value.items()}
+    if levels and isinstance(value, (list, tuple)) and len(value) <= _PARTS:
+        return [_shorten(each, most_bytes, levels - 1, digests) for each in value]
+    if id(value) not in digests:
+        text = value if isinstance(value, str) else encode_json(value)
+        digests[id(value)] = _digest(_pieces(value) if text is None else [text])
+    return digests[id(value)]
+
+
+def _digest(pieces: Iterator[str] | list[str]) -> dict[str, Any]:
+    digest = sha256()
+    size_bytes = 0
+    for piece in pieces:
+        encoded = storable(piece).encode()
+        digest.update(encoded)
+        size_bytes += len(encoded)
+    return {"sha256": digest.hexdigest(), "bytes": size_bytes}
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    """Text of a value that no encoder takes, such as ten thousand levels, without recursion."""
+    waiting: list[Any] = [iter([value])]
+    ends = [""]
+    while waiting:
+        for each in waiting[-1]:
+            if isinstance(each, Mapping):
+                yield "{"
+                waiting.append(part for pair in each.items() for part in pair)
+                ends.append("}")
+                break
+            if isinstance(each, (list, tuple)):
+                yield "["
+                waiting.append(iter(each))
+                ends.append("]")
+                break
+            yield f"{_scalar(each)},"
+        else:
+            waiting.pop()
+            yield ends.pop()
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > _DIGITS * 3:
+        return f"{value:#x}"
+    text = encode_json(value)
+    return f"<{type(value).__name__}>" if text is None else text
+
+
 # Reading
 
 
+class AuditReader:
+    """The log of a store as of one moment."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.head = partial(read_head, connection)
+        self.segments = partial(read_segments, connection)
+        self.entries = partial(read_entries, connection)
+
+    def last_number(self) -> int:
+        """The number of the newest entry; 0 if there is none."""
+        (number,) = self.connection.execute("SELECT coalesce(max(number), 0) FROM audit").fetchone()
+        return int(number)
+
+    def find_code(self, sha256: str) -> bytes | None:
+        """The text of code as it is kept under the digest that an entry names; None if it is not kept."""
+        row = self.connection.execute("SELECT CAST(code AS BLOB) FROM codes WHERE sha256 = ?", (sha256,)).fetchone()
+        return None if row is None else row[0]
+
+
 @contextmanager
-def open_log(store: Path) -> Iterator[sqlite3.Connection]:
-    """Open a connection that reads the log as of one moment, without a lock.
+def open_log(store: Path) -> Iterator[AuditReader]:
+    """Open the log for reading, without a lock.
 
     Raises:
         StoreError: It cannot be read.
@@ -350,7 +443,7 @@ def open_log(store: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(connect_reader(store)) as connection:
             connection.execute("BEGIN")  # one moment for all reads
-            yield connection
+            yield AuditReader(connection)
     except sqlite3.Error as error:
         raise explain(store, "read", error) from error
 

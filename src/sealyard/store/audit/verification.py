@@ -22,16 +22,15 @@ import msgspec
 
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.former import decode
-from sealyard.store.audit.key import key_path, load_key
 from sealyard.store.audit.log import (
     ENTRY,
     NO_SEGMENT,
     AuditHead,
+    AuditReader,
     AuditSegment,
     is_entry_hash,
+    load_key,
     open_log,
-    read_head,
-    read_segments,
 )
 from sealyard.store.database import open_blank
 
@@ -283,14 +282,14 @@ def verify_store(
     """
     check = None
     try:
-        with _open(store) as (connection, public_key):
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
+        with _open(store) as (log, public_key):
+            version = log.connection.execute("PRAGMA user_version").fetchone()[0]
             if version >= _AUDIT_VERSION:
-                check_schema(connection, version)
-                head, segments = read_head(connection), read_segments(connection)
-                if head or segments or connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone():
+                check_schema(log.connection, version)
+                head, segments = log.head(), log.segments()
+                if head or segments or log.connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone():
                     check = ChainCheck(segments, head, public_key=public_key, heads=heads)
-                    _follow(connection, check, -_NUMBER_MOST - 1, _NUMBER_MOST, on_progress, head.number if head else 0)
+                    _follow(log, check, -_NUMBER_MOST - 1, _NUMBER_MOST, on_progress, head.number if head else 0)
                     return check.result()
             if public_key or heads:
                 raise Wrong(
@@ -304,19 +303,19 @@ def verify_store(
 
 
 @contextmanager
-def _open(store: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
+def _open(store: Path) -> Iterator[tuple[AuditReader, str]]:
     """The log and its public key. Raises `Wrong` for a value of the wrong type."""
-    key = load_key(key_path(store))
-    with open_log(store) as connection:
-        connection.text_factory = lambda text: text.decode(errors="replace")  # it may not be UTF-8
+    key = load_key(store)
+    with open_log(store) as log:
+        log.connection.text_factory = lambda text: text.decode(errors="replace")  # it may not be UTF-8
         try:
-            yield connection, key.public if key else ""
+            yield log, key.public if key else ""
         except StoreError as error:
             raise Wrong(None, str(error)) from error
 
 
 def _follow(
-    connection: sqlite3.Connection,
+    log: AuditReader,
     check: ChainCheck,
     first: int,
     last: int,
@@ -328,15 +327,12 @@ def _follow(
     @lru_cache(maxsize=4096)
     def find_code(sha256: str) -> str | None:
         """The digest of a kept text."""
-        row = connection.execute("SELECT code FROM codes WHERE sha256 = ?", (sha256,)).fetchone()
-        if row is None:
-            return None
-        text = row[0] if isinstance(row[0], bytes) else str(row[0]).encode(errors="surrogateescape")
-        return hashlib.sha256(text).hexdigest()
+        text = log.find_code(sha256)
+        return None if text is None else hashlib.sha256(text).hexdigest()
 
-    connection.text_factory = lambda text: text.decode(errors="surrogateescape")  # no hash covers such a text
+    log.connection.text_factory = lambda text: text.decode(errors="surrogateescape")  # no hash covers such a text
     query = f"{ENTRY} NOT INDEXED WHERE number BETWEEN ? AND ? ORDER BY number"
-    for row in connection.execute(query, (first, last)):
+    for row in log.connection.execute(query, (first, last)):
         check.add(row)
         number, kind, body = row[0], row[3], row[7]
         named = msgspec.json.decode(body).get("code_sha256") if kind == "execution.start" else None
@@ -452,7 +448,7 @@ def export_audit(
         InvalidRequest: There is no entry, no such segment, or its entries were removed.
         StoreError: The store or its key cannot be read.
     """
-    key = load_key(key_path(store))
+    key = load_key(store)
     digest = hashlib.sha256()
     entries = 0
 
@@ -461,16 +457,16 @@ def export_audit(
         digest.update(encoded)
         stream.write(encoded)
 
-    with open_log(store) as connection:
-        connection.text_factory = lambda text: text.decode(errors="backslashreplace")  # it may not be UTF-8
-        head = read_head(connection)
+    with open_log(store) as log:
+        log.connection.text_factory = lambda text: text.decode(errors="backslashreplace")  # it may not be UTF-8
+        head = log.head()
         if head is None:
             raise InvalidRequest("The audit log has no signed head: it is empty, or `sealyard audit verify` says why.")
         public_key = key.public if key else head.public_key
-        header = _build_header(head, read_segments(connection), public_key, segment)
+        header = _build_header(head, log.segments(), public_key, segment)
         write(header)
         last = _NUMBER_MOST if header.head else header.segments[-1].last_number
-        rows = connection.execute(
+        rows = log.connection.execute(
             f"{ENTRY} NOT INDEXED WHERE number > ? AND number <= ? ORDER BY number", (header.after.last_number, last)
         )
         for row in rows:
@@ -548,9 +544,9 @@ class AuditWatch:
         self.watched = watched
 
     def _begin(self) -> None:
-        with _open(self._store) as (connection, public_key):
-            check_schema(connection, connection.execute("PRAGMA user_version").fetchone()[0])
-            segments, head = read_segments(connection), read_head(connection)
+        with _open(self._store) as (log, public_key):
+            check_schema(log.connection, log.connection.execute("PRAGMA user_version").fetchone()[0])
+            segments, head = log.segments(), log.head()
             last = head.number if head else 0
             if last < self._last_number:
                 raise Wrong(last + 1, f"Entry {last + 1} is missing: there was an entry {self._last_number} before.")
@@ -563,7 +559,7 @@ class AuditWatch:
                 before = segment
             if segments:
                 check = ChainCheck(segments, head, public_key=public_key, after=before)
-                _follow(connection, check, before.last_number + 1, last)
+                _follow(log, check, before.last_number + 1, last)
         if not segments:
             found = verify_store(self._store)
             if found.problem:
@@ -572,11 +568,11 @@ class AuditWatch:
         self._waiting = [each.segment for each in segments if not each.removed_at_microseconds]
 
     def _check_segment(self, number: int) -> None:
-        with _open(self._store) as (connection, public_key):
-            rows = {each.segment: each for each in read_segments(connection)}
+        with _open(self._store) as (log, public_key):
+            rows = {each.segment: each for each in log.segments()}
             segment, before = rows.get(number), rows.get(number - 1, NO_SEGMENT)
             if segment is None or before.segment != number - 1:
                 raise Wrong(None, f"The row of segment {number} is missing.")
             if not segment.removed_at_microseconds:  # else removed in the meantime
                 check = ChainCheck([segment], None, public_key=public_key, after=before, is_part=True)
-                _follow(connection, check, segment.first_number, segment.last_number)
+                _follow(log, check, segment.first_number, segment.last_number)

@@ -1,8 +1,6 @@
 """Facts and their sums: recorded, folded, rebuilt, pruned, and read as usage."""
 
 from sealyard.store.metrics.rebuild import Rebuilt
-from sealyard.store.metrics.retention import Pruned
-from sealyard.store.metrics.usage import Usage, UsageTable
-from sealyard.store.metrics.windows import MetricTables
+from sealyard.store.metrics.usage import Usage
 
-__all__ = ("MetricTables", "Pruned", "Rebuilt", "Usage", "UsageTable")
+__all__ = ("Rebuilt", "Usage")

@@ -15,9 +15,7 @@ import msgspec
 
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
 from sealyard.store.columns import Columns
-from sealyard.store.database import Reader
 from sealyard.store.metrics.sums import snapshot
-from sealyard.store.table import reads
 from sealyard.values.facts import Executed, Saw, Searched
 
 _N = TypeVar("_N", int, float)
@@ -121,7 +119,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     skills: tuple[SkillUsage, ...]
 
 
-def _read_usage(connection: sqlite3.Connection, since: float, until: float, principal: str | None = None) -> Usage:
+def read_usage(connection: sqlite3.Connection, since: float, until: float, principal: str | None = None) -> Usage:
     """The usage between two times, of one principal or of all. Raises `StoreError` if the store cannot be read."""
     calls, facts = _Calls(), _Facts()
     with snapshot(connection):
@@ -139,15 +137,6 @@ def _read_usage(connection: sqlite3.Connection, since: float, until: float, prin
         use_cases=dict(facts.use_cases.most_common()),
         skills=skills,
     )
-
-
-class UsageTable:
-    """The usage of one store."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
-    read = reads(_read_usage)
 
 
 def _first_counted(connection: sqlite3.Connection, since: float, until: float) -> float:

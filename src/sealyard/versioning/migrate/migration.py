@@ -15,15 +15,14 @@ import msgspec
 
 from sealyard.code import Names, parse
 from sealyard.errors import InvalidSkill
-from sealyard.offload import Offload
-from sealyard.offload.child import Query
-from sealyard.values.skills import SkillForm
+from sealyard.offload import Offload, Query
+from sealyard.values.skills import Difficulty, SkillForm
 from sealyard.versioning.migrate.arguments import rewrite_arguments
 from sealyard.versioning.migrate.facts import State, TooMuch
 from sealyard.versioning.migrate.interpreter import Interpreter
 from sealyard.versioning.migrate.splices import Overlap, Sources
 from sealyard.versioning.migrate.tool_names import rewrite_names
-from sealyard.versioning.steps import Difficulty, Plan
+from sealyard.versioning.steps import Plan
 
 _DEPTH = 100  # levels of a syntax tree: the interpreter recurses
 _NODES = 40_000  # nodes of a syntax tree: some thousands of lines, followed in seconds

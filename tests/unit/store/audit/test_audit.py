@@ -23,12 +23,10 @@ from hypothesis import strategies as st
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store.audit import log as audit
-from sealyard.store.audit.body import BODY_BYTES, encode_body
-from sealyard.store.audit.key import key_path
-from sealyard.store.audit.log import AUDIT_KINDS, AuditRow
+from sealyard.store.audit.log import BODY_BYTES, encode_body, key_path
 from sealyard.store.audit.verification import AuditVerification, export_audit, verify_file, verify_store
 from sealyard.store.stored_json import is_longer
-from sealyard.values.access import AuditEntry
+from sealyard.values.access import AUDIT_KINDS, AuditEntry, AuditRow
 from sealyard.values.runs import ExecutionRecord
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))

@@ -26,7 +26,7 @@ from sealyard import disk
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.vault import KeyPlace
 from sealyard.store import gateways, open_store
-from sealyard.store.audit.key import key_path
+from sealyard.store.audit.log import key_path
 from sealyard.store.audit.verification import verify_store
 from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
 from sealyard.store.database import MIGRATIONS

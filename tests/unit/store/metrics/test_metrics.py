@@ -19,10 +19,10 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics.sums.sums import CallRow, Sums
 from sealyard.store import Store, open_store
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
-from sealyard.store.metrics import retention, windows
-from sealyard.store.metrics.rebuild import Rebuilt, drop_sums
-from sealyard.store.metrics.retention import Pruned
+from sealyard.store.metrics import Rebuilt, windows
+from sealyard.store.metrics.rebuild import drop_sums
 from sealyard.store.metrics.sums import FOLD_ROWS
+from sealyard.store.metrics.windows import Pruned
 from sealyard.values.facts import Executed, Fact, Hidden, Saw, Searched, SecurityEvent, Tokens, UpstreamEvent
 from sealyard.values.runs import CallRecord, ExecutionRecord
 from sealyard.values.skills import SkillUse
@@ -596,7 +596,7 @@ async def test_rows_that_a_rebuild_keeps_in_their_sums_count_once(tmp_path: Path
     async with open_store(path) as store:
         record(store, records)
         await fold_all(store)
-        await store._writer.change(lambda connection: retention._mark(connection, days=BASE + DAY, hours=0))
+        await store._writer.change(lambda connection: windows._mark(connection, days=BASE + DAY, hours=0))
         query(path, "DELETE FROM facts WHERE number <= 20")  # as a removal that was killed in the middle
         query(path, "UPDATE metric_sums SET total = total + 5 WHERE start >= ?", BASE + DAY)
         assert (await store.metrics.rebuild(check=True)).differences
@@ -671,6 +671,15 @@ async def test_missing_facts_of_executions_are_made_from_the_journal(tmp_path: P
         ),
     }
     assert whole.value("sealyard_execution_total") == 6
+
+
+async def test_an_execution_without_an_id_gets_no_fact(tmp_path: Path) -> None:
+    """Another program's row: a fact without an id would never be found again, so it would be made without end."""
+    async with open_store(tmp_path / "s.db") as store:
+        record(store, [execution(BASE, "", form="code", status="lost")])
+        await store.flush()
+        assert await store.metrics.derive() == 0
+        assert await store.metrics.facts("execution") == []
 
 
 async def test_a_store_of_the_schema_before_is_upgraded_with_its_history(tmp_path: Path) -> None:

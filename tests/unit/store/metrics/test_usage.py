@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from sealyard.metrics import Prices, Report
 from sealyard.store import open_store
-from sealyard.store.metrics import usage
-from sealyard.store.metrics.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage, Usage
+from sealyard.store.metrics import Usage, usage
+from sealyard.store.metrics.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage
 from sealyard.values.facts import Executed, Fact, Saw, Searched
 from sealyard.values.runs import CallRecord, ExecutionRecord
 from sealyard.values.skills import SkillUse
@@ -66,7 +66,7 @@ async def read(
             else:
                 store.metrics.record(record)
         await store.flush()
-        return await store.usage.read(since, until, principal)
+        return await store.metrics.usage(since, until, principal)
 
 
 async def test_empty_store_has_no_usage(path: Path) -> None:
@@ -259,7 +259,7 @@ async def test_a_failed_call_is_the_same_to_tools_and_to_upstreams(path: Path) -
         for each in calls:
             store.record_call(each)
         await store.flush()
-        (tool,) = (await store.usage.read(0.0, 1e10)).tools
+        (tool,) = (await store.metrics.usage(0.0, 1e10)).tools
         sums = await store.metrics.sums()
 
     upstream = Report.of(

@@ -1,3 +1,22 @@
-"""Connections to MCP servers: child processes, streamable HTTP and server-sent events, on the MCP SDK."""
+"""Connections to MCP servers: child processes, streamable HTTP and server-sent events, on the MCP SDK.
 
-__all__ = ()
+`Upstream` is one server as the broker sees it. The other names are for the relay and for standard input, which speak
+the protocol themselves.
+"""
+
+from sealyard.broker.upstreams.mcp.connection import Transport, transports
+from sealyard.broker.upstreams.mcp.session import definition_of
+from sealyard.broker.upstreams.mcp.transport import Kept, edge_id, whole_message
+from sealyard.broker.upstreams.mcp.upstream import Upstream
+from sealyard.broker.upstreams.server import read_leniently
+
+__all__ = (
+    "Kept",
+    "Transport",
+    "Upstream",
+    "definition_of",
+    "edge_id",
+    "read_leniently",
+    "transports",
+    "whole_message",
+)

@@ -16,24 +16,15 @@ from typing import Any
 import anyio
 import msgspec
 from mcp import ClientSession
-from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from sealyard.broker.responses import short
-from sealyard.broker.upstreams.mcp.http import Exchange, open_events, open_http
-from sealyard.broker.upstreams.mcp.oauth import CONSENT_SECONDS, build_auth, open_in_browser
-from sealyard.broker.upstreams.mcp.session import (
-    Channel,
-    DiedOnProbe,
-    negotiate,
-    open_memory,
-    open_session,
-    wait_for_changes,
-)
+from sealyard.broker.upstreams.mcp.http import CONSENT_SECONDS, Exchange, open_events, open_http
+from sealyard.broker.upstreams.mcp.session import Channel, DiedOnProbe, negotiate, open_session, wait_for_changes
 from sealyard.broker.upstreams.mcp.transport import Tail, open_child
 from sealyard.errors import SealyardError, UpstreamUnavailable
 from sealyard.values.tools import UpstreamConfig, UpstreamState
+from sealyard.wording import short
 
 Transport = AbstractAsyncContextManager[tuple[Any, Any]]
 """Yields a stream of incoming and one of outgoing messages, as every client transport of the SDK does."""
@@ -46,6 +37,7 @@ _MOST_PAUSES = 16  # doublings counted: the longest pause is reached long before
 _PROBE_SECONDS = 10.0  # for the newest protocol's greeting, at most half of the start time
 _LISTEN_SECONDS = 1.0  # for the stream of changes to open before the first use
 _CLOSE_SECONDS = 5.0  # for an orderly end of a connection
+_UNAUTHORIZED = ("HTTP 401", "HTTP 403")
 
 
 class Connection:
@@ -95,7 +87,6 @@ class Life:
         self,
         config: UpstreamConfig,
         *,
-        server: Server[Any] | None,
         token_folder: Path | None,
         open_url: Callable[[str], bool],
         clock: Callable[[], float],
@@ -103,7 +94,6 @@ class Life:
         beside: Callable[[Connection], Coroutine[Any, Any, None]],
     ) -> None:
         self._config = config
-        self._server = server
         self._token_folder = token_folder
         self._open_url = open_url
         self._clock = clock
@@ -117,7 +107,6 @@ class Life:
         self._retry_at = -math.inf
         self._consent: str | None = None
         self._failure: str | None = None
-        self._noise = 0
         self.connection: Connection | None = None
         """The usable connection."""
         self.changed = asyncio.Event()
@@ -125,6 +114,8 @@ class Life:
         self.stderr = Tail()
         self.fault: str | None = None
         """The transport's report of a fault, if it has one."""
+        self.noise = 0
+        """The count of received items that were not messages."""
         self.restarts = 0
         self.version: str | None = None
         self.described: str | None = None
@@ -144,11 +135,6 @@ class Life:
     def error(self) -> str | None:
         """The current fault, or the awaited event."""
         return self._consent or self._failure
-
-    @property
-    def noise(self) -> int:
-        """The count of received items that were not messages."""
-        return self._noise + (self.connection.channel.noise if self.connection is not None else 0)
 
     @property
     def last_words(self) -> str:
@@ -239,7 +225,11 @@ class Life:
         with anyio.CancelScope(deadline=anyio.current_time() + self._config.start_seconds) as scope:
             try:
                 exchange = self._build_exchange(scope)
-                async with self._open(exchange) as (session, channel):
+                link = _open_link(self._config, exchange, self.stderr, self._note_fault)
+                async with open_session(link, on_change=self.changed.set, on_noise=self._note_noise) as (
+                    session,
+                    channel,
+                ):
                     await self._live(session, channel, scope, started, probe, end)
                     scope.deadline = anyio.current_time() + _CLOSE_SECONDS
             except Exception as error:  # noqa: BLE001 - one dead upstream costs only itself, whatever it dies of
@@ -250,7 +240,8 @@ class Life:
                 end.timed_out = True
                 end.why = f"It did not start within {self._config.start_seconds:g} s."
             if exchange is not None and exchange.fault is not None:
-                end.why = f"{end.why} The last answer was {exchange.fault}.{_credentials_hint(exchange.fault)}"
+                hint = " Set bearer_token, headers or oauth in its config." if exchange.fault in _UNAUTHORIZED else ""
+                end.why = f"{end.why} The last answer was {exchange.fault}.{hint}"
         return end
 
     async def _live(
@@ -313,7 +304,6 @@ class Life:
                 self.retire(connection)
         if self.connection is connection:
             self.connection = None
-        self._noise += connection.channel.noise
 
     def _pause(self, why: str) -> None:
         """Block new starts for a while, longer each time until a call is answered."""
@@ -329,30 +319,27 @@ class Life:
         return self.fault or reason(cause)
 
     def _build_exchange(self, scope: anyio.CancelScope) -> Exchange | None:
-        if self._server is not None or self._config.transport == "stdio":
+        if self._config.transport == "stdio":
             return None
 
         def wait_for_consent(url: str) -> None:
             scope.deadline = max(scope.deadline, anyio.current_time() + CONSENT_SECONDS)
             self._consent = f"It waits for a person's consent at {url}"
-            _log.warning("%r asks for a person's consent. Open %s", self._config.name, url)
 
-        auth = build_auth(self._config, folder=self._token_folder, open_url=self._open_url, on_consent=wait_for_consent)
-        return Exchange(self._config, auth, on_fault=self._end_for)
+        return Exchange(
+            self._config,
+            on_fault=lambda fault: self.fail(self.connection, fault),
+            token_folder=self._token_folder,
+            open_url=self._open_url,
+            on_consent=wait_for_consent,
+        )
 
-    def _open(self, exchange: Exchange | None) -> AbstractAsyncContextManager[tuple[ClientSession, Channel]]:
-        if self._server is not None:
-            return open_memory(self._server, on_change=self.changed.set)
-        link = _open_link(self._config, exchange, self.stderr, self._note_fault)
-        return open_session(link, on_change=self.changed.set)
+    def _note_noise(self) -> None:
+        self.noise += 1
 
     def _note_fault(self, fault: str) -> None:
         """Record a transport's reason for ending the connection."""
         self.fault = self.fault or fault
-
-    def _end_for(self, fault: str) -> None:
-        """End the connection on a transport's report."""
-        self.fail(self.connection, fault)
 
 
 def transports(token_folder: Path | None = None) -> Callable[[UpstreamConfig], Transport]:
@@ -371,13 +358,8 @@ async def _connect(config: UpstreamConfig, token_folder: Path | None) -> AsyncIt
             _log.warning("The connection to upstream %r is of no use any more: %s", config.name, why)
             scope.cancel()
 
-        def ask_for_consent(address: str) -> None:
-            _log.warning("The upstream %r asks for consent. Open %s", config.name, address)
-
-        exchange: Exchange | None = None
-        if config.transport != "stdio":
-            auth = build_auth(config, folder=token_folder, open_url=open_in_browser, on_consent=ask_for_consent)
-            exchange = Exchange(config, auth, on_fault=end)
+        is_child = config.transport == "stdio"
+        exchange = None if is_child else Exchange(config, on_fault=end, token_folder=token_folder)
         async with _open_link(config, exchange, Tail(), end) as streams:
             yield streams
 
@@ -399,9 +381,3 @@ def reason(error: BaseException) -> str:
     if not isinstance(error, SealyardError | MCPError):
         text = f"{type(error).__name__}: {text}"
     return short(text.rstrip(".: "), 400) + "."
-
-
-def _credentials_hint(fault: str) -> str:
-    if fault in {"HTTP 401", "HTTP 403"}:
-        return " Set bearer_token, headers or oauth in its config."
-    return ""

@@ -1,15 +1,12 @@
 """The SDK's client session over a connection that may be broken or hostile.
 
-Above lies `life.py`, which starts and stops connections; below lies `transport.py`. Between the SDK's session
+Above lies `connection.py`, which starts and stops connections; below lies `transport.py`. Between the SDK's session
 and its dispatcher sits a `Channel`: it gives the session only valid messages, and gives us the originals.
 """
 
 import asyncio
 import contextlib
-import inspect
-import logging
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from itertools import count
 from typing import Any
@@ -19,9 +16,6 @@ import anyio.abc
 import msgspec
 from mcp import ClientSession
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
-from mcp.server import Server
-from mcp.server.runner import modern_on_request
-from mcp.shared.direct_dispatcher import create_direct_dispatcher_pair
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -45,12 +39,11 @@ from opentelemetry.trace import INVALID_SPAN, get_current_span
 from pydantic import TypeAdapter, ValidationError
 
 from sealyard import __version__
-from sealyard.broker.responses import short
+from sealyard.broker.upstreams import Progress
 from sealyard.broker.upstreams.mcp.transport import Child, Inbound, whole_message
 from sealyard.offload import short_work
 from sealyard.values.tools import Definition, ToolAnnotations
-
-_log = logging.getLogger(__name__)
+from sealyard.wording import short
 
 CLIENT = Implementation(name="sealyard", version=__version__)
 
@@ -72,9 +65,6 @@ _MOST_PAGES = 200  # a server may page without end; its tools are bounded at fif
 _MOST_TOOLS = 10_000  # of one server
 _MOST_WARNINGS = 200  # about one listing
 _NAME_CHARACTERS = 256  # a tool with a longer name is left out
-_KEPT_PROGRESS = 64  # reports that wait for their listener; older ones are dropped
-_PROGRESS_CHARACTERS = 1_000  # of a report's message
-_LAST_PROGRESS_SECONDS = 1.0  # for the last reports after the answer
 _LISTEN_AGAIN_SECONDS = 5.0  # before a lost stream of changes is opened again
 _MOST_LISTENS = 5  # attempts in a row without a stream: half a minute, in which a server restarts
 
@@ -103,31 +93,16 @@ class Channel:
     valid result with the original in `_meta`.
     """
 
-    def __init__(
-        self,
-        inner: Dispatcher[Any],
-        *,
-        on_change: Callable[[], None],
-        inbound: Inbound | None = None,
-        child: Child | None = None,
-    ) -> None:
+    def __init__(self, inner: Dispatcher[Any], *, on_change: Callable[[], None], child: Child | None = None) -> None:
         self._inner = inner
         self._on_change = on_change
-        self._inbound = inbound
         self.child = child
         """Sends calls past the session if the server is a child process."""
         self._numbers = count(1)
         self._progress: dict[str, Progress] = {}
-        self.takes_tokens = inbound is not None
-        """True if progress comes by token; otherwise the dispatcher delivers it."""
         self.ended = asyncio.Event()
 
-    @property
-    def noise(self) -> int:
-        """The count of received items that were not messages."""
-        return self._inbound.noise if self._inbound is not None else 0
-
-    def follow(self, progress: "Progress") -> str:
+    def follow(self, progress: Progress) -> str:
         """A token whose progress goes to `progress` until `unfollow`."""
         token = f"progress-{next(self._numbers)}"
         self._progress[token] = progress
@@ -222,87 +197,22 @@ def _name_of(raw: msgspec.Raw) -> Any:
     return msgspec.json.decode(raw, type=_Named).name if len(memoryview(raw)) <= _SKIPPED_BYTES else None
 
 
-class Progress:
-    """Hands a call's progress to a callback, one after the other. If the callback is too slow, the oldest goes."""
-
-    def __init__(self, callback: Callable[[float, float | None, str | None], Awaitable[None] | None]) -> None:
-        self._callback = callback
-        self._waiting: deque[tuple[float, float | None, str | None]] = deque(maxlen=_KEPT_PROGRESS)
-        self._task: asyncio.Task[None] | None = None
-
-    def push(self, progress: Any, total: Any, message: Any) -> None:
-        """Take in a notification; an invalid one is dropped."""
-        if not _is_number(progress):
-            return
-        said = message[:_PROGRESS_CHARACTERS] if isinstance(message, str) else None
-        self._waiting.append((float(progress), float(total) if _is_number(total) else None, said))
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._hand_over())
-
-    async def receive(self, progress: float, total: float | None, message: str | None) -> None:
-        """`push` in the form the SDK asks for."""
-        self.push(progress, total, message)
-
-    async def finish(self) -> None:
-        """Wait, for a bounded time, until the callback has received everything."""
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=_LAST_PROGRESS_SECONDS)
-            self.stop()
-
-    def stop(self) -> None:
-        """Stop reporting."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _hand_over(self) -> None:
-        while self._waiting:
-            try:
-                given = self._callback(*self._waiting.popleft())
-                if inspect.isawaitable(given):
-                    await given
-            except Exception:  # noqa: BLE001 - the caller's own callback; the call goes on without it
-                _log.exception("A progress callback failed.")
-                return
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-
-
 # Connecting
 
 
 @contextlib.asynccontextmanager
 async def open_session(
-    link: AbstractAsyncContextManager[tuple[Any, Any]], *, on_change: Callable[[], None]
+    link: AbstractAsyncContextManager[tuple[Any, Any]], *, on_change: Callable[[], None], on_noise: Callable[[], None]
 ) -> AsyncIterator[tuple[ClientSession, Channel]]:
-    """A session over a transport's streams, not negotiated yet."""
+    """A session over a transport's streams, not negotiated yet. `on_noise` counts items that are not messages."""
     async with link as (read, write):
-        inbound = Inbound(read, write)
+        inbound = Inbound(read, write, on_noise)
         child = read if isinstance(read, Child) else None
-        channel = Channel(JSONRPCDispatcher(inbound, write), on_change=on_change, inbound=inbound, child=child)
+        channel = Channel(JSONRPCDispatcher(inbound, write), on_change=on_change, child=child)
         async with anyio.create_task_group() as tasks, ClientSession(dispatcher=channel, client_info=CLIENT) as session:
             tasks.start_soon(inbound.reply)
             yield session, channel
             tasks.cancel_scope.cancel()
-
-
-@contextlib.asynccontextmanager
-async def open_memory(
-    server: Server[Any], *, on_change: Callable[[], None]
-) -> AsyncIterator[tuple[ClientSession, Channel]]:
-    """A session with a server in this process, without streams or text between them."""
-    near, far = create_direct_dispatcher_pair(raise_handler_exceptions=False)
-    async with server.lifespan(server) as state, anyio.create_task_group() as tasks:
-        await tasks.start(far.run, modern_on_request(server, state), _ignore)
-        channel = Channel(near, on_change=on_change)
-        async with ClientSession(dispatcher=channel, client_info=CLIENT) as session:
-            yield session, channel
-        far.close()
-
-
-async def _ignore(context: Any, method: str, params: Mapping[str, Any] | None) -> None:
-    """The newest protocol has no notifications from clients."""
 
 
 async def negotiate(session: ClientSession, *, probe: bool, probe_seconds: float) -> bool:
@@ -380,7 +290,6 @@ async def call_tool(
     *,
     token: str | None = None,
     request_state: str | None = None,
-    on_progress: Any = None,
 ) -> dict[str, Any]:
     """The result of a `tools/call` as it came."""
     if child is not None:
@@ -402,7 +311,7 @@ async def call_tool(
         request_state=request_state,
         _meta=None if token is None else RequestParamsMeta(progress_token=token),
     )
-    result = await session.send_request(CallToolRequest(params=params), _ANY_OBJECT, progress_callback=on_progress)
+    result = await session.send_request(CallToolRequest(params=params), _ANY_OBJECT)
     came: dict[str, Any] = result["_meta"][_AS_IT_CAME]
     return came
 

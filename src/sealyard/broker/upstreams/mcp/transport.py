@@ -39,7 +39,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from sealyard.broker.responses import read_leniently
+from sealyard.broker.upstreams.server import read_leniently
 from sealyard.values.tools import UpstreamConfig
 
 _STDERR_BYTES = 64 << 10
@@ -133,20 +133,20 @@ class Inbound(_Streamed):
     Its replies wait in a short queue for one task, so a server that asks without end and reads no answer costs nothing.
     """
 
-    def __init__(self, read: Any, write: Any) -> None:
+    def __init__(self, read: Any, write: Any, on_noise: Callable[[], None] = lambda: None) -> None:
+        """`on_noise` is called for each received item that is not a message."""
         self._read = read
         self._write = write
+        self._on_noise = on_noise
         self._replies: deque[JSONRPCMessage] = deque()
         self._waiting = asyncio.Event()
-        self.noise = 0
-        """The count of received items that were not messages."""
 
     async def receive(self) -> SessionMessage:
         """The next response or notification."""
         while True:
             item = await self._read.receive()
             if isinstance(item, Exception):
-                self.noise += 1
+                self._on_noise()
             elif isinstance(item.message, JSONRPCRequest):
                 self._decline(item.message)
             else:
@@ -558,7 +558,7 @@ def _keep(message: bytes | bytearray) -> dict[str, Any]:
     return {WHOLE: _kept.put(message, len(message)), "content": [lost], "isError": True}
 
 
-def stand_in(message: bytes, number: Any = None) -> bytes | None:
+def stand_in(message: bytes, number: int | str | None = None) -> bytes | None:
     """A small message in place of a large one, for readers that decode messages themselves; the large one is kept.
 
     `number` is the id of the request that it answers, if that is known. None for a message that is not large, and for
@@ -566,20 +566,10 @@ def stand_in(message: bytes, number: Any = None) -> bytes | None:
     """
     if len(message) <= _LARGE_BYTES:
         return None
-    try:
-        found, method = _envelope(message)
-    except ValueError:
-        return None if number is None else _encoded_error(number)
-    if method is not None:
-        named = {} if found is None else {"id": found}
-        params = {WHOLE: _kept.put(message, len(message))}
-        return msgspec.json.encode({"jsonrpc": "2.0", **named, "method": method, "params": params})
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": found if number is None else number, "result": _keep(message)})
-
-
-def _encoded_error(number: Any) -> bytes:
-    error = {"code": INTERNAL_ERROR, "message": "The answer cannot be read. Ask for less, or for something simpler."}
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error})
+    small = _large_message(message, number)
+    if isinstance(small, Exception):
+        return None
+    return small.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 class Kept(Generic[_T]):
@@ -640,14 +630,15 @@ def _envelope(message: bytes | bytearray) -> tuple[int | str | None, str | None]
     return envelope.id, envelope.method
 
 
-def _large_message(line: bytes | bytearray) -> SessionMessage | Exception:
-    """A message whose result or parameters are not decoded; it is kept as it came."""
+def _large_message(line: bytes | bytearray, asked: int | str | None = None) -> SessionMessage | Exception:
+    """A message whose result or parameters are not decoded; it is kept as it came. It answers `asked`, if given."""
     try:
         number, method = _envelope(line)
     except ValueError as error:
-        return _unreadable(line, error)
+        return _unreadable(line, error, asked)
     if method is not None:
         return _call(number, method, {WHOLE: _kept.put(line, len(line))})
+    number = number if asked is None else asked
     return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=_keep(line)))
 
 
@@ -658,9 +649,11 @@ def _call(number: int | str | None, method: str, params: dict[str, Any]) -> Sess
     return SessionMessage(JSONRPCRequest.model_construct(jsonrpc="2.0", id=number, method=method, params=params))
 
 
-def _unreadable(line: bytes | bytearray, error: Exception) -> SessionMessage | Exception:
+def _unreadable(
+    line: bytes | bytearray, error: Exception, asked: int | str | None = None
+) -> SessionMessage | Exception:
     """An error for the request that this message answers, if it names one: else the caller waits for its timeout."""
-    number = edge_id(line)
+    number = edge_id(line) if asked is None else asked
     if number is None:
         return ValueError(str(error))
     is_deep = isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)

@@ -1,48 +1,40 @@
 """One MCP server: its tools and the calls to them.
 
-`life.py` starts and stops it. A call is never sent twice, except when the server provably did not look at it:
+`connection.py` starts and stops it. A call is never sent twice, except when the server provably did not look at it:
 the first may have happened.
 """
 
 import asyncio
-import json
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
-from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from sealyard.broker.responses import COMPLAINT_CHARACTERS, Declared, Response, short, to_answer
+from sealyard.broker.upstreams import OnProgress, OnTools, Progress, check_sendable
 from sealyard.broker.upstreams.mcp.connection import Connection, Life, reason
-from sealyard.broker.upstreams.mcp.http import DELIVERY, Delivery
-from sealyard.broker.upstreams.mcp.oauth import open_in_browser
-from sealyard.broker.upstreams.mcp.session import Progress, call_tool, list_tools
+from sealyard.broker.upstreams.mcp.http import DELIVERY, Delivery, open_in_browser
+from sealyard.broker.upstreams.mcp.session import call_tool, list_tools
 from sealyard.broker.upstreams.mcp.transport import CLOSED, too_large, whole_message
+from sealyard.broker.upstreams.server import Declared, Response, to_answer
 from sealyard.errors import (
-    InvalidArguments,
     ToolFailed,
     UnknownTool,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from sealyard.values.naming import glob
 from sealyard.values.tools import Definition, UpstreamConfig, UpstreamStatus
+from sealyard.wording import COMPLAINT_CHARACTERS, short
 
 _log = logging.getLogger(__name__)
-
-OnTools = Callable[[str, list[Definition]], Awaitable[None]]
-"""Gets the upstream's name and all its tools."""
-_OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 
 _PING_SECONDS = 10.0  # for a sign of life
 _CHANGES_SETTLE_SECONDS = 0.1  # servers announce several changes at once
@@ -65,20 +57,16 @@ class Upstream:
         token_folder: Path | None = None,
         open_url: Callable[[str], bool] = open_in_browser,
         clock: Callable[[], float] = time.monotonic,
-        server: Server[Any] | None = None,
     ) -> None:
         """Starts nothing. `on_tools` is called whenever its tools change.
 
-        OAuth tokens are kept in `token_folder`; without one they are forgotten with the process. `server` is an object
-        in this process, used instead of the transport in the config.
+        OAuth tokens are kept in `token_folder`; without one they are forgotten with the process.
         """
         self.config = config
         self.on_tools = on_tools
-        self._in_process = server is not None
         self._slots = asyncio.Semaphore(config.concurrent_calls)
         self._life = Life(
             config,
-            server=server,
             token_folder=token_folder,
             open_url=open_url,
             clock=clock,
@@ -101,7 +89,7 @@ class Upstream:
         arguments: dict[str, Any],
         *,
         timeout_seconds: float | None = None,
-        on_progress: _OnProgress | None = None,
+        on_progress: OnProgress | None = None,
         unwrap: bool = False,
     ) -> Response:
         """Call a tool and return its answer. Starts the server if it does not run.
@@ -116,9 +104,9 @@ class Upstream:
             ToolFailed: It answered with an error.
             UpstreamError: The connection failed; the call may have happened.
         """
-        if not self._allows(tool, set()):
+        if not self.config.allows(tool):
             raise UnknownTool(f"The config of {self.config.name!r} leaves {tool!r} out.")
-        _check_sendable(tool, arguments)
+        check_sendable(tool, arguments)
         seconds = self.config.call_seconds if timeout_seconds is None else timeout_seconds
         self._calls += 1
         try:
@@ -151,18 +139,6 @@ class Upstream:
                 raise UpstreamError(connection.listing_error)
             await self._deliver()
 
-    async def list_tools(self) -> list[Definition]:
-        """List the tools that the config allows. Raises as `refresh` does."""
-        await self.refresh()
-        return list(self._definitions or ())
-
-    async def ping(self) -> None:
-        """Ping the server, starting it if necessary. Raises `UpstreamError` if it does not answer."""
-        connection = await self._life.connected()
-        with connection:
-            if not await self._is_alive(connection):
-                raise UpstreamError(f"{self.config.name!r} does not respond.")
-
     def status(self) -> UpstreamStatus:
         """Its current state."""
         life = self._life
@@ -173,7 +149,7 @@ class Upstream:
             warnings[_MOST_WARNINGS:] = [f"There are {len(warnings) - _MOST_WARNINGS} warnings more."]
         return UpstreamStatus(
             name=self.config.name,
-            transport="memory" if self._in_process else self.config.transport,
+            transport=self.config.transport,
             state=life.state,
             tools=len(self._definitions or ()),
             protocol_version=life.version,
@@ -194,7 +170,7 @@ class Upstream:
     # One call
 
     async def _ask_once(
-        self, tool: str, arguments: dict[str, Any], seconds: float, on_progress: _OnProgress | None
+        self, tool: str, arguments: dict[str, Any], seconds: float, on_progress: OnProgress | None
     ) -> dict[str, Any]:
         delivery = Delivery()
         connection = self._life.connection or await self._life.connected()
@@ -214,7 +190,7 @@ class Upstream:
         tool: str,
         arguments: dict[str, Any],
         seconds: float,
-        on_progress: _OnProgress | None,
+        on_progress: OnProgress | None,
         delivery: Delivery,
     ) -> dict[str, Any]:
         """The result, unchanged, or the error that states how the call ended."""
@@ -248,8 +224,7 @@ class Upstream:
     ) -> dict[str, Any]:
         """Send the call, and repeat it with the state the server returns while it asks for another round."""
         channel = connection.channel
-        token = channel.follow(progress) if progress is not None and channel.takes_tokens else None
-        on_progress = progress.receive if progress is not None and token is None else None
+        token = None if progress is None else channel.follow(progress)
         state: str | None = None
         relisted = False
         try:
@@ -262,7 +237,6 @@ class Upstream:
                         arguments,
                         token=token,
                         request_state=state,
-                        on_progress=on_progress,
                     )
                 except MCPError as error:
                     if error.code != HEADER_MISMATCH or relisted:
@@ -338,13 +312,6 @@ class Upstream:
 
     # Tools
 
-    def _allows(self, tool: str, left_out: set[str]) -> bool:
-        """True if the config allows the tool. The patterns that exclude it are added to `left_out`."""
-        against = [pattern for pattern in self.config.without_tools if glob(pattern)(tool)]
-        left_out.update(against)
-        wanted = self.config.tools
-        return not against and (wanted is None or any(glob(pattern)(tool) for pattern in wanted))
-
     async def _list_first(self, connection: Connection) -> None:
         """List the tools of a new connection. Calls work without a listing."""
         try:
@@ -355,16 +322,20 @@ class Upstream:
 
     async def _list(self, connection: Connection) -> None:
         """Ask for the tools and remember them. Raises `UpstreamError`."""
-        name = self.config.name
+        name, effective = self.config.name, set[str]()
+
+        def allows(tool: str) -> bool:
+            effective.update(self.config.against(tool))
+            return self.config.allows(tool)
+
         try:
             async with connection.listing, asyncio.timeout(self.config.call_seconds):
-                left_out: set[str] = set()
-                listing = await list_tools(connection.session, lambda tool: self._allows(tool, left_out))
+                listing = await list_tools(connection.session, allows)
         except TimeoutError:
             raise UpstreamTimeout(f"{name!r} did not list its tools within {self.config.call_seconds:g} s.") from None
         except (MCPError, ValidationError, RuntimeError) as error:
             raise UpstreamError(f"{name!r} does not list its tools: {reason(error)}") from error
-        self._idle = tuple(pattern for pattern in self.config.without_tools if pattern not in left_out)
+        self._idle = tuple(pattern for pattern in self.config.without_tools if pattern not in effective)
         said = [
             f"without_tools names {pattern!r}, which fits none of its tools. Correct it, or take it out."
             for pattern in self._idle
@@ -440,13 +411,3 @@ class Upstream:
                 await self._list(connection)
             except UpstreamError as error:
                 self._listing_warnings = [str(error)]
-
-
-def _check_sendable(tool: str, arguments: dict[str, Any]) -> None:
-    """Refuse values that are not JSON before they reach the SDK, where they would end the connection."""
-    try:
-        # msgspec writes NaN as `null` without an error.
-        if b"null" in msgspec.json.encode(arguments):
-            json.dumps(arguments, allow_nan=False)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidArguments(f"The arguments of {tool!r} cannot be written as JSON: {error}.") from error

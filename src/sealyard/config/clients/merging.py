@@ -1,0 +1,169 @@
+"""Turns the servers of clients into a `sealyard.toml`: one upstream for each server, however many clients have it."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sealyard.config.clients.documents import dump_toml
+from sealyard.config.clients.rewrite import Change, read_bytes
+from sealyard.config.clients.servers import CLIENTS, Found, Survey, read_file
+from sealyard.config.machine import Machine
+from sealyard.config.references import find_literals, has_reference, name_of_input
+from sealyard.config.settings import UpstreamEntry
+from sealyard.errors import InvalidConfig
+
+_HEADER = """\
+# Written by `sealyard init`. References such as ${GITHUB_TOKEN} are expanded when sealyard starts.
+"""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A `sealyard.toml` to write, or to add to."""
+
+    change: Change
+    is_empty: bool
+    """True if there is no server to write, and none in the file."""
+    added: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class Upstream(msgspec.Struct, frozen=True, kw_only=True):
+    """A server to write, and the clients that have it."""
+
+    name: str
+    entry: UpstreamEntry
+    clients: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def plan_config(output: Path, survey: Survey, machine: Machine, *, force: bool) -> Draft:
+    """The servers that a `sealyard.toml` lacks, and the change that adds them. Its other text stays unchanged.
+
+    `force` replaces a file that cannot be read.
+
+    Raises:
+        InvalidConfig: The file cannot be read, or nothing can be added to it.
+    """
+    old = read_bytes(output)
+    existing: dict[str, UpstreamEntry] = {}
+    text = None
+    if old is not None:
+        try:
+            existing, text = read_file(output, machine)[1], old.decode("utf-8-sig")
+        except InvalidConfig as error:
+            if not force:
+                raise InvalidConfig(f"{error} Or give --force to replace it; a copy is kept beside it.") from None
+    added = merge(survey.servers, existing=existing, folder=output.parent)
+    new = old if not added and text is not None else render(added, existing=text).encode()
+    return Draft(
+        change=Change(client="", path=output, old=old, new=new),
+        is_empty=not added and not existing,
+        added=tuple(upstream.name for upstream in added),
+        notes=tuple(f"{upstream.name}: {note}" for upstream in added for note in upstream.notes),
+    )
+
+
+def merge(servers: Iterable[Found], *, existing: Mapping[str, UpstreamEntry], folder: Path) -> list[Upstream]:
+    """The servers that `existing` lacks, each once; `folder` is that of the file to write.
+
+    The same server under several names is one. Two that share a name and differ are both kept: the later one gets its
+    client's name too. An entry in `existing` that has the same name and start is the user's own version of the server.
+    """
+    known = {_identity(entry) for entry in existing.values()}
+    merged: dict[str, list[Found]] = {}
+    names: dict[str, str] = {}
+    for each in servers:
+        each = msgspec.structs.replace(each, entry=_settle(each.entry, each.place.project, folder))
+        identity = _identity(each.entry)
+        if identity in known or (each.name in existing and _is_version(existing[each.name], of=each.entry)):
+            continue
+        if identity not in names:
+            names[identity] = _choose_name(each, {*existing, *merged})
+        merged.setdefault(names[identity], []).append(each)
+    return [_combine(name, group) for name, group in merged.items()]
+
+
+def render(upstreams: Iterable[Upstream], *, existing: str | None = None) -> str:
+    """The text of `sealyard.toml`: the existing text unchanged, and a section for each upstream after it.
+
+    Raises:
+        InvalidConfig: No section can be added to what exists.
+    """
+    text = _HEADER if existing is None else existing if existing.endswith("\n") or not existing else f"{existing}\n"
+    for upstream in upstreams:
+        table = {"upstreams": {upstream.name: msgspec.to_builtins(upstream.entry)}}
+        text += f"\n# From {', '.join(CLIENTS[client] for client in upstream.clients)}.\n{dump_toml(table)}"
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise InvalidConfig(
+            "The file keeps its upstreams in a way that nothing can be added to. Write each as [upstreams.NAME]."
+        ) from None
+    return text
+
+
+def _identity(entry: UpstreamEntry) -> str:
+    """A text that is equal for two entries of the same server."""
+    fields = (entry.command, entry.args, entry.cwd, entry.url, entry.env_file, entry.bearer_token)
+    values = repr((fields, sorted(entry.env.items()), sorted(entry.headers.items())))
+    return values.replace("${env:", "${")
+
+
+def _is_version(entry: UpstreamEntry, *, of: UpstreamEntry) -> bool:
+    """True if both start the same program or reach the same address; a reference matches any text."""
+    mine = (entry.command or "", entry.url or "", *entry.args)
+    other = (of.command or "", of.url or "", *of.args)
+    return len(mine) == len(other) and all(a == b or has_reference(a) for a, b in zip(mine, other, strict=True))
+
+
+def _choose_name(found: Found, taken: set[str]) -> str:
+    candidates = (found.name, f"{found.name}-{found.place.client}")
+    for name in candidates:
+        if name not in taken:
+            return name
+    number = 2
+    while f"{candidates[1]}-{number}" in taken:
+        number += 1
+    return f"{candidates[1]}-{number}"
+
+
+def _combine(name: str, group: list[Found]) -> Upstream:
+    chosen = next((each for each in group if not each.entry.disabled), group[0])
+    clients = tuple(dict.fromkeys(each.place.client for each in group))
+    notes = dict.fromkeys(note for each in group for note in each.notes)
+    others = sorted({each.name for each in group} - {name})
+    if name != group[0].name:
+        notes[f"renamed, because another server is called {group[0].name!r}"] = None
+    elif others:
+        notes[f"is the same server as {', '.join(map(repr, others))}"] = None
+    for key in find_literals(chosen.entry):
+        variable = key.removeprefix("env.") if key.startswith("env.") else f"{name_of_input(name)}_TOKEN"
+        notes[f"{key} holds a secret that is written out: move it to an environment variable: ${{{variable}}}"] = None
+    return Upstream(name=name, entry=chosen.entry, clients=clients, notes=tuple(notes))
+
+
+def _settle(entry: UpstreamEntry, project: Path | None, folder: Path) -> UpstreamEntry:
+    """The entry of a project for a file elsewhere: paths relative to the project become absolute."""
+    if project is None or project == folder:
+        return entry
+    table = _fix_folder(msgspec.to_builtins(entry), project)
+    if entry.command is not None:
+        table["cwd"] = str(project / table.get("cwd", ""))
+    if entry.env_file is not None and not entry.env_file.startswith("~/"):
+        table["env_file"] = str(project / table["env_file"])
+    return msgspec.convert(table, UpstreamEntry)
+
+
+def _fix_folder(value: Any, project: Path) -> Any:
+    if isinstance(value, dict):
+        return {key: _fix_folder(each, project) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_fix_folder(each, project) for each in value]
+    if not isinstance(value, str):
+        return value
+    value = re.sub(r"\$\{workspaceFolder\}", lambda _: str(project), value)
+    return re.sub(r"\$\{workspaceFolderBasename\}", lambda _: project.name, value)

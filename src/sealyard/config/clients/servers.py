@@ -1,0 +1,335 @@
+"""The servers that MCP clients have configured on this machine: the places of their files, and the meaning of entries.
+
+An entry is read into the words of `sealyard.toml`; references in it stay references. A file or an entry that cannot be
+read is reported in a sentence, and the others are used.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sealyard.config.clients.documents import read_document
+from sealyard.config.machine import Machine
+from sealyard.config.references import name_of_input
+from sealyard.config.settings import Config, StoreConfig, UpstreamEntry, read_entry, read_settings
+from sealyard.errors import InvalidConfig
+from sealyard.former import starts
+
+CLIENTS = {
+    "claude-code": "Claude Code",
+    "claude-desktop": "Claude Desktop",
+    "cursor": "Cursor",
+    "vscode": "VS Code",
+    "codex": "Codex",
+    "gemini": "Gemini CLI",
+    "opencode": "opencode",
+    "windsurf": "Windsurf",
+}
+
+_TRANSPORTS = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "remote": "http",
+    "streamable-http": "http",
+    "streamablehttp": "http",
+    "streamable_http": "http",
+    "sse": "sse",
+}
+_UNUSED = frozenset(
+    (
+        "alwaysAllow alwaysLoad autoApprove default_tools_approval_mode deferTools description dev displayName gallery"
+        " icon id metadata name required trust version"
+    ).split()
+)
+"""Keys of entries that mean nothing to a gateway."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The object in a file that holds servers of one client."""
+
+    client: str
+    path: Path
+    keys: tuple[str, ...]
+    """The path to the object: `projects`, the folder, `mcpServers`."""
+    project: Path | None = None
+    """The folder that its servers belong to; `None` if they are the user's."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """One server of one client."""
+
+    place: Place
+    name: str
+    entry: UpstreamEntry
+    notes: tuple[str, ...] = ()
+
+
+def find_places(machine: Machine) -> list[Place]:
+    """Every place where a client may keep servers, existing or not."""
+    home, project, programs = machine.home, machine.directory, machine.applications_folder
+    claude = Path(machine.environ.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
+    codex = Path(machine.environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
+    opencode = Path(machine.environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
+    known: list[tuple[str, Path, tuple[str, ...], bool]] = [
+        ("claude-code", project / ".mcp.json", ("mcpServers",), True),
+        ("claude-code", claude, ("projects", str(project), "mcpServers"), True),
+        ("claude-code", claude, ("mcpServers",), False),
+        ("claude-desktop", programs / "Claude" / "claude_desktop_config.json", ("mcpServers",), False),
+        ("cursor", project / ".cursor" / "mcp.json", ("mcpServers",), True),
+        ("cursor", home / ".cursor" / "mcp.json", ("mcpServers",), False),
+        ("vscode", project / ".vscode" / "mcp.json", ("servers",), True),
+        ("vscode", programs / "Code" / "User" / "mcp.json", ("servers",), False),
+        ("codex", codex, ("mcp_servers",), False),
+        ("gemini", project / ".gemini" / "settings.json", ("mcpServers",), True),
+        ("gemini", home / ".gemini" / "settings.json", ("mcpServers",), False),
+        ("opencode", _either(project / "opencode.jsonc", project / "opencode.json"), ("mcp",), True),
+        ("opencode", _either(opencode / "opencode.jsonc", opencode / "opencode.json"), ("mcp",), False),
+        ("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json", ("mcpServers",), False),
+    ]
+    places = [
+        Place(client=client, path=path, keys=keys, project=project if in_project else None)
+        for client, path, keys, in_project in known
+    ]
+    users = {place.path for place in places if place.project is None}
+    # Started in the home folder, a client's two files are one: the user's.
+    return [p for p in places if p.project is None or p.path not in users or p.keys[0] == "projects"]
+
+
+def _either(first: Path, second: Path) -> Path:
+    """The first file if it exists, else the second."""
+    return first if os.path.exists(first) else second
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """The servers of all clients on a machine."""
+
+    servers: list[Found]
+    """Without sealyard itself."""
+    problems: list[str]
+    """A sentence about each file and each entry that cannot be read."""
+    files: list[Path]
+    """The files that may hold servers, existing or not."""
+
+
+def find_servers(machine: Machine) -> Survey:
+    """Every server of every client."""
+    servers: list[Found] = []
+    problems: list[str] = []
+    documents: dict[Path, Any] = {}
+    for place in find_places(machine):
+        if place.path not in documents:
+            documents[place.path] = {}
+            try:
+                documents[place.path] = read_document(place.path) if os.path.exists(place.path) else {}
+            except InvalidConfig as error:
+                problems.append(str(error))
+        found, wrong = read_servers(documents[place.path], place)
+        servers += [each for each in found if not starts(each.entry.command, each.entry.args)]
+        problems += wrong
+    return Survey(servers=servers, problems=problems, files=list(documents))
+
+
+def read_file(file: Path, machine: Machine) -> tuple[Config, dict[str, UpstreamEntry]]:
+    """The content of a `sealyard.toml` or a client's file, not expanded, and its upstreams beside it.
+
+    Warnings name the servers that are left out.
+
+    Raises:
+        InvalidConfig: The file cannot be read, or something in it is wrong.
+    """
+    document = read_document(file)
+    if not isinstance(document, dict):
+        raise InvalidConfig(f"{str(file)!r} is not an object. Give a sealyard.toml, or an MCP client's file.")
+    places = [place for place in find_places(machine) if place.path == file and place.keys[0] in document]
+    if not places:
+        keys = ("mcp_servers",) if file.suffix == ".toml" else ("mcpServers", "servers")
+        client = "gemini" if file.parent.name == ".gemini" else ""
+        places = [Place(client=client, path=file, keys=(key,)) for key in keys if key in document]
+    if not places and file.suffix == ".toml":
+        return read_settings(document, file, machine.store_path)
+    if not places:
+        raise InvalidConfig(f"{str(file)!r} has neither 'mcpServers' nor 'servers'. Give an MCP client's file.")
+    upstreams: dict[str, UpstreamEntry] = {}
+    warnings: list[str] = []
+    for place in places:
+        found, problems = read_servers(document, place)
+        warnings += problems
+        for each in found:
+            upstreams.setdefault(each.name, each.entry)  # a project's servers come first, as in the client
+            warnings += [f"{each.name}: {note}." for note in each.notes]
+    return Config(store=StoreConfig(path=machine.store_path), warnings=tuple(warnings)), upstreams
+
+
+def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
+    """The servers at a place of a parsed file, and the problems with entries."""
+    servers = document
+    for key in place.keys:
+        servers = servers.get(key, {}) if isinstance(servers, Mapping) else None
+    if not isinstance(servers, Mapping):
+        return [], [f"In {str(place.path)!r}, {'.'.join(place.keys)} is not an object. Its servers are not used."]
+    found, problems = [], []
+    for name, raw in servers.items():
+        try:
+            entry, notes = _read_server(name, raw, place)
+        except InvalidConfig as error:
+            problems.append(f"{error} This server is not used.")
+        else:
+            found.append(Found(place=place, name=name, entry=entry, notes=tuple(notes + _input_notes(document, raw))))
+    return found, problems
+
+
+def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list[str]]:
+    where = f"In {str(place.path)!r}, the server {name!r}"
+    if not isinstance(raw, Mapping):
+        raise InvalidConfig(f"{where} is not an object.")
+    if place.client == "opencode" and "{file:" in repr(raw):
+        raise InvalidConfig(f"{where} refers to a file with {{file:…}}, which sealyard does not read.")
+    source = _Keys(raw, where)
+    passed_on, notes = _passed_on(source.take("env_vars"))
+    is_disabled, is_enabled = source.take("disabled"), source.take("enabled")
+    start_seconds, start_milliseconds = (
+        source.take("startup_timeout_sec"),
+        source.take_milliseconds("startup_timeout_ms"),
+    )
+    command, args = source.take("command"), source.take("args")
+    if isinstance(command, list) and command and args is None:  # opencode has one list
+        command, *args = command
+    table: dict[str, Any] = {
+        "command": command,
+        "args": args,
+        "cwd": source.take("cwd"),
+        "env_file": source.take("envFile", "env_file"),
+        "env": passed_on | source.take_texts("env", "environment"),
+        "headers": source.take_texts("headers", "http_headers")
+        | {key: f"${{{variable}}}" for key, variable in source.take_texts("env_http_headers").items()},
+        "tools": source.take("enabled_tools", "includeTools"),
+        "without_tools": source.take("disabled_tools", "excludeTools", "disabledTools"),
+        "start_seconds": start_milliseconds if start_seconds is None else start_seconds,
+        "call_seconds": source.take("tool_timeout_sec"),
+        "disabled": bool(is_disabled) or is_enabled is False,
+        "oauth": _read_oauth(source.take("oauth", "auth")),
+    }
+    if variable := source.take("bearer_token_env_var"):
+        table["bearer_token"] = f"${{{variable}}}"
+    if place.client == "gemini":
+        table["call_seconds"] = source.take_milliseconds("timeout")
+    http_url, url = source.take("httpUrl"), source.take("serverUrl", "url", "uri")
+    kind = source.take("type", "transport")
+    if table["command"] is None:
+        table["url"] = http_url or url
+        # Gemini's `url` speaks SSE and its `httpUrl` the newer way; other clients have one key and try both.
+        by_address = isinstance(url, str) and re.search(r"/sse/?($|\?)", url)
+        if kind is None and http_url is None and (place.client == "gemini" or by_address):
+            kind = "sse"
+    table["transport"] = _read_transport(kind, where) if kind is not None else None
+    if table["transport"] == ("http" if table["command"] is None else "stdio"):
+        del table["transport"]  # the default
+    notes += [f"{key!r} means nothing to sealyard and is left out" for key in source.rest() if key not in _UNUSED]
+    table = {key: value for key, value in table.items() if value not in (None, {}, [], False)}
+    return read_entry(name, _translate(table, place.client), place.path, at=place.keys), notes
+
+
+def _read_transport(kind: Any, where: str) -> str:
+    try:
+        return _TRANSPORTS[str(kind).lower()]
+    except KeyError:
+        raise InvalidConfig(f"{where} has the type {kind!r}, which sealyard does not know.") from None
+
+
+class _Keys:
+    """An entry's keys, each taken once, so that the remaining ones are known in the end."""
+
+    def __init__(self, raw: Mapping[str, Any], where: str) -> None:
+        self._left = dict(raw)
+        self._where = where
+
+    def take(self, *names: str) -> Any:
+        found = [self._left.pop(name, None) for name in names]
+        return next((value for value in found if value is not None), None)
+
+    def take_texts(self, *names: str) -> dict[str, str]:
+        """Values as text: clients allow numbers, and `null` for an absent value."""
+        values = self.take(*names)
+        if values is None:
+            return {}
+        if not isinstance(values, Mapping):
+            raise InvalidConfig(f"{self._where} has {names[0]!r} that is not an object.")
+        return {
+            key: json.dumps(value) if isinstance(value, bool | int | float) else value
+            for key, value in values.items()
+            if value is not None
+        }
+
+    def take_milliseconds(self, name: str) -> float | None:
+        """A number as seconds. Another value stays among the keys that are left out."""
+        value = self._left.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return float(self._left.pop(name)) / 1000
+
+    def rest(self) -> list[str]:
+        return list(self._left)
+
+
+def _passed_on(listed: Any) -> tuple[dict[str, str], list[str]]:
+    """Variables that Codex passes on from its own environment, as names or as tables, and notes on other entries."""
+    variables, notes = {}, []
+    for each in listed if isinstance(listed, list) else () if listed is None else (listed,):
+        name = each.get("name") if isinstance(each, Mapping) else each
+        if not isinstance(name, str):
+            notes.append("an entry of 'env_vars' names no variable and is left out")
+            continue
+        variables[name] = f"${{{name}}}"
+        if isinstance(each, Mapping) and each.get("source", "local") != "local":
+            notes.append(f"set {name} in the environment: Codex takes it from {each['source']!r}")
+    return variables, notes
+
+
+def _read_oauth(raw: Any) -> Any:
+    if not isinstance(raw, Mapping) or raw.get("enabled") is False:
+        return True if raw is True else None
+    source = _Keys(raw, "")
+    table = {
+        "client_id": source.take("clientId", "client_id", "CLIENT_ID"),
+        "client_secret": source.take("clientSecret", "client_secret", "CLIENT_SECRET"),
+        "scopes": source.take("scopes"),
+        "redirect_port": source.take("callbackPort"),
+    }
+    return {key: value for key, value in table.items() if value is not None} or True
+
+
+def _translate(value: Any, client: str) -> Any:
+    """The references of a client as sealyard writes them."""
+    if isinstance(value, Mapping):
+        return {key: _translate(each, client) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_translate(each, client) for each in value]
+    if not isinstance(value, str):
+        return value
+    if client == "gemini":
+        value = re.sub(r"\$([A-Za-z_][A-Za-z0-9_]*)", r"${\1}", value)
+    if client == "opencode":
+        value = re.sub(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}", r"${\1}", value)
+    return re.sub(r"\$\{input:([^}:]+)\}", lambda match: f"${{{name_of_input(match[1])}}}", value)
+
+
+def _input_notes(document: Any, raw: Any) -> list[str]:
+    """Notes on the variables to set in place of the inputs that VS Code asks for."""
+    inputs = document.get("inputs") if isinstance(document, Mapping) else None
+    described = {
+        each["id"]: each.get("description")
+        for each in (inputs if isinstance(inputs, list) else ())
+        if isinstance(each, Mapping) and isinstance(each.get("id"), str)
+    }
+    used = dict.fromkeys(re.findall(r"\$\{input:([^}:]+)\}", repr(raw)))
+    return [
+        f"set {name_of_input(each)} in the environment: VS Code asks for it"
+        + (f" ({described[each]})" if described.get(each) else "")
+        for each in used
+    ]

@@ -1,0 +1,105 @@
+"""The files that make up the packages which agent code may import.
+
+Only the named distributions and what they require are shown to a worker, entry by entry, so that the rest of the
+environment they are installed in, which may be the gateway's own, stays out of sight.
+"""
+
+import importlib.metadata
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from sealyard.errors import InvalidRequest
+from sealyard.sandbox.policy import GUEST_MODULES
+
+# Visible, but not imported before the fork. The threads of the first three would not come along; the import of `scipy`
+# alone brings none of its parts, so that a run which imports one of them would gain nothing.
+_NOT_IMPORTED_FIRST = frozenset({"polars", "pyarrow", "duckdb", "scipy"})
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_EXTRA = re.compile(r";.*\bextra\s*==")
+
+
+class GuestPackages(msgspec.Struct, frozen=True, kw_only=True):
+    """The packages found: versions by name, the files and folders they consist of, and the modules to import first."""
+
+    versions: dict[str, str]
+    entries: tuple[tuple[str, str], ...]
+    """Source path and name inside."""
+    imports: tuple[str, ...]
+    modules: frozenset[str]
+    """Every top-level module they offer."""
+    own: tuple[tuple[str, str], ...] = ()
+    """Folders of ours, as `entries`: their Python files are shown, and nothing that lies around them."""
+
+
+def find_packages(names: Iterable[str], *, environment: Path | None = None) -> GuestPackages:
+    """Find the distributions `names` and their requirements; those that are not installed are left out.
+
+    `environment` is the folder they are installed in (a `site-packages`); by default the gateway's own import path.
+    """
+    path = [str(environment)] if environment is not None else [entry for entry in sys.path if entry]
+    waiting = list(names)
+    if not waiting:
+        return GuestPackages(versions={}, entries=(), imports=(), modules=frozenset())
+    installed = {_key(dist.name): dist for dist in importlib.metadata.distributions(path=path) if dist.name}
+    wanted = {_key(name) for name in waiting}
+    versions: dict[str, str] = {}
+    entries: dict[str, str] = {}
+    modules: set[str] = set()
+    imports: list[str] = []
+    while waiting:
+        dist = installed.pop(_key(waiting.pop()), None)
+        if dist is None:
+            continue
+        tops = _top_level(dist)
+        entries.update(tops)
+        offered = {name.partition(".")[0] for name in tops if not name.endswith((".dist-info", ".libs", ".pth"))}
+        modules |= offered
+        if _key(dist.name) in wanted:
+            versions[dist.name] = dist.version
+            imports += sorted(name for name in offered - _NOT_IMPORTED_FIRST if _key(name) == _key(dist.name))
+        waiting += [
+            match[0] for text in dist.requires or () if not _EXTRA.search(text) and (match := _NAME.match(text))
+        ]
+    return GuestPackages(
+        versions=versions,
+        entries=tuple(sorted((source, name) for name, source in entries.items())),
+        imports=tuple(sorted(imports)),
+        modules=frozenset(modules),
+    )
+
+
+def add_own(packages: GuestPackages, own: Mapping[str, Path]) -> GuestPackages:
+    """`packages` and folders of our own Python files, each imported first under its name.
+
+    Raises:
+        InvalidRequest: A name is not one that code may import at every level.
+    """
+    for name in own:
+        if name not in GUEST_MODULES:
+            raise InvalidRequest(f"No guest module is called {name!r}. There are: {', '.join(GUEST_MODULES)}.")
+    return msgspec.structs.replace(
+        packages,
+        imports=(*packages.imports, *own),
+        own=tuple((str(folder.resolve()), name) for name, folder in own.items()),
+    )
+
+
+def _top_level(dist: importlib.metadata.Distribution) -> dict[str, str]:
+    """Name -> path of what a distribution puts directly into its folder."""
+    found = {}
+    for file in dist.files or ():
+        name = file.parts[0]
+        if name in ("..", "__pycache__") or name in found:
+            continue
+        source = Path(str(dist.locate_file(name)))
+        if source.exists():
+            found[name] = str(source.resolve())
+    return found
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

