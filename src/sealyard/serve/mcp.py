@@ -113,16 +113,13 @@ class _Surface:
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         """Carry out one call; an error is a result, so that the model can read it."""
-        return _fitting(await self._answer(ctx, params), ctx)
-
-    async def _answer(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         handler = self._tools.get(params.name) or await self._find_direct(ctx, params.name)
         asking: Asking = ctx.lifespan_context
         try:
             if asking.is_held(ctx):
-                return await asking.round(ctx, params, partial(handler, params))
+                return _fitting(await asking.round(ctx, params, partial(handler, params)), ctx)
             async with asking.dialogue(ctx) as call:
-                return await handler(params, call)
+                return _fitting(await handler(params, call), ctx)
         except SealyardError as error:
             text = f"{type(error).__name__}: {error}"
             if isinstance(error, InvalidRequest | QueueFull) and not isinstance(error, InvalidArguments):
