@@ -24,8 +24,8 @@ PRELUDE = """
 import asyncio, itertools, os, signal, sys
 from pathlib import Path
 from sealyard.store import open_store
-from sealyard.store.metrics import windows
-from sealyard.store.metrics.rebuild import drop_sums
+from sealyard.store.metrics import tables
+from sealyard.store.metrics.tables import drop_sums
 from sealyard.values.facts import Executed
 from sealyard.values.runs import CallRecord
 
@@ -151,7 +151,7 @@ async def test_kill_inside_any_transaction_of_pruning_loses_no_sum(tmp_path: Pat
                     left[0] -= 1
                     return await store._writer.change(work)
 
-            await windows.prune(Killing(), BASE + DAY, BASE + DAY)
+            await tables.prune(Killing(), BASE + DAY, BASE + DAY)
             say("pruned")
             os.kill(os.getpid(), signal.SIGKILL)
 

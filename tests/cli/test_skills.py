@@ -176,6 +176,15 @@ def test_what_is_saved_is_active_or_a_draft_with_the_reason(shelf: Project) -> N
     assert shelf.kept() == KEPT
 
 
+def test_a_skill_without_examples_is_a_draft(tmp_path: Path) -> None:
+    """It is saved and shown like any other."""
+    project = Project(tmp_path)
+    done = project.save("plain", "result = 1\n")
+
+    assert (done.returncode, done.stdout, done.stderr) == (1, "plain 1.0.0 is a draft. It has no example.\n", "")
+    assert project.ask("skills", "show", "plain")["skill"]["examples"] == []
+
+
 GIVE_OBJECT = "Give an object such as '{\"n\": 3}'."
 GIVE_ONE = "Give one such as '{\"n\": 3}'."
 
@@ -522,13 +531,13 @@ def test_where_there_is_nothing_every_command_says_so(tmp_path: Path) -> None:
 
     assert {arguments: (done.returncode, done.stdout or done.stderr) for arguments, done in ends.items()} == {
         ("list",): (0, "No skills yet. Agents save them with save_skill, people with `sealyard skills save`.\n"),
-        ("test",): (0, "There is no skill to be tested.\n"),
+        ("test",): (0, "No skill to test.\n"),
         ("--analyze",): (
             0,
             "0 skills: 0 active, 0 drafts, 0 in quarantine. 0 uses, in 0% of all executions; 0 translated calls.\n",
         ),
         ("--cleanup",): (0, "Every skill was used, or saved, since then.\n"),
-        ("export", "--all", "--to", "x.zip"): (2, "error: There is no active skill to be exported.\n"),
+        ("export", "--all", "--to", "x.zip"): (2, "error: There is no active skill to export.\n"),
     }
 
 

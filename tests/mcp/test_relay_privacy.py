@@ -24,7 +24,7 @@ from tests.mcp.private_server import EMAIL, PERSON, URI, Private
 from tests.mcp.upstreams import Connect, Context, Json, answered, config, memory, post, scripted, served
 
 from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
-from sealyard.broker.upstreams.mcp import transports
+from sealyard.broker.upstreams.mcp import open_transport
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN
@@ -280,7 +280,7 @@ async def test_headers_that_repeat_arguments_repeat_what_the_upstream_gets(tmp_p
     server: Server[Any] = Server("mail", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
     async with served(server) as upstream:
         mail = UpstreamConfig(name="mail", transport="http", url=upstream)
-        async with relay(tmp_path, transports(), mail) as (url, _), Client(url) as client:
+        async with relay(tmp_path, open_transport, mail) as (url, _), Client(url) as client:
             await client.list_tools()
             token = (await client.call_tool("mail", {"to": "nobody"})).content[0].text  # type: ignore[union-attr]
             await client.call_tool("mail", {"to": token})

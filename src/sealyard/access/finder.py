@@ -212,11 +212,8 @@ def _hit(spec: ToolSpec, level: DetailLevel) -> Hit:
 def _first_sentence(text: str) -> str:
     text = " ".join(text.split())
     sentence = re.match(r"(.+?[.!?])(?=\s|$)", text)
-    return _cut(sentence[1] if sentence and len(sentence[1]) > 20 else text, _SHORT_CHARACTERS)
-
-
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[: characters - 1].rstrip() + "…"
+    text = sentence[1] if sentence and len(sentence[1]) > 20 else text
+    return text if len(text) <= _SHORT_CHARACTERS else text[: _SHORT_CHARACTERS - 1].rstrip() + "…"
 
 
 def _find_server(upstreams: Collection[str], server: str) -> str:

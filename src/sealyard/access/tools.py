@@ -36,7 +36,7 @@ class Tools:
         self.views = views
         self.upstreams = upstreams
         self.observed = observed
-        """Learned result shapes of tools that declare none."""
+        """Watches the answers of tools that declare no output."""
         self._name_check = names
         self._on_published = on_published
         self._functions: Recent[str, dict[str, str]] = Recent(_VIEWS_KEPT)

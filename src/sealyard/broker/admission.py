@@ -69,8 +69,9 @@ async def admit_answer(
     """
     value = answer.value
     if not (answer.message or answer.files) and guard.admits_plain(spec, value, sent):
-        shown = answer if not answer.text and answer.sample is None else Response(value=value)
-        return Admitted(answer=shown, encoded=_encoded(spec, value), concealed=guard.conceal_admitted(spec, value))
+        return Admitted(
+            answer=Response(value=value), encoded=_encoded(spec, value), concealed=guard.conceal_admitted(spec, value)
+        )
     most = LARGE - sum(len(file.content) for file in answer.files)
     is_much = is_large(value, most) and (bool(answer.files) or not guard.admits_quickly(value, sent))
     if not answer.message and (guard.is_off or not is_much):
@@ -98,7 +99,6 @@ def admit(guard: Guard, spec: ToolSpec, answer: Response, sent: Sent) -> Admitte
         for file in answer.files
     )
     concealed = guard.conceal_admitted(spec, value) if len(encoded) <= CALL_VALUE_BYTES else None
-    # `text` is a second copy of what is in `value` and of no use to code.
     return Admitted(answer=Response(value=value, files=files, sample=sample), encoded=encoded, concealed=concealed)
 
 

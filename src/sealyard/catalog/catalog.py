@@ -33,16 +33,13 @@ _DEFINED = ("title", "description", "input_schema", "output_schema", "annotation
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """The changes by a listing, by full names. It is false if there are none."""
 
-    upstream: str
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     """Tools with another definition than before, or with other observed answers."""
-    digests: dict[str, tuple[str | None, str | None]] = {}
-    """Before and after, for each of them."""
 
     def __bool__(self) -> bool:
-        return bool(self.digests)
+        return bool(self.added or self.removed or self.changed)
 
 
 Subscriber = Callable[[Snapshot, Change], None]
@@ -135,7 +132,7 @@ class Catalog:
             same = {name: spec for name, spec in before.items() if digests.get(name) == spec.digest}
             if len(same) == len(before) == len(digests):
                 self._warn(upstream, warnings)
-                return Change(upstream=upstream)
+                return Change()
             self._name_upstreams({upstream})
             # There may be thousands of them, so slow work runs in a thread.
             fresh = await asyncio.to_thread(self._specs, upstream, before, listed, digests)
@@ -147,7 +144,7 @@ class Catalog:
                 return read_listing(fresh, last, declared=versions, source=source, at=time.time())
 
             specs, last = await self._save(upstream, digests, make)
-            change = await asyncio.to_thread(_compare, upstream, before.values(), specs)
+            change = await asyncio.to_thread(_compare, before.values(), specs)
             self._warn(upstream, warnings + await asyncio.to_thread(_suspicions, before, specs, last, source))
             self._snapshot = await asyncio.to_thread(
                 _snapshot, {**self._snapshot.by_upstream, upstream: specs}, self._shapes
@@ -183,13 +180,7 @@ class Catalog:
                 return None
             self._warn(spec.upstream, [f"The answers of {spec.full_name} changed, and its definition did not."])
             self._snapshot = Snapshot({**self._snapshot.by_upstream, spec.upstream: specs}, self._shapes)
-        self._notify(
-            Change(
-                upstream=spec.upstream,
-                changed=(spec.full_name,),
-                digests={spec.full_name: (spec.digest, spec.digest)},
-            )
-        )
+        self._notify(Change(changed=(spec.full_name,)))
         return self._snapshot.tools.get(spec.full_name)
 
     async def _save(
@@ -299,16 +290,12 @@ def _suspicions(
     return found
 
 
-def _compare(upstream: str, before: Iterable[ToolSpec], after: Iterable[ToolSpec]) -> Change:
+def _compare(before: Iterable[ToolSpec], after: Iterable[ToolSpec]) -> Change:
     known, listed = ({spec.full_name: spec.digest for spec in specs} for specs in (before, after))
-    digests = {name: (known.get(name), listed.get(name)) for name in (*listed, *known)}
-    digests = {name: pair for name, pair in digests.items() if pair[0] != pair[1]}
     return Change(
-        upstream=upstream,
-        added=tuple(name for name in digests if name not in known),
-        removed=tuple(name for name in digests if name not in listed),
-        changed=tuple(name for name in digests if name in known and name in listed),
-        digests=digests,
+        added=tuple(name for name in listed if name not in known),
+        removed=tuple(name for name in known if name not in listed),
+        changed=tuple(name for name, digest in listed.items() if known.get(name, digest) != digest),
     )
 
 

@@ -80,7 +80,9 @@ class Snapshot:
             return sum(gram in tool[1] for gram in grams)
 
         scored = []
-        for spec, text in heapq.nlargest(_NEAREST_COMPARED, zip(self._specs, self._texts, strict=True), key=shared):
+        for spec, text in heapq.nlargest(
+            _NEAREST_COMPARED, zip(self.tools.values(), self._texts, strict=True), key=shared
+        ):
             ratio = 0.0
             for spelling in (_squeezed(spec.name), text):
                 similarity.set_seq1(spelling[:_NEAREST_CHARACTERS])
@@ -93,24 +95,20 @@ class Snapshot:
     def modules(self) -> Mapping[str, frozenset[str]]:
         """The functions in each module of `servers`."""
         found: defaultdict[str, set[str]] = defaultdict(set)
-        for spec in self._specs:
+        for spec in self.tools.values():
             found[spec.module].add(spec.function)
         return {module: frozenset(functions) for module, functions in found.items()}
 
     @cached_property
-    def _specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(self.tools.values())
-
-    @cached_property
     def _texts(self) -> tuple[str, ...]:
-        """The names that `nearest` compares, of the same tools as `_specs`."""
-        return tuple(_squeezed(spec.upstream + spec.name) for spec in self._specs)
+        """The names that `nearest` compares, in the order of `tools`."""
+        return tuple(_squeezed(spec.upstream + spec.name) for spec in self.tools.values())
 
     @cached_property
     def _aliases(self) -> dict[str, ToolSpec | None]:
         """The other spellings. Those with a server come first, so that no tool can take one by its own name."""
-        own = _unambiguous((alias, spec) for spec in self._specs for alias in {spec.name, spec.function})
-        return own | _unambiguous((alias, spec) for spec in self._specs for alias in _qualified(spec))
+        own = _unambiguous((alias, spec) for spec in self.tools.values() for alias in {spec.name, spec.function})
+        return own | _unambiguous((alias, spec) for spec in self.tools.values() for alias in _qualified(spec))
 
 
 def _qualified(spec: ToolSpec) -> set[str]:

@@ -23,9 +23,7 @@ from sealyard.broker.policy import Policy
 from sealyard.catalog import Snapshot, check_arguments
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
 from sealyard.former import FORMER_ERROR
-from sealyard.observe.recorder import Recorder, RunObserver
-from sealyard.observe.results import conceal_outcome
-from sealyard.observe.sinks import AuditSink, JournalSink, TraceSink
+from sealyard.observe import Recorder, RunObserver
 from sealyard.offload import Offload, decode
 from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
@@ -267,7 +265,6 @@ class Rehearsals:
         )
         sandbox = await self._runner.sandbox()
         await self._tools.finder.ready(view)
-        store = self._store
         opening = self._recorder.open(
             Grant(
                 execution_id=secrets.token_hex(8), principal=principal, session=f"{principal}:default", tools=view.tools
@@ -277,12 +274,7 @@ class Rehearsals:
             code=_code_of(skill),
             context={"inputs": inputs},
             catalog_version=view.version,
-            sinks=(
-                partial(JournalSink, store),
-                partial(AuditSink, store),
-                partial(TraceSink, store),
-                lambda _: recording,
-            ),
+            sinks=[lambda _: recording],
             own=_own_calls(skills),
             find=recording.find,
             recorded=recording.recorded,
@@ -293,7 +285,7 @@ class Rehearsals:
             recording.options["on_call"] = partial(self._recorder.broker.call, run.passage)
             yield recording
             run.passage.settle()
-            outcome = await conceal_outcome(recording.outcome, guard)
+            outcome = await run.conceal(recording.outcome)
             run.finish(outcome.status, "", outcome)
 
     def _options(

@@ -17,8 +17,7 @@ from sealyard.code import SkillRef, ToolRef
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill
-from sealyard.observe.recorder import Recorder
-from sealyard.observe.sinks import Observer
+from sealyard.observe import Observer, Recorder
 from sealyard.privacy import Guard
 from sealyard.skills.declarations import check_json
 from sealyard.skills.loader import Compatibility, Known, LoadedSkill, NeedCheck, SkillLoader, SkillSession

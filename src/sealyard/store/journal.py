@@ -22,7 +22,7 @@ import msgspec
 from sealyard.store.columns import PARAMETERS, Columns, insert, upsert, where
 from sealyard.store.database import Reader
 from sealyard.store.stored_json import encode_context, encode_json, encode_within, storable
-from sealyard.store.table import reads
+from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES, Writer
 from sealyard.values.runs import CALL_VALUE_BYTES, CallRecord, ExecutionRecord, Outcome, RecordStatus
 
@@ -227,7 +227,6 @@ def read_vectors(connection: sqlite3.Connection, model: str, digests: Iterable[s
 
 
 # Recorded calls
-# Recorded calls
 
 
 class TraceBudget(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,64 +271,11 @@ def _read_recorded(
     return found
 
 
-# Keys of requests
-
-
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """The execution of a key."""
-
-    execution_id: str
-    request_sha256: str
-    is_new: bool
-    """True if this claim was the first."""
-
-
-class IdempotencyTable:
-    """The keys of one store, separate for each principal."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    async def claim(self, principal: str, key: str, *, request_sha256: str, execution_id: str) -> Claim:
-        """Bind a key to this execution, durably, unless it is bound already, and return its claim.
-
-        Raises:
-            StoreError: It could not be written. Then `release` it before the request fails.
-        """
-        row = (principal, key, request_sha256, execution_id)
-        return await self._writer.change(partial(_claim, row=row, now=time.time()))
-
-    def release(self, principal: str, key: str, execution_id: str) -> None:
-        """Free a key whose execution did not begin. Only enqueues."""
-        self._writer.put(partial(_release, principal=principal, key=key, execution_id=execution_id), ROW_BYTES)
-
-
-def _claim(connection: sqlite3.Connection, row: tuple[str, str, str, str], now: float) -> Claim:
-    connection.execute("DELETE FROM idempotency_keys WHERE at < ?", (now - _KEY_SECONDS,))
-    connection.execute(
-        "INSERT INTO idempotency_keys (principal, key, request_sha256, execution_id, at) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (principal, key) DO NOTHING",
-        (*row, now),
-    )
-    request_sha256, execution_id = connection.execute(
-        "SELECT request_sha256, execution_id FROM idempotency_keys WHERE principal = ? AND key = ?", row[:2]
-    ).fetchone()
-    return Claim(execution_id=execution_id, request_sha256=request_sha256, is_new=execution_id == row[3])
-
-
-def _release(connection: sqlite3.Connection, principal: str, key: str, execution_id: str) -> None:
-    connection.execute(
-        "DELETE FROM idempotency_keys WHERE principal = ? AND key = ? AND execution_id = ?",
-        (principal, key, execution_id),
-    )
-
-
-class TraceTable:
+class TraceTable(Table):
     """The recorded calls of one store."""
 
     def __init__(self, writer: Writer, reader: Reader, budget: TraceBudget) -> None:
-        self._writer = writer
-        self._reader = reader
+        super().__init__(writer, reader)
         self._budget = budget
         self._kept: OrderedDict[str, int] = OrderedDict()
         """Execution -> kept bytes of its large answers."""
@@ -374,3 +320,50 @@ class TraceTable:
             if not gone.rowcount:
                 break
             self._total_bytes = _total_bytes(connection)
+
+
+# Keys of requests
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """The execution of a key."""
+
+    execution_id: str
+    request_sha256: str
+    is_new: bool
+    """True if this claim was the first."""
+
+
+def _claim(
+    connection: sqlite3.Connection, principal: str, key: str, *, request_sha256: str, execution_id: str
+) -> Claim:
+    """Bind a key to this execution, durably, unless it is bound already, and return its claim.
+
+    Raises:
+        StoreError: It could not be written. Then `release` it before the request fails.
+    """
+    now = time.time()
+    connection.execute("DELETE FROM idempotency_keys WHERE at < ?", (now - _KEY_SECONDS,))
+    connection.execute(
+        "INSERT INTO idempotency_keys (principal, key, request_sha256, execution_id, at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (principal, key) DO NOTHING",
+        (principal, key, request_sha256, execution_id, now),
+    )
+    request, first = connection.execute(
+        "SELECT request_sha256, execution_id FROM idempotency_keys WHERE principal = ? AND key = ?", (principal, key)
+    ).fetchone()
+    return Claim(execution_id=first, request_sha256=request, is_new=first == execution_id)
+
+
+def _release(connection: sqlite3.Connection, row: tuple[str, str, str]) -> None:
+    connection.execute("DELETE FROM idempotency_keys WHERE principal = ? AND key = ? AND execution_id = ?", row)
+
+
+class IdempotencyTable(Table):
+    """The keys of one store, separate for each principal."""
+
+    claim = writes(_claim)
+
+    def release(self, principal: str, key: str, execution_id: str) -> None:
+        """Free a key whose execution did not begin. Only enqueues."""
+        self._writer.put(partial(_release, row=(principal, key, execution_id)), ROW_BYTES)

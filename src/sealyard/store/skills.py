@@ -148,11 +148,6 @@ def _read_head(connection: sqlite3.Connection, namespace: str, name: str) -> tup
     return (None, None) if row is None else (row[0], _to_skill(row))
 
 
-def _read_number(connection: sqlite3.Connection, number: int) -> Skill:
-    """The version of a row with its examples: rows are never removed."""
-    return _with_examples(connection, connection.execute(f"{_ROW} WHERE number = ?", (number,)).fetchone())
-
-
 def _read_one(
     connection: sqlite3.Connection,
     namespace: str,
@@ -421,19 +416,21 @@ class SkillTable(Table):
         async with self._turn:  # of this gateway; the transaction checks `head` against others
             while True:
                 number, newest = await self._reader.read(_read_head, skill.namespace, skill.name)
-                if number is not None and newest is not None and _is_same(newest, skill):
-                    return await self._reader.read(_read_number, number)
+                if newest is not None and _is_same(newest, skill):
+                    same = await self.get(skill.namespace, skill.name, newest.version, with_deleted=True)
+                    assert same is not None  # rows are never removed
+                    return same
                 created_at = skill.modified_at if newest is None else newest.created_at
                 skill = msgspec.structs.replace(skill, created_at=created_at)
                 severity = await asyncio.to_thread(bump, newest)  # it compares schemas that an agent wrote
                 write = partial(
                     _insert, skill=skill, text=text, examples=examples, severity=severity, head=number, limits=limits
                 )
-                kept = await self._writer.change(write, len(text) + len(examples or b""))
-                if isinstance(kept, InvalidSkill):
-                    raise kept
-                if kept is not None:
-                    return msgspec.structs.replace(skill, version=str(kept))
+                stored = await self._writer.change(write, len(text) + len(examples or b""))
+                if isinstance(stored, InvalidSkill):
+                    raise stored
+                if stored is not None:
+                    return msgspec.structs.replace(skill, version=str(stored))
 
     get = reads(_read_one)
     versions = reads(_read_versions)

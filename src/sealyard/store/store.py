@@ -19,7 +19,7 @@ from sealyard.store.database import Reader
 from sealyard.store.gateways import Lead
 from sealyard.store.journal import IdempotencyTable, TraceBudget, TraceTable
 from sealyard.store.learning import LearningTables
-from sealyard.store.metrics.windows import MetricTables
+from sealyard.store.metrics.tables import MetricTables
 from sealyard.store.skills import SkillTable
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.tools import Release, ReleaseTable, ShapeTable
@@ -112,6 +112,8 @@ class Store(Table):
     ) -> None:
         """`adding` reads for sums over many rows and `learning` for the whole journal: no other read waits for them."""
         super().__init__(writer, reader)
+        # Callers that record without end, such as calls in a loop, await `room` now and then: it bounds the memory.
+        self.room, self.has_room, self.start_flush = writer.room, writer.has_room, writer.start_flush
         self._log = log
         self._path = path
         self._write_executions = partial(journal.write_executions, owner=writer.owner)
@@ -121,7 +123,7 @@ class Store(Table):
         self.traces = TraceTable(writer, reader, traces)
         self.releases = ReleaseTable(writer, reader)
         self.shapes = ShapeTable(writer, reader)
-        self.idempotency = IdempotencyTable(writer)
+        self.idempotency = IdempotencyTable(writer, reader)
         self.metrics = MetricTables(writer, adding)
         self.learning = LearningTables(writer, learning)
 
@@ -145,28 +147,10 @@ class Store(Table):
         # Most executions end before their start is written, which is skipped then.
         self._writer.put_row(self._write_executions, record, len(record.code) + ROW_BYTES)
 
-    def start_flush(self) -> "asyncio.Future[None] | None":
-        """Start a `flush`; the future is done when every earlier record is on disk.
-
-        None if that is already so. Raises as `flush` does, and so does the future.
-        """
-        return self._writer.start_flush()
-
     async def probe(self) -> None:
         """Write to the disk without a change. Raises `StoreError` if that fails."""
         self._writer.put_row(_touch, None, ROW_BYTES)
         await self._writer.flush()
-
-    async def room(self) -> None:
-        """Wait, if writing lags behind or fails, until it has caught up. Raises as `flush` does.
-
-        Callers that record without end, such as calls in a loop, await this now and then: it bounds the memory.
-        """
-        await self._writer.room()
-
-    def has_room(self) -> bool:
-        """True if `room` need not be awaited. Cheaper than `room`; it notices a missing file within 50 ms."""
-        return self._writer.has_room()
 
     find_execution = reads(journal.read_execution)
     executions = reads(journal.read_executions)

@@ -287,7 +287,14 @@ def _read_tool(connection: sqlite3.Connection, full_name: str) -> tuple[str, str
     return found
 
 
-def _read_version(connection: sqlite3.Connection, full_name: str, numbers: tuple[int, ...]) -> Release | None:
+def _read_version(connection: sqlite3.Connection, full_name: str, version: str) -> Release | None:
+    """The release that gave a tool this version: `1.2` means the newest 1.2.x, `1` the newest 1.x.y.
+
+    Raises:
+        InvalidRequest: `version` is not a version.
+    """
+    Version.parse(version)
+    numbers = tuple(map(int, version.split(".")))
     tool = _read_tool(connection, full_name)
     if tool is None:
         return None
@@ -409,16 +416,7 @@ class ReleaseTable(Table):
 
     history = reads(_read_history)
     find_tool = reads(_read_tool)
-
-    async def get(self, full_name: str, version: str) -> Release | None:
-        """The release that gave a tool this version: `1.2` means the newest 1.2.x, `1` the newest 1.x.y.
-
-        Raises:
-            InvalidRequest: `version` is not a version.
-        """
-        Version.parse(version)
-        return await self._reader.read(_read_version, full_name, tuple(map(int, version.split("."))))
-
+    get = reads(_read_version)
     newest = reads(_read_newest)
     recent = reads(_read_recent)
     follow = reads(_follow)

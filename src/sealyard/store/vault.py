@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,8 @@ from sealyard.store.columns import Columns
 from sealyard.store.database import BUSY_SECONDS, Reader, explain, path_of
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import Writer
+
+_T = TypeVar("_T")
 
 _ROW_BYTES = 512
 """Memory of a row beside its sealed value, roughly."""
@@ -248,17 +251,11 @@ class VaultTables(Table):
 
     async def erase_values(self, scope: SealedScope, ids: Sequence[str], sealed: bytes) -> int | None:
         """Delete values and replace the secrets of their scope; None if the scope has changed."""
-        try:
-            return await self._writer.change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
-        finally:
-            self._notify()
+        return await self._change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
 
     async def erase_scopes(self, names: Collection[str] | None) -> int:
         """Delete scopes, or all of them, and return the number of their values."""
-        try:
-            return await self._writer.change(partial(_erase_scopes, names=names))
-        finally:
-            self._notify()
+        return await self._change(partial(_erase_scopes, names=names))
 
     async def expire(self, *, now: float, unused_since: float) -> int:
         """Delete expired values, and empty scopes that were unused since a time; returns the number of values."""
@@ -273,15 +270,15 @@ class VaultTables(Table):
 
         If it returns an error for one, nothing changes and that error is returned.
         """
-        try:
-            return await self._writer.change(partial(_reseal, reseal=reseal, key_id=key_id))
-        finally:
-            self._notify()
+        return await self._change(partial(_reseal, reseal=reseal, key_id=key_id))
 
-    def _notify(self) -> None:
-        """Make all processes that use the store read it again."""
-        self._mark.write_bytes(b"")
-        os.utime(self._mark, ns=(now := time.time_ns(), now))
+    async def _change(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Make a change, and make all processes that use the store read it again."""
+        try:
+            return await self._writer.change(work)
+        finally:
+            self._mark.write_bytes(b"")
+            os.utime(self._mark, ns=(now := time.time_ns(), now))
 
     async def scrub(self) -> None:
         """Remove deleted and replaced values from the disk: the write-ahead log has older copies.

@@ -1,4 +1,4 @@
-"""The names of tools, valid as MCP names and as Python identifiers, their spellings, and patterns over them.
+"""The names of tools: valid as MCP names and as Python identifiers, and stable.
 
 An assigned name is kept; later tools get other names. Among names of one listing the exact spelling wins and the others
 get a suffix made from their own text, so that the order of a list does not matter.

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from sealyard.versioning.compare.schemas import kind_of
+
 # Tuned values. A bound limits memory or the cost of hostile input. All were chosen, not measured, unless a source is
 # named; `benchmarks learning --part shapes` measures the resulting precision and recall.
 
@@ -141,7 +143,7 @@ class Reading:
             if len(self.places) >= self.most_places:
                 return
             kinds = self.places[path] = {}
-        kind = kind_of(value)
+        kind = _kind_of(value)
         kinds[kind] = kinds.get(kind, 0) + 1
         if isinstance(value, dict):
             is_mapping = _is_alike(value.values())
@@ -162,23 +164,11 @@ class Reading:
         return True
 
 
-def kind_of(value: Any) -> str:
+def _kind_of(value: Any) -> str:
     """The JSON type of a value in a copy."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "cut" if value == _CUT else "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    if isinstance(value, float):
+        return "number"
+    return "cut" if value == _CUT else kind_of(value)
 
 
 def is_named(key: object) -> bool:

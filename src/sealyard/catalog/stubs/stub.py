@@ -127,7 +127,7 @@ def _docstring(text: str) -> str:
 
 
 class Stub:
-    """One tool as a Python function. What it says is computed when it is asked for."""
+    """One tool as a Python function. Each part is computed on first use."""
 
     def __init__(self, spec: ToolSpec, learned: LearnedShape | None = None) -> None:
         """A learned shape of its answers counts if it is more precise than the declared one."""

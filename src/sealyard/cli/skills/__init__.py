@@ -33,8 +33,7 @@ from sealyard.cli.skills.view import (
 from sealyard.cli.terminal import count, say, write, write_json
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.learning.insights import DAY, learner_of
-from sealyard.learning.part import Viewer
+from sealyard.learning import Learner
 from sealyard.skills.loader import NeedCheck
 from sealyard.skills.record import SkillAnalysis, SkillCandidate, parse_duration
 from sealyard.skills.requests import TestedSkill
@@ -69,7 +68,11 @@ def skills(ctx: click.Context, *, analyze: bool, detail: str, cleanup: bool, unu
         return _cleanup(load(), parse_duration(unused_threshold))
     if analyze:
         loaded = load()
-        analysis = with_yard(lambda yard: _analyze(yard, loaded), config=loaded)
+
+        async def work(yard: Yard) -> SkillAnalysis:
+            return await yard.skills.analyze(await _candidates(yard, loaded))
+
+        analysis = with_yard(work, config=loaded)
         answer(analysis, lambda: show_analysis(analysis, is_full=detail == "full"))
     else:
         write(f"{ctx.get_help()}\n")
@@ -177,25 +180,15 @@ def history(*, name: str) -> None:
     answer({"versions": versions, "uses": records}, lambda: show_history(versions, records))
 
 
-async def _analyze(yard: Yard, config: Config) -> SkillAnalysis:
-    return await yard.skills.analyze(await _candidates(yard, config))
-
-
 async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:
     """Return code that is worth saving, as far as learning has found any."""
     if not config.learning.enabled:
         return []
-    learner = learner_of(yard.store, config.learning)
+    learner = Learner(yard.store, config.learning)
     await learner.once()
-    operator = Viewer("", time.time(), config.learning.half_life_days * DAY)
-    found = {
-        (each.principal, each.mark): each
-        for model in learner.models.values()
-        for each in model.skills.candidates(operator)
-    }
     return [
         SkillCandidate(**{field: getattr(each, field) for field in SkillCandidate.__struct_fields__})
-        for each in sorted(found.values(), key=lambda each: (-each.times, -each.last_at))
+        for each in learner.candidates()
     ]
 
 

@@ -64,7 +64,8 @@ def export(*, names: tuple[str, ...], target: Path, everything: bool, replace: b
             "public_key": None,
         }
         if target.suffix == ".zip":
-            key = None if unsigned else SigningKey.load_or_make(_key_path(loaded))
+            store = loaded.store.path.resolve()  # its keys are beside it
+            key = None if unsigned else SigningKey.load_or_make(store.with_name(f"{store.name}.skills.key"))
             digest = write_archive(target, folders, key, replace=replace)
             done["written"] = [{"path": str(target), "digest": digest}]
             done["public_key"] = None if key is None else key.public
@@ -230,7 +231,7 @@ async def _chosen(yard: Yard, names: tuple[str, ...]) -> list[Skill]:
     active = [each for each in await all_skills(yard) if each.status == "active"]
     found = [await yard.skills.get(each.namespace, each.name) for each in active]
     if not found:
-        raise InvalidRequest("There is no active skill to be exported.")
+        raise InvalidRequest("There is no active skill to export.")
     return found
 
 
@@ -281,9 +282,3 @@ def _ranked(entries: Mapping[str, tuple[str, MarketEntry]], query: str) -> list[
         for full_name, (name, entry) in entries.items()
     )
     return [entries[name] for name in index.search(query, limit=50).names]
-
-
-def _key_path(config: Config) -> Path:
-    """The signing key, beside the store as its other keys."""
-    path = config.store.path.resolve()
-    return path.with_name(f"{path.name}.skills.key")

@@ -1,7 +1,6 @@
 """Commands that change the shelf: save, approve, share, restore, delete, and `sealyard migrate-skills`."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -287,11 +286,21 @@ def migrate_skills(
     """
     for version in (from_version, to_version):
         if version is not None:
-            matches(version, "0.0.0")  # raises for what is no version
+            matches(version, "0.0.0")  # raises for what is not a version
     given = _read_renames(renames)
 
-    chosen = partial(migrate, tool=tool, from_version=from_version, to_version=to_version, names=names, renames=given)
-    done = with_yard(lambda yard: chosen(yard.skills, is_dry=dry_run), doing="Migrating", with_sandbox=True)
+    async def work(yard: Yard) -> list[MigratedSkill]:
+        return await migrate(
+            yard.skills,
+            tool,
+            from_version=from_version,
+            to_version=to_version,
+            names=names,
+            renames=given,
+            is_dry=dry_run,
+        )
+
+    done = with_yard(work, doing="Migrating", with_sandbox=True)
     is_narrowed = bool(names) or from_version is not None
     answer(
         {"dry_run": dry_run, "skills": done},

@@ -84,7 +84,7 @@ def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
 def show_tests(tested: Sequence[TestedSkill]) -> None:
     """Show the outcome of replays."""
     if not tested:
-        say("There is no skill to be tested.")
+        say("No skill to test.")
     for each in tested:
         passed = sum(rehearsal.example.passed for rehearsal in each.rehearsals)
         name = f"{each.skill.namespace}/{each.skill.name} {each.skill.version}"
@@ -174,8 +174,10 @@ def _verdict(figures: SkillFigures) -> str:
 
 def skill_data(skill: Skill) -> dict[str, Any]:
     """Return a skill as JSON data without the answers in its examples, which may be megabytes."""
-    found: dict[str, Any] = msgspec.to_builtins(skill)
-    for example, shown in zip(skill.examples, found["examples"], strict=True):
-        del shown["trace"]
-        shown["recorded_calls"] = 0 if example.trace is None else len(example.trace.calls)
+    found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(skill, examples=()))
+    found["examples"] = [
+        msgspec.to_builtins(msgspec.structs.replace(example, trace=None))
+        | {"recorded_calls": 0 if example.trace is None else len(example.trace.calls)}
+        for example in skill.examples
+    ]
     return found

@@ -18,12 +18,21 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.errors import UnknownExecution
-from sealyard.observe.live import LiveEvent, LiveKind
 from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, page_of, view_of
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values.runs import MAX_SECONDS, ExecutionRecord, Failure, Form, RecordStatus, Result, Usage
+from sealyard.values.runs import (
+    MAX_SECONDS,
+    ExecutionRecord,
+    Failure,
+    Form,
+    LiveEvent,
+    LiveKind,
+    RecordStatus,
+    Result,
+    Usage,
+)
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 
 _FORMS: dict[Form, Literal["code", "analysis", "call"]] = {

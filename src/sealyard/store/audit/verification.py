@@ -508,11 +508,15 @@ class AuditWatch:
 
     def __init__(self, store: Path) -> None:
         self._store = store
-        self._waiting: list[int] = []
-        """Closed segments left in this round."""
+        self._round: Iterator[None] | None = None
+        """The checks left in this round."""
         self._last_number = 0
-        self.is_between_rounds = True
         self.watched = AuditWatched()
+
+    @property
+    def is_between_rounds(self) -> bool:
+        """True if the next step begins a round."""
+        return self._round is None
 
     def step(self) -> AuditWatched:
         """Check the next part, at most one segment; begin a round if none is under way.
@@ -521,29 +525,21 @@ class AuditWatch:
             StoreError: The store cannot be read. The state stays as it was.
         """
         self._store = self._store.resolve()  # the key lies beside the file itself, not beside a link
+        round_, self._round = self._round or self._check(), None
         try:
-            if self.is_between_rounds:
-                self.is_between_rounds = False
-                self._begin()
-            else:
-                self._check_segment(self._waiting.pop())
+            next(round_)
+        except StopIteration:
+            self.watched = AuditWatched(is_intact=True)
         except Wrong as wrong:
-            self._end(AuditWatched(is_intact=False, first_wrong=wrong.number))
+            self.watched = AuditWatched(is_intact=False, first_wrong=wrong.number)
         except InvalidRequest:  # without the key there is no proof
-            self._end(AuditWatched(is_intact=False))
-        except StoreError:
-            self._end(self.watched)
-            raise
-        if not self._waiting and not self.is_between_rounds:
-            self._end(AuditWatched(is_intact=True))
+            self.watched = AuditWatched(is_intact=False)
+        else:
+            self._round = round_
         return self.watched
 
-    def _end(self, watched: AuditWatched) -> None:
-        self._waiting = []
-        self.is_between_rounds = True
-        self.watched = watched
-
-    def _begin(self) -> None:
+    def _check(self) -> Iterator[None]:
+        """One round: the head and the open segment, then each closed segment."""
         with _open(self._store) as (log, public_key):
             check_schema(log.connection, log.connection.execute("PRAGMA user_version").fetchone()[0])
             segments, head = log.segments(), log.head()
@@ -564,8 +560,10 @@ class AuditWatch:
             found = verify_store(self._store)
             if found.problem:
                 raise Wrong(found.first_wrong, found.problem)
-        # Popped from the end, so the newest first: an attacker would change those.
-        self._waiting = [each.segment for each in segments if not each.removed_at_microseconds]
+        for segment in reversed(segments):  # the newest first: an attacker would change those
+            if not segment.removed_at_microseconds:
+                yield
+                self._check_segment(segment.segment)
 
     def _check_segment(self, number: int) -> None:
         with _open(self._store) as (log, public_key):

@@ -195,7 +195,10 @@ def last_number(connection: sqlite3.Connection, stream: Stream) -> int:
 
 
 def fold(connection: sqlite3.Connection) -> int:
-    """Fold new rows into the sums, in the order of their numbers; returns how many."""
+    """Fold some new rows into the sums, in the order of their numbers; returns how many. Repeat until it is 0.
+
+    Other gateways may fold at the same time: no row counts twice. Raises `StoreError`.
+    """
     marks = read_marks(connection)
     names = read_names(connection)
     hours = SumsByHour(names)

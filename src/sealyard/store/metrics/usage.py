@@ -15,7 +15,7 @@ import msgspec
 
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
 from sealyard.store.columns import Columns
-from sealyard.store.metrics.sums import snapshot
+from sealyard.store.metrics.sums import decode_fact, snapshot
 from sealyard.values.facts import Executed, Saw, Searched
 
 _N = TypeVar("_N", int, float)
@@ -26,7 +26,8 @@ MOST_ROWS = 100_000
 _LISTED = 100
 """Entries of each list, those with the most calls, runs or uses: what a page of the dashboard shows."""
 
-_FACTS = msgspec.json.Decoder(Executed | Saw | Searched)
+_Window = tuple[float, float, str | None, str | None]
+"""Two times, and twice the principal."""
 
 _CALL_TIMES = "SELECT started_at FROM calls WHERE started_at >= ? AND started_at < ? ORDER BY started_at"
 _FACT_TIMES = "SELECT at FROM facts WHERE at >= ? AND at < ? AND kind IN ('execution', 'session', 'search') ORDER BY at"
@@ -36,7 +37,7 @@ _CALLS = (
     " WHERE executions.execution_id = calls.execution_id AND principal = ?))"
 )
 _FACT_ROWS = (
-    "SELECT fact FROM facts WHERE at >= ? AND at < ? AND kind IN ('execution', 'session', 'search')"
+    "SELECT CAST(fact AS BLOB) FROM facts WHERE at >= ? AND at < ? AND kind IN ('execution', 'session', 'search')"
     " AND (? IS NULL OR principal = ?)"
 )
 
@@ -119,23 +120,31 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     skills: tuple[SkillUsage, ...]
 
 
+_SKILLS = Columns("skill_uses", SkillUsage, read={"uses": "count(*)", "failures": "sum(failures)"})
+_USED = (
+    "WHERE at >= ? AND at < ? AND (? IS NULL OR principal = ?)"
+    " GROUP BY namespace, name, version ORDER BY 4 DESC, 1, 2, 3 LIMIT ?"
+)
+
+
 def read_usage(connection: sqlite3.Connection, since: float, until: float, principal: str | None = None) -> Usage:
     """The usage between two times, of one principal or of all. Raises `StoreError` if the store cannot be read."""
-    calls, facts = _Calls(), _Facts()
+    facts = _Facts()
     with snapshot(connection):
         since = _first_counted(connection, since, until)
-        calls.add(connection, since, until, principal)
-        facts.add(connection, since, until, principal)
-        skills = _read_skills(connection, since, until, principal)
+        window = (since, until, principal, principal)
+        tools = _read_tools(connection, window)
+        facts.add(connection, window)
+        skills = _SKILLS.all(connection, _USED, (*window, _LISTED))
     return Usage(
         since=since,
         until=until,
-        tools=calls.tools(),
+        tools=tools,
         combinations=facts.combinations(),
         principals=facts.principals(),
         code=facts.code(),
         use_cases=dict(facts.use_cases.most_common()),
-        skills=skills,
+        skills=tuple(skills),
     )
 
 
@@ -174,24 +183,17 @@ class _ToolCalls:
         )
 
 
-class _Calls:
-    """Adds up calls by tool and version."""
-
-    def __init__(self) -> None:
-        self._tools: defaultdict[tuple[str, str, str], _ToolCalls] = defaultdict(_ToolCalls)
-
-    def add(self, connection: sqlite3.Connection, start: float, end: float, principal: str | None) -> None:
-        for *key, at, seconds, error in connection.execute(_CALLS, (start, end, principal, principal)):
-            calls = self._tools[tuple(key)]
-            outcome = outcome_of(error)
-            calls.seconds.append(seconds)
-            calls.errors += outcome in OUTCOMES_FAILED
-            calls.refused += outcome not in OUTCOMES_OUTSIDE
-            calls.last_at = max(at, calls.last_at)
-
-    def tools(self) -> tuple[ToolUsage, ...]:
-        busiest = sorted(self._tools.items(), key=lambda each: (-len(each[1].seconds), each[0]))[:_LISTED]
-        return tuple(calls.usage(*key) for key, calls in busiest)
+def _read_tools(connection: sqlite3.Connection, window: _Window) -> tuple[ToolUsage, ...]:
+    tools: defaultdict[tuple[str, str, str], _ToolCalls] = defaultdict(_ToolCalls)
+    for tool, upstream, version, at, seconds, error in connection.execute(_CALLS, window):
+        calls = tools[tool, upstream, version]
+        outcome = outcome_of(error)
+        calls.seconds.append(seconds)
+        calls.errors += outcome in OUTCOMES_FAILED
+        calls.refused += outcome not in OUTCOMES_OUTSIDE
+        calls.last_at = max(at, calls.last_at)
+    busiest = sorted(tools.items(), key=lambda each: (-len(each[1].seconds), each[0]))[:_LISTED]
+    return tuple(calls.usage(*key) for key, calls in busiest)
 
 
 # Facts
@@ -216,15 +218,17 @@ class _Facts:
         self._ok: Counter[tuple[str, ...]] = Counter()
         self._characters: array[int] = array("q")
 
-    def add(self, connection: sqlite3.Connection, start: float, end: float, principal: str | None) -> None:
-        for (text,) in connection.execute(_FACT_ROWS, (start, end, principal, principal)):
-            fact = _FACTS.decode(text)
+    def add(self, connection: sqlite3.Connection, window: _Window) -> None:
+        for (text,) in connection.execute(_FACT_ROWS, window):
+            fact = decode_fact(text)
+            if fact is None:
+                continue
             person = self._people.setdefault(fact.principal, _Person())
             if isinstance(fact, Searched):
                 person.searches += 1
             elif isinstance(fact, Saw):
                 (person.begun if fact.event == "begin" else person.with_code).add(fact.session)
-            else:
+            elif isinstance(fact, Executed):
                 self._add_run(fact, person)
 
     def _add_run(self, fact: Executed, person: _Person) -> None:
@@ -271,22 +275,6 @@ def _principal(name: str, person: _Person) -> PrincipalUsage:
         calls=person.calls,
         code_share=with_code / len(person.begun) if person.begun else None,
     )
-
-
-# Skills
-
-
-_SKILLS = Columns("skill_uses", SkillUsage, read={"uses": "count(*)", "failures": "sum(failures)"})
-
-
-def _read_skills(
-    connection: sqlite3.Connection, since: float, until: float, principal: str | None
-) -> tuple[SkillUsage, ...]:
-    conditions = (
-        "WHERE at >= ? AND at < ? AND (? IS NULL OR principal = ?)"
-        " GROUP BY namespace, name, version ORDER BY 4 DESC, 1, 2, 3 LIMIT ?"
-    )
-    return tuple(_SKILLS.all(connection, conditions, (since, until, principal, principal, _LISTED)))
 
 
 def _rank(ordered: Sequence[_N], share: float) -> _N:

@@ -19,10 +19,9 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics.sums.sums import CallRow, Sums
 from sealyard.store import Store, open_store
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
-from sealyard.store.metrics import Rebuilt, windows
-from sealyard.store.metrics.rebuild import drop_sums
+from sealyard.store.metrics import Rebuilt, tables
 from sealyard.store.metrics.sums import FOLD_ROWS
-from sealyard.store.metrics.windows import Pruned
+from sealyard.store.metrics.tables import Pruned, drop_sums
 from sealyard.values.facts import Executed, Fact, Hidden, Saw, Searched, SecurityEvent, Tokens, UpstreamEvent
 from sealyard.values.runs import CallRecord, ExecutionRecord
 from sealyard.values.skills import SkillUse
@@ -153,7 +152,7 @@ async def test_a_backlog_is_counted_in_the_background_and_reading_stays_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an upgrade there may be millions of rows: a reader adds the first of them, and says how many are left."""
-    monkeypatch.setattr(windows, "UNFOLDED_ROWS", 100)
+    monkeypatch.setattr(tables, "UNFOLDED_ROWS", 100)
     facts = [executed(BASE + number) for number in range(3 * FOLD_ROWS)]
     async with open_store(tmp_path / "store.db") as store:
         for fact in facts:
@@ -596,7 +595,7 @@ async def test_rows_that_a_rebuild_keeps_in_their_sums_count_once(tmp_path: Path
     async with open_store(path) as store:
         record(store, records)
         await fold_all(store)
-        await store._writer.change(lambda connection: windows._mark(connection, days=BASE + DAY, hours=0))
+        await store._writer.change(lambda connection: tables._mark(connection, days=BASE + DAY, hours=0))
         query(path, "DELETE FROM facts WHERE number <= 20")  # as a removal that was killed in the middle
         query(path, "UPDATE metric_sums SET total = total + 5 WHERE start >= ?", BASE + DAY)
         assert (await store.metrics.rebuild(check=True)).differences

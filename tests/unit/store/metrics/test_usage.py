@@ -267,3 +267,22 @@ async def test_a_failed_call_is_the_same_to_tools_and_to_upstreams(path: Path) -
     ).upstreams["bank"]
     assert (tool.calls, tool.errors, tool.refused) == (9, 2, 4)
     assert upstream.error_rate == tool.errors / (tool.calls - tool.refused)
+
+
+async def test_a_fact_that_cannot_be_read_is_left_out(path: Path) -> None:
+    """A fact of a newer version, or one that another program wrote, does not hide the usage of everything else."""
+    async with open_store(path) as store:
+        store.metrics.record(run(10.0, "a"))
+        await store.flush()
+    with closing(sqlite3.connect(path)) as connection:
+        for odd in ("CAST(x'ff' AS TEXT)", "'{'", """'{"kind":"execution","at":11,"form":"newer","status":"ok"}'"""):
+            connection.execute(
+                "INSERT INTO facts (at, kind, principal, execution_id, fact)"
+                f" VALUES (11.0, 'execution', 'local', '', {odd})"
+            )
+        connection.commit()
+
+    async with open_store(path) as store:
+        found = await store.metrics.usage(0.0, 1e10)
+
+    assert [each.executions for each in found.principals] == [1]

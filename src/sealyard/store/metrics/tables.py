@@ -4,18 +4,23 @@ Sums lag behind their rows by what has not been folded yet; readers get both tog
 rebuild there may be very many unfolded rows: then a reader gets the first of them, and the rest as they are folded.
 
 Retention removes whole UTC days of the journal and of facts, and only rows that are in the sums.
+
+A gateway records the fact of an execution when that ends. The fact of a lost execution is made here from what the
+journal's rows say, so it has no tokens, visit or outcome.
 """
 
 import math
 import sqlite3
-from collections.abc import Callable, Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import Sums
-from sealyard.store.metrics.rebuild import Rebuilt, derive, rebuild
 from sealyard.store.metrics.sums import (
     COLUMNS,
     DAY,
@@ -23,6 +28,7 @@ from sealyard.store.metrics.sums import (
     HOUR,
     Marks,
     Span,
+    SumsByHour,
     add_between,
     add_folded,
     decode_fact,
@@ -31,14 +37,15 @@ from sealyard.store.metrics.sums import (
     read_marks,
     read_names,
     read_sums,
+    replace_sums,
     snapshot,
     write_facts,
     write_mark,
 )
 from sealyard.store.metrics.usage import read_usage
-from sealyard.store.table import Table, reads
+from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES, Writer
-from sealyard.values.facts import AnyFact, Fact
+from sealyard.values.facts import AnyFact, Executed, Fact, UseCase
 
 MOST_POINTS = 1_500
 """Points of one series."""
@@ -49,6 +56,29 @@ are more only after an upgrade, a restore or a rebuild."""
 
 _REMOVED_ROWS = 500
 """Rows removed in one transaction: other writes come in between."""
+
+_SETTLED_SECONDS = 600.0
+"""Within this time after the end of an execution, its gateway writes the fact; a lost one has no gateway any more."""
+_PAGE = 200
+"""Executions per read: other reads come in between."""
+_TOOLS = 20
+"""Tools named in a fact, as in those that a gateway records."""
+
+_HAS_FACT = "SELECT 1 FROM facts WHERE execution_id = ? AND execution_id <> '' AND kind = 'execution'"
+_MISSING = (
+    "SELECT execution_id, principal, form, code, started_at, ended_at, status, background"
+    " FROM executions JOIN codes ON codes.sha256 = code_sha256"
+    " WHERE started_at >= ? AND (status = 'lost' OR status <> 'running' AND ended_at < ?)"
+    " AND executions.execution_id <> ''"  # its fact would not be found again
+    " AND form IN ('code', 'analysis', 'call')"  # trials of skills and relayed calls have no facts
+    " AND NOT EXISTS (SELECT 1 FROM facts WHERE facts.execution_id = executions.execution_id"
+    " AND facts.execution_id <> '' AND kind = 'execution')"
+    " ORDER BY started_at, execution_id LIMIT ?"
+)
+_CALLS = (
+    "SELECT tool, count(*), sum(answer_bytes), max(started_at + seconds) FROM calls WHERE execution_id = ?"
+    " GROUP BY tool ORDER BY tool"
+)
 
 _STEPS = {"minute": 60, "hour": HOUR, "day": DAY}
 """Seconds of each step."""
@@ -80,7 +110,24 @@ def _read_window(connection: sqlite3.Connection, since: float | None = None, unt
         return found
 
 
-def _read_series(connection: sqlite3.Connection, first: int, end: int, size: int) -> list[tuple[float, Sums]]:
+def _read_series(connection: sqlite3.Connection, since: float, until: float, step: str) -> list[tuple[float, Sums]]:
+    """Sums for each minute, hour or day of a time, with its start, also for empty ones.
+
+    Minutes are counted from rows, so they are empty where rows are gone.
+
+    Raises:
+        InvalidRequest: There is no such step, or there are more than `MOST_POINTS`.
+    """
+    size = _STEPS.get(step)
+    if size is None:
+        raise InvalidRequest(f"There is no step {step!r}. Use one of {', '.join(_STEPS)}.")
+    since, until = _within(since), _within(until)
+    first, end = int(since) // size * size, math.ceil(until / size) * size
+    if (end - first) // size > MOST_POINTS:
+        raise InvalidRequest(
+            f"That would be {(end - first) // size:,} points, and at most {MOST_POINTS:,} are given."
+            " Ask for a shorter time or a longer step."
+        )
     with snapshot(connection):
         marks = read_marks(connection)
         names = read_names(connection)
@@ -247,6 +294,145 @@ def _remove_learned(connection: sqlite3.Connection, days: int) -> None:
     )
 
 
+# Rebuilding
+
+
+class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
+    """The counted rows, and the differences from the sums before."""
+
+    days: int
+    facts: int
+    calls: int
+    skipped: int
+    """Unreadable rows."""
+    differences: int
+    """Sums of hours, days and all time that differed."""
+
+
+def drop_sums(connection: sqlite3.Connection) -> None:
+    """Drop the sums of all days whose rows are kept, and have their rows folded again."""
+    marks = read_marks(connection)
+    if marks.facts < marks.again_facts or marks.calls < marks.again_calls:
+        return  # dropped already, and not all is folded again: the sums say which days were kept then
+    connection.execute("DELETE FROM metric_sums WHERE span <> 'total' AND start >= ?", (marks.days,))
+    kept = Sums()
+    read_sums(connection, "day", 0, END, lambda _: kept)
+    replace_sums(connection, "total", 0, kept)
+    write_mark(connection, "again_days", marks.days)
+    for stream in COLUMNS:
+        write_mark(connection, f"again_{stream}", getattr(marks, stream))
+        write_mark(connection, stream, 0)
+
+
+def _count_rows(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The number of rows to count, and of rows with an impossible time."""
+    days = read_marks(connection).days
+    counts = [0, 0]
+    for stream, (_, at) in COLUMNS.items():
+        for place, condition in enumerate((f"{at} >= {days} AND {at} < {END}", f"{at} < 0 OR {at} >= {END}")):
+            query = f"SELECT count(*) FROM {stream} WHERE {condition}"  # noqa: S608
+            counts[place] += connection.execute(query).fetchone()[0]
+    return counts[0], counts[1]
+
+
+def _next_day(connection: sqlite3.Connection, after: int) -> int | None:
+    """The first day from a time on that has rows or a sum, and all of its rows."""
+    after = max(after, read_marks(connection).days)
+    found = []
+    for table, at in (*((stream, at) for stream, (_, at) in COLUMNS.items()), ("metric_sums", "start")):
+        query = f"SELECT min({at}) FROM {table} WHERE {at} >= ? AND {at} < ?"  # noqa: S608
+        if table == "metric_sums":
+            query += " AND span = 'day'"
+        found += [first for (first,) in connection.execute(query, (after, END)) if first is not None]
+    return int(min(found)) // DAY * DAY if found else None
+
+
+def _compare_day(connection: sqlite3.Connection, start: int) -> tuple[Counter[str], int]:
+    """Count the folded rows of a day; returns their number by stream, and the number of sums that differ."""
+    with snapshot(connection):
+        marks = read_marks(connection)
+        if start < marks.days:  # its rows are being removed
+            return Counter(), 0
+        hours = SumsByHour(read_names(connection))
+        counts = add_folded(connection, marks, start, start + DAY, hours.pick)
+        whole = Sums()
+        differences = 0
+        for hour in range(start, start + DAY, HOUR):
+            whole.merge(hours[hour])
+            if hour >= marks.hours:
+                differences += _count_differences(connection, "hour", hour, hours[hour])
+        return counts, differences + _count_differences(connection, "day", start, whole)
+
+
+def _compare_total(connection: sqlite3.Connection) -> int:
+    """Add up all days, also those whose rows are gone; returns the number of sums that differ."""
+    with snapshot(connection):
+        whole = Sums()
+        read_sums(connection, "day", 0, END, lambda _: whole)
+        return _count_differences(connection, "total", 0, whole)
+
+
+def _count_differences(connection: sqlite3.Connection, span: Span, start: int, sums: Sums) -> int:
+    stored = Sums()
+    read_sums(connection, span, start, start + 1, lambda _: stored)
+    return sum(stored.get(key) != sums.get(key) for key in stored.keys() | sums.keys())
+
+
+# Missing facts
+
+
+def _read_missing(connection: sqlite3.Connection, since: float, settled: float) -> list[Executed]:
+    rows = connection.execute(_MISSING, (since, settled, _PAGE)).fetchall()
+    return [_executed(connection, *row) for row in rows]
+
+
+def _executed(
+    connection: sqlite3.Connection,
+    execution_id: str,
+    principal: str,
+    form: Any,
+    code: bytes,
+    started_at: float,
+    ended_at: float | None,
+    status: str,
+    is_background: int,
+) -> Executed:
+    """Make a fact of the rows of an execution, its code and its calls."""
+    calls = connection.execute(_CALLS, (execution_id,)).fetchall()
+    until = ended_at if ended_at is not None else max([started_at, *(end for _, _, _, end in calls)])
+    received = sum(size for _, _, size, _ in calls)
+    return Executed(
+        at=until,
+        principal=principal,
+        execution_id=execution_id,
+        form=form,
+        status=status,
+        seconds=max(0.0, until - started_at),
+        calls=sum(count for _, count, _, _ in calls),
+        tools=tuple(tool for tool, _, _, _ in calls[:_TOOLS]),
+        bytes_in=received,
+        code_characters=len(code.decode("utf-8", "surrogatepass")) if form == "code" else 0,
+        use_case=_use_case(form, len(calls)),
+        is_background=bool(is_background),
+    )
+
+
+def _use_case(form: str, tools: int) -> UseCase:
+    if form == "analysis":
+        return "analysis"
+    if form == "call":
+        return "direct"
+    return "workflow" if tools > 1 else "filtering" if tools else "compute"
+
+
+def _write_missing(connection: sqlite3.Connection, facts: Sequence[Executed]) -> None:
+    missing = [fact for fact in facts if connection.execute(_HAS_FACT, (fact.execution_id,)).fetchone() is None]
+    write_facts(connection, missing)
+
+
+# The tables
+
+
 class MetricTables(Table):
     """The facts and sums of one store."""
 
@@ -254,37 +440,11 @@ class MetricTables(Table):
         """Record a fact. Only enqueues, as `Store.record_call` does."""
         self._writer.put_row(write_facts, fact, ROW_BYTES)
 
-    async def fold(self) -> int:
-        """Fold some new rows into the sums, in one transaction; returns how many. Repeat until it is 0.
-
-        Other gateways may fold at the same time: no row counts twice. Raises `StoreError`.
-        """
-        return await self._writer.change(fold)
-
+    fold = writes(fold)
     uncounted = reads(_read_uncounted)
     sums = reads(_read_window)
 
-    async def series(self, since: float, until: float, step: str) -> list[tuple[float, Sums]]:
-        """Sums for each minute, hour or day of a time, with its start, also for empty ones.
-
-        Minutes are counted from rows, so they are empty where rows are gone.
-
-        Raises:
-            InvalidRequest: There is no such step, or there are more than `MOST_POINTS`.
-            StoreError: It cannot be read.
-        """
-        size = _STEPS.get(step)
-        if size is None:
-            raise InvalidRequest(f"There is no step {step!r}. Use one of {', '.join(_STEPS)}.")
-        since, until = _within(since), _within(until)
-        first, end = int(since) // size * size, math.ceil(until / size) * size
-        if (end - first) // size > MOST_POINTS:
-            raise InvalidRequest(
-                f"That would be {(end - first) // size:,} points, and at most {MOST_POINTS:,} are given."
-                " Ask for a shorter time or a longer step."
-            )
-        return await self._reader.read(_read_series, first, end, size)
-
+    series = reads(_read_series)
     usage = reads(read_usage)
     facts = reads(_read_facts)
 
@@ -293,7 +453,13 @@ class MetricTables(Table):
 
         Raises `StoreError`.
         """
-        return await derive(self._reader, self._writer, since)
+        since = max(since, (await self._reader.read(read_marks)).days)  # earlier facts are gone, not missing
+        settled = time.time() - _SETTLED_SECONDS
+        count = 0
+        while facts := await self._reader.read(_read_missing, since, settled):
+            await self._writer.change(partial(_write_missing, facts=facts))
+            count += len(facts)
+        return count
 
     async def rebuild(
         self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
@@ -304,7 +470,36 @@ class MetricTables(Table):
         those that `uncounted` counts. `on_progress` gets the number of finished rows and of all rows, roughly. With
         `check` nothing changes. Raises `StoreError`.
         """
-        return await rebuild(self._reader, self._writer, self.fold, on_progress, check=check)
+        while await self.fold():
+            pass
+        rows, skipped = await self._reader.read(_count_rows)
+        steps = rows if check else 2 * rows  # all rows are read once more if a sum differs
+        days = differences = 0
+        counts: Counter[str] = Counter()
+        on_progress(0, steps)
+        start = await self._reader.read(_next_day, 0)
+        while start is not None:
+            counted, differing = await self._reader.read(_compare_day, start)
+            counts += counted
+            differences += differing
+            days += 1
+            on_progress(min(rows, counts["facts"] + counts["calls"]), steps)
+            start = await self._reader.read(_next_day, start + DAY)
+        differences += await self._reader.read(_compare_total)
+        if differences and not check:
+            await self._writer.change(drop_sums)
+            done = rows
+            while folded := await self.fold():
+                done += folded
+                on_progress(min(steps, done), steps)
+        on_progress(steps, steps)
+        return Rebuilt(
+            days=days,
+            facts=counts["facts"],
+            calls=counts["calls"],
+            skipped=skipped + counts["skipped"],
+            differences=differences,
+        )
 
     async def prune(self, before: float, hours_before: float) -> Pruned:
         """Remove executions, calls and facts of the days before `before`, and hourly sums before `hours_before`.
