@@ -38,7 +38,7 @@ _LONG_NAME = 1_000
 
 
 class _Call(msgspec.Struct, kw_only=True):
-    """What is known of a call, whether it is over or not."""
+    """The known facts of a call, whether it is over or not."""
 
     spec: ToolSpec
     number: int

@@ -148,7 +148,7 @@ async def _follow(store: Store, prices: Prices, window: Window, *, is_live: bool
 
 
 async def _picture(store: Store, prices: Prices, window: Window) -> RenderableType:
-    """What needs a person, the last runs, and the tables."""
+    """Open questions for a person, the last runs, and the tables."""
     found, usage = await _read(store, prices, window)
     firing = [each for each in (await list_alerts(store)).alerts if each.state == "firing"]
     waiting = await store.approvals.waiting()
