@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -40,15 +40,14 @@ class Throttle:
         self._tools: dict[str, _Tool] = {}
         self._room = _MOST_TOOLS
 
-    @asynccontextmanager
-    async def turn(
+    def turn(
         self,
         spec: ToolSpec,
         limits: ToolLimits,
         counted: dict[str, int],
         *,
         is_idempotent: bool,
-    ) -> AsyncIterator["Attempts"]:
+    ) -> AbstractAsyncContextManager["Attempts"]:
         """The attempts of one call, within the limits of its tool. `counted` holds the calls of its run so far.
 
         They are made so::
@@ -64,15 +63,18 @@ class Throttle:
         Entering it, and going on to the next attempt, raises `LimitReached` when a limit is used up.
         """
         if limits is UNLIMITED:
-            yield Attempts(self)
-            return
+            return nullcontext(Attempts(self))
         tool = self._tool(spec.full_name, limits)
+        return self._limited_turn(tool, counted, limits.retries if is_idempotent else 0)
+
+    @asynccontextmanager
+    async def _limited_turn(self, tool: "_Tool", counted: dict[str, int], retries: int) -> AsyncIterator["Attempts"]:
         tool.check(self.clock())
         tool.count(counted)
         tool.calls += 1
         try:
             async with tool.turns:
-                yield Attempts(self, tool, limits.retries if is_idempotent else 0)
+                yield Attempts(self, tool, retries)
         finally:
             tool.calls -= 1
 
