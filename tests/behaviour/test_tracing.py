@@ -200,8 +200,9 @@ async def test_an_endpoint_that_is_none_is_refused(tmp_path: Path) -> None:
 async def test_a_served_gateway_links_client_run_and_call_in_one_trace(tmp_path: Path, collector: Collector) -> None:
     """The client's trace goes on through the SDK's span for the request, our run and its call."""
     config = tmp_path / "sealyard.toml"
+    command, *rest = warm.python("-m", "sealyard.examples.expenses")
     config.write_text(
-        f"[upstreams.expenses]\ncommand = {sys.executable!r}\nargs = ['-m', 'sealyard.examples.expenses']\n"
+        f"[upstreams.expenses]\ncommand = {command!r}\nargs = {rest!r}\n"
         f"[store]\npath = {str(tmp_path / 'sealyard.db')!r}\n[otel]\nendpoint = {collector.url!r}\n"
         "[sandbox]\nallow_weaker = true\ndata_packages = false\n",
         encoding="utf-8",
