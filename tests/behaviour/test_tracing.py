@@ -182,8 +182,9 @@ async def test_spans_of_others_leave_without_their_words(tmp_path: Path, collect
     assert "secret" not in str(span)
 
 
-async def test_a_collector_that_is_away_holds_nobody_up(tmp_path: Path) -> None:
-    """Runs end as they do without one."""
+async def test_a_collector_that_is_away_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs end as they do without one, and so does the gateway."""
+    monkeypatch.setattr("sealyard.metrics.otel._CLOSE_SECONDS", 0.3)
     async with opened(tmp_path, "http://127.0.0.1:9") as yard:
         result = await yard.execute(ExecuteRequest(code="1 + 1"))
 

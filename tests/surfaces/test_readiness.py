@@ -106,7 +106,7 @@ async def test_a_gateway_without_a_sandbox_is_ready_without_one(tmp_path: Path) 
 
 async def test_too_few_descriptors_are_told_and_logged(tmp_path: Path) -> None:
     """Some are left when it is said: enough to say it."""
-    async with served(tmp_path) as gate:
+    async with served(tmp_path, is_warm=False) as gate:
         before = await ready(gate, ok=True)
         hard = resource.prlimit(gate.pid, resource.RLIMIT_NOFILE)[1]
         used = len(os.listdir(f"/proc/{gate.pid}/fd"))
