@@ -67,6 +67,7 @@ async def served(
     open_files: int | None = None,
     environment: dict[str, str] | None = None,
     is_warm: bool = True,
+    program: tuple[str, ...] = ("-m", "sealyard"),
 ) -> AsyncIterator[Served]:
     """`sealyard serve --http` with a limit on descriptors."""
     config, log = folder / "sealyard.toml", folder / "log"
@@ -75,7 +76,7 @@ async def served(
     limit = "" if open_files is None else f"ulimit -n {open_files}; "
     # A gateway that starts warm has neither the limits nor the number of the process that stands for it.
     python = warm.python if is_warm else lambda *arguments: [sys.executable, *arguments]
-    command = [*python("-m", "sealyard", "serve"), str(config), "--http", "127.0.0.1:0"]
+    command = [*python(*program), "serve", str(config), "--http", "127.0.0.1:0"]
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             "/bin/sh", "-c", f'{limit}exec "$@"', "sh", *command, stderr=stderr, env=os.environ | (environment or {})
