@@ -16,7 +16,7 @@ import msgspec
 from rich.progress import Progress
 
 from sealyard.cli.terminal import columns, errors, plain, screen
-from sealyard.discovery import Index, Semantic, load_encoder
+from sealyard.discovery import Index, Semantic
 from sealyard.errors import InvalidRequest
 from sealyard.store import open_store
 from sealyard.values.tools import ToolSpec
@@ -52,10 +52,9 @@ async def measure(data: Path, *, semantic: bool = False, store: Path | None = No
     async with AsyncExitStack() as stack:
         ranker = None
         if semantic:
-            encoder = load_encoder()
-            if encoder is None:
+            ranker = Semantic.load(await stack.enter_async_context(open_store(store)) if store else None)
+            if ranker is None:
                 raise InvalidRequest("The semantic ranker is not installed. Install `sealyard[semantic]`.")
-            ranker = Semantic(encoder, await stack.enter_async_context(open_store(store)) if store else None)
             await _embed(ranker, [spec for tools, _ in sets.values() for spec in tools.values()] + list(pool.values()))
         figures, index_seconds, query_ms = await _measured(sets, pool, ranker)
     return {

@@ -24,8 +24,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.values.skills import Trace, TraceCall
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.migrate import migrate
-from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
-from sealyard.versioning.steps import Plan
+from sealyard.versioning.plan import Plan, adapt_answer, make_plan, translate_answer, translate_arguments
 
 _SEED = 5
 _OUTCOMES: tuple[Outcome, ...] = ("migrated_correctly", "migrated_wrongly", "refused_rightly", "refused_wrongly")

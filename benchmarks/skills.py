@@ -22,7 +22,7 @@ from benchmarks.tables import promised_table, samples_table
 from benchmarks.tokens import fake_servers, read_tools
 from benchmarks.yardsticks import load_since, summary
 from sealyard.catalog.catalog import Catalog
-from sealyard.cli.loop import run_to_end
+from sealyard.cli.command import run_to_end
 from sealyard.cli.terminal import plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
@@ -31,9 +31,9 @@ from sealyard.examples import customers, demo_upstreams, expenses, files, mail, 
 from sealyard.examples.toolbox import Toolbox
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server, text_of
-from sealyard.skills import SaveSkill
 from sealyard.store import open_store
 from sealyard.store.database import connect, connect_reader
+from sealyard.values.skills import SaveSkill
 from sealyard.values.tools import Definition, ToolSpec
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 

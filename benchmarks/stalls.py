@@ -26,7 +26,7 @@ from benchmarks import fairness
 from benchmarks.privacy import scanner
 from benchmarks.tables import promised_table
 from benchmarks.yardsticks import load_since
-from sealyard.broker.upstreams.mcp import transports
+from sealyard.broker.upstreams.mcp import open_transport
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig
@@ -35,8 +35,8 @@ from sealyard.serve.api import routes
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
-from sealyard.skills import SaveSkill
 from sealyard.testing import FakeUpstream
+from sealyard.values.skills import SaveSkill
 from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_border, open_yard
 
@@ -539,7 +539,7 @@ async def _open_proxy(folder: Path) -> AsyncIterator[_Proxy]:
     upstream = UpstreamConfig(name="hostile", transport="stdio", command=sys.executable, args=("-c", _PROXY_SERVER))
     config = Config(store=StoreConfig(path=folder / "store.db"), upstreams={"hostile": upstream})
     async with open_border(config) as border:
-        server = build_relay(config.upstreams, border, connect=transports())
+        server = build_relay(config.upstreams, border, connect=open_transport)
         listening = open_http(
             server, HttpConfig(), address=("127.0.0.1", 0), readiness=None, offload=border.guards.offload
         )

@@ -6,10 +6,10 @@ from typing import Any
 
 from sealyard.store import Store
 from sealyard.store.tools import Release
+from sealyard.values.changes import Comparison
 from sealyard.values.facts import Assessed, Executed, Risk
 from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.changes import Comparison
 
 PAY, LIST, MAIL = "mcp__bank__pay", "mcp__bank__list_accounts", "mcp__mail__sendMail"
 

@@ -9,7 +9,7 @@ import msgspec
 
 from benchmarks.corpus.values import fits
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import is_wrapped, resolve, unwrapped
+from sealyard.versioning.compare import is_wrapped, resolve, unwrapped
 
 Steps = tuple[str, ...]
 """A place in an answer, such as `("items", "[]", "name")`."""

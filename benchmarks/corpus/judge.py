@@ -26,7 +26,7 @@ from sealyard.errors import SealyardError, ToolFailed
 from sealyard.skills.rehearsal import Replay, equal
 from sealyard.values.skills import Trace, TraceCall
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import unwrapped
+from sealyard.versioning.compare import unwrapped
 
 _GUEST = Path(sandbox.__file__).with_name("guest")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from sealyard.versioning.compare.schemas import resolve
+from sealyard.versioning.compare import resolve
 
 _TRIES = 12
 _DEPTH = 8

@@ -76,7 +76,7 @@ def _measure_set(name: str, view: Snapshot, tasks: Sequence[Sequence[str]]) -> d
                     continue
                 rest = task[place + 1 :]
                 tips += 1
-                right += found[0].tool in rest
+                right += found[0][0] in rest
                 by_frequency += next((each for each, _ in used.most_common(2) if each != tool), "") in rest
     return {"tasks": len(tasks), "asked": asked, "tips": tips, "right": right, "right_by_frequency": by_frequency}
 

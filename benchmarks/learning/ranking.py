@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from benchmarks.discovery import LabelledQuery, Sets, marks
+from sealyard.config.settings import LearningConfig
 from sealyard.discovery import Index
 from sealyard.discovery.index import Request
 from sealyard.learning.learner import Learner, Model
@@ -26,7 +27,7 @@ from sealyard.values.facts import Executed, Searched, Used
 from sealyard.values.runs import CallRecord, ExecutionRecord
 from sealyard.values.tools import ToolSpec
 
-HALF_LIFE = 30 * 86_400.0
+HALF_LIFE = LearningConfig().half_life_days * 86_400.0
 PRINCIPAL = "local"
 
 _SHOWN = 5
@@ -179,7 +180,7 @@ async def learned_from(past: Sequence[Past]) -> tuple[Model, float]:
                 if number % 50 == 0:
                     await store.flush()
             await store.flush()
-            learner = Learner(store, half_life=HALF_LIFE)
+            learner = Learner(store, LearningConfig())
             await learner.once()
             return learner.model_for(PRINCIPAL), time.time()
 

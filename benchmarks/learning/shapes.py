@@ -22,7 +22,7 @@ from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.values.facts import CallEvidence, Executed, RunEvidence
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import resolve, unwrapped
+from sealyard.versioning.compare import resolve, unwrapped
 from sealyard.yard import Yard, open_yard
 
 _SEED = 7

@@ -5,11 +5,12 @@
 
 import asyncio
 import inspect
-import types
 import typing
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
+
+import msgspec
 
 from sealyard.broker.upstreams import OnProgress, OnTools, Progress, Response, check_sendable
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
@@ -17,16 +18,6 @@ from sealyard.values.tools import Definition, UpstreamState, UpstreamStatus
 from sealyard.wording import COMPLAINT_CHARACTERS, short
 
 __all__ = ("FakeUpstream", "report_progress")
-
-_TYPES: dict[Any, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    dict: "object",
-    list: "array",
-}
-
 
 _PROGRESS: ContextVar[Progress | None] = ContextVar("progress", default=None)
 """Receives the progress of the call in this context."""
@@ -42,7 +33,7 @@ class FakeUpstream:
     """An upstream whose tools are Python functions of this process, plain or `async`.
 
     A tool's definition comes from its function's signature and docstring. Its value is the structured content; to
-    return text blocks and files, it returns a `Response`. An exception that it raises is the tool's error. In all else
+    return files, it returns a `Response`. An exception that it raises is the tool's error. In all else
     it behaves like a server behind `broker.upstreams.mcp.Upstream`.
     """
 
@@ -91,18 +82,30 @@ class FakeUpstream:
         """
         check_sendable(tool, arguments)
         self._count += 1
+        progress = None if on_progress is None else Progress(on_progress)
+        before = _PROGRESS.set(progress)
         try:
             self._check_alive()
-            self._listed = self._list() if self._listed is None else self._listed
+            self._listed = self._listed or [self._define(name) for name in self.tools]
             self.calls.append((tool, arguments))
             if tool not in self.tools:
                 raise ToolFailed(f"Unknown tool: {tool}")
-            value = await self._follow(tool, arguments, timeout_seconds, on_progress)
+            value = self.tools[tool](**arguments)
+            if inspect.isawaitable(value):
+                value = await self._within(timeout_seconds, tool, value)
+            if progress is not None:
+                await progress.finish()
         except ToolFailed:
             raise
         except UpstreamError:
             self._failures += 1
             raise
+        except Exception as error:
+            raise ToolFailed(short(f"{type(error).__name__}: {error}", COMPLAINT_CHARACTERS)) from error
+        finally:
+            _PROGRESS.reset(before)
+            if progress is not None:
+                progress.stop()
         if isinstance(value, Response):
             return value
         return Response(
@@ -112,9 +115,8 @@ class FakeUpstream:
     async def refresh(self) -> None:
         """List the functions, and pass the list to `on_tools` if it changed."""
         self._check_alive()
-        self._listed = self._list()
-        if self._on_tools is not None and self._listed != self._delivered:
-            listed = self._listed
+        listed = self._listed = [self._define(name) for name in self.tools]
+        if self._on_tools is not None and listed != self._delivered:
             await self._on_tools(self.name, list(listed))
             self._delivered = listed
 
@@ -128,7 +130,7 @@ class FakeUpstream:
             tools=len(self._listed or ()),
             calls=self._count,
             failures=self._failures,
-            error=self._death if self.is_dead else None,
+            error=f"Server {self.name!r} is dead." if self.is_dead else None,
         )
 
     async def close(self) -> None:
@@ -139,41 +141,11 @@ class FakeUpstream:
         if self._running:
             await asyncio.wait(set(self._running.values()))
 
-    @property
-    def _death(self) -> str:
-        return f"Server {self.name!r} is dead."
-
     def _check_alive(self) -> None:
         if self.is_dead:
-            raise UpstreamUnavailable(self._death)
+            raise UpstreamUnavailable(f"Server {self.name!r} is dead.")
         if self._is_closed:
             raise UpstreamUnavailable(f"{self.name!r} was closed.")
-
-    def _list(self) -> list[Definition]:
-        return [self._define(name) for name in self.tools]
-
-    async def _follow(
-        self, tool: str, arguments: dict[str, Any], seconds: float | None, on_progress: OnProgress | None
-    ) -> Any:
-        """Return the function's value within its time limit, forwarding its progress."""
-        progress = None if on_progress is None else Progress(on_progress)
-        before = _PROGRESS.set(progress)
-        try:
-            try:
-                value = self.tools[tool](**arguments)
-                if inspect.isawaitable(value):
-                    value = await self._within(seconds, tool, value)
-            except UpstreamError:
-                raise
-            except Exception as error:
-                raise ToolFailed(short(f"{type(error).__name__}: {error}", COMPLAINT_CHARACTERS)) from error
-            if progress is not None:
-                await progress.finish()
-            return value
-        finally:
-            _PROGRESS.reset(before)
-            if progress is not None:
-                progress.stop()
 
     async def _within(self, seconds: float | None, tool: str, work: Awaitable[Any]) -> Any:
         """Await `work`, which ends early on timeout or when the server is closed."""
@@ -217,12 +189,9 @@ class FakeUpstream:
 
 
 def _schema(hint: Any) -> dict[str, Any]:
-    origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return {"anyOf": [_schema(each) for each in typing.get_args(hint)]}
-    if hint is type(None):
-        return {"type": "null"}
-    if origin is list:
-        return {"type": "array", "items": _schema(typing.get_args(hint)[0])}
-    kind = _TYPES.get(origin or hint)
-    return {} if kind is None else {"type": kind}
+    """The schema of a parameter; an empty one, which allows everything, for a type that JSON does not have."""
+    try:
+        schema = msgspec.json.schema(hint)
+    except TypeError:
+        return {}
+    return {} if "$defs" in schema else schema

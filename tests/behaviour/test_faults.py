@@ -330,7 +330,7 @@ async def test_death_of_a_new_zygote_while_it_takes_over_costs_at_most_one_works
         if not old_lives:
             sandbox.zygote._process.child.kill()
             async with asyncio.timeout(60):
-                await asyncio.shield(sandbox.pool._waiting[0].worker.fork.exited)
+                await asyncio.shield(sandbox.pool._waiting[0].fork.exited)
         monkeypatch.setattr(Zygote, "adopt_workspace", adopt_and_die)
         with pytest.raises(SandboxBroken):
             await sandbox.recycle()

@@ -301,18 +301,36 @@ result = {
     )
 
 
-async def test_environment_folder_decides_where_packages_come_from(tmp_path: Path) -> None:
-    """Packages of a folder other than the gateway's own are found, shown and importable."""
-    (tmp_path / "ledger").mkdir()
-    (tmp_path / "ledger" / "__init__.py").write_text("RATE = 7\n", encoding="utf-8")
-    info = tmp_path / "ledger-1.0.dist-info"
+def install(folder: Path, name: str, code: str) -> None:
+    """Put a package into a folder that stands for an environment, and let other users reach that."""
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text(code, encoding="utf-8")
+    info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ledger\nVersion: 1.0\n", encoding="utf-8")
-    (info / "RECORD").write_text("ledger/__init__.py,,\nledger-1.0.dist-info/METADATA,,\n", encoding="utf-8")
-    (tmp_path / "secret.py").write_text("KEY = 1\n", encoding="utf-8")
-    for path in (tmp_path, *tmp_path.parents):
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (info / "RECORD").write_text(f"{name}/__init__.py,,\n{info.name}/METADATA,,\n", encoding="utf-8")
+    for path in (folder, *folder.parents):
         if path.name.startswith(("pytest-", "popen-", "test_")):  # its own, which pytest closes to other users
             path.chmod(path.stat().st_mode | 0o055)
+
+
+async def test_package_that_cannot_be_imported_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The sandbox opens without it, and the log says why code cannot import it."""
+    install(tmp_path, "ledger", "raise ImportError('half of it is missing')\n")
+
+    async with open_sandbox(msgspec.structs.replace(DEFAULT, packages=("ledger",)), environment=tmp_path) as sandbox:
+        outcome = await sandbox.run("1")
+
+    assert outcome.result == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "The package ledger cannot be imported in the sandbox: half of it is missing"
+    ]
+
+
+async def test_environment_folder_decides_where_packages_come_from(tmp_path: Path) -> None:
+    """Packages of a folder other than the gateway's own are found, shown and importable."""
+    install(tmp_path, "ledger", "RATE = 7\n")
+    (tmp_path / "secret.py").write_text("KEY = 1\n", encoding="utf-8")
 
     policy = msgspec.structs.replace(DEFAULT, packages=("ledger",))
     async with open_sandbox(policy, environment=tmp_path) as sandbox:

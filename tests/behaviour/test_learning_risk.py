@@ -13,7 +13,6 @@ from tests.conftest import polled
 
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
-from sealyard.learning.insights import census_of
 from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Approval
@@ -71,7 +70,7 @@ async def test_the_fourth_run_of_code_that_failed_three_times_is_refused_until_s
         assert await types_of(yard, CODE, 1, context={"a": 1}) == ["KeyError"]
         assert await types_of(yard, CODE.replace("minutes", "total"), 1) == [""]
         assert await types_of(yard, CODE, 1) == ["KeyError"]
-        census = await census_of(yard.guidance.learner, half_life=1.0)
+        census = await yard.guidance.learner.census()
         told = [item.text for part in census if part.part == "risk" for item in part.items]
 
     assert refused is not None
@@ -117,7 +116,7 @@ async def test_what_is_refused_would_have_failed(tmp_path: Path) -> None:
     """Where it is only told, it runs, and the figures say how it ended."""
     async with opened(tmp_path, "warn") as yard:
         assert await types_of(yard, WRONG, 2) == ["TypeError"] * 2
-        census = await census_of(yard.guidance.learner, half_life=1.0)
+        census = await yard.guidance.learner.census()
         told = {item.subject: item.text for part in census for item in part.items}
 
     assert told["critical"] == "Of 2 runs assessed critical, 100% failed; 98% was expected."

@@ -16,9 +16,9 @@ from sealyard.learning import skills as skill_suggestions
 from sealyard.learning.part import Viewer
 from sealyard.learning.skills import Candidate, KnownSkills, SkillIndex, job_print
 from sealyard.sandbox.policy import DEFAULT
-from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
+from sealyard.skills import migrate_skills
 from sealyard.testing import FakeUpstream
-from sealyard.values.skills import Skill
+from sealyard.values.skills import SaveExample, SaveSkill, Skill, SkillSource
 from sealyard.values.tools import Definition, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 

@@ -1,7 +1,6 @@
 """What is remembered of code that runs again and again: its verdict and the look at it, until anything changes."""
 
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,10 @@ class Clock:
     """A clock that a test moves."""
 
     now = 1_700_000_000.0
-    perf_counter = staticmethod(time.perf_counter)
 
-    def time(self) -> float:
-        """The time of day."""
-        return self.now
+    def viewer(self, principal: str) -> Viewer:
+        """A principal at this time, for whom evidence fades within a month."""
+        return Viewer(principal, self.now, 30 * 86_400.0)
 
 
 @contextlib.asynccontextmanager
@@ -81,7 +79,7 @@ async def test_a_look_is_taken_anew_whenever_what_it_depends_on_changes(
 
     monkeypatch.setattr(RiskModel, "assess", counting)
     async with opened(tmp_path) as yard:
-        monkeypatch.setattr("sealyard.learning.guidance.time", clock)
+        monkeypatch.setattr(yard.guidance.learner, "viewer", clock.viewer)
         first = await look(yard)
         assert await look(yard) is first
         assert len(asked) == 1
@@ -112,7 +110,7 @@ async def test_a_look_without_a_part_that_failed_is_not_remembered(
 
     async with opened(tmp_path) as yard:
         assess = RiskModel.assess
-        monkeypatch.setattr("sealyard.learning.guidance.time", Clock())
+        monkeypatch.setattr(yard.guidance.learner, "viewer", Clock().viewer)
         monkeypatch.setattr(RiskModel, "assess", failing)
         without = await look(yard)
         monkeypatch.setattr(RiskModel, "assess", assess)

@@ -15,11 +15,11 @@ from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import UpstreamError
 from sealyard.metrics import tokens
 from sealyard.observe.accounting import definition_text
-from sealyard.observe.live import LiveEvent
 from sealyard.sandbox.policy import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Approval
 from sealyard.values.facts import Executed, Hidden, Saw, Searched, SecurityEvent, Tokens, Used
+from sealyard.values.runs import LiveEvent
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

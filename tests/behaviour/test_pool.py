@@ -15,7 +15,8 @@ import pytest
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
 from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.policy import DEFAULT
-from sealyard.sandbox.pool import Lease, RunClock
+from sealyard.sandbox.pool import RunClock
+from sealyard.sandbox.worker import Worker
 from sealyard.values.runs import Limits, Outcome
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -48,11 +49,11 @@ class Gate:
         self._open.set()
 
 
-async def wait_for_the_end_of(*leases: Lease) -> None:
+async def wait_for_the_end_of(*workers: Worker) -> None:
     """Wait, not for ever, until the host knows that these workers have ended."""
     async with asyncio.timeout(60):
-        for lease in leases:
-            await asyncio.shield(lease.worker.fork.exited)
+        for worker in workers:
+            await asyncio.shield(worker.fork.exited)
 
 
 @pytest.mark.behaviour("isolation.fresh_worker")
@@ -110,13 +111,13 @@ async def test_a_worker_that_is_done_is_taken_down_after_its_answer() -> None:
     """The answer does not wait for the kernel to take a process apart; soon after, nothing of it is left."""
     async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
         await sandbox.settle()
-        lease = sandbox.pool._waiting[0]
+        worker = sandbox.pool._waiting[0]
         await sandbox.run("1")
-        is_there_at_the_answer = not lease.worker.fork.exited.done()
-        await wait_for_the_end_of(lease)
+        is_there_at_the_answer = not worker.fork.exited.done()
+        await wait_for_the_end_of(worker)
 
     assert is_there_at_the_answer
-    ended = lease.worker.fork.exited.result()
+    ended = worker.fork.exited.result()
     assert ended is not None
     assert ended.signal == signal.SIGKILL
 
@@ -128,11 +129,11 @@ async def test_chores_are_done_at_once_if_runs_come_fast(pause_seconds: int, can
     async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
         await sandbox.settle()
         sandbox.pool._ended_at = asyncio.get_running_loop().time() - pause_seconds
-        lease = await sandbox.pool.take()
+        worker = await sandbox.pool.take()
         sandbox.pool.postpone(lambda: done.append("chore"), can_wait=can_wait)
         at_once = len(done)
         sandbox.pool.catch_up()
-        await asyncio.shield(sandbox.pool.discard(lease))
+        await asyncio.shield(sandbox.pool.discard(worker))
 
     assert at_once == expected
     assert done == ["chore"]
@@ -169,15 +170,15 @@ async def test_a_worker_that_is_done_is_gone_before_the_next_run_of_its_session(
         await sandbox.run("1", session="a:b")
         await sandbox.settle()
         await asyncio.sleep(0.05)  # runs that come fast are taken down at once
-        lease = sandbox.pool._waiting[0]
+        worker = sandbox.pool._waiting[0]
         ended = await sandbox.run(textwrap.dedent(forged), session="a:b")
-        was_there = not lease.worker.fork.exited.done()
+        was_there = not worker.fork.exited.done()
         following = await sandbox.run(
             "import os, time\nopen('left.txt', 'w').write('')\ntime.sleep(0.05)\nopen('left.txt').read()", session="a:b"
         )
 
     assert (ended.status, was_there) == ("ok", True)
-    assert lease.worker.fork.exited.done()
+    assert worker.fork.exited.done()
     assert following.result == ""
 
 
@@ -186,10 +187,10 @@ async def test_a_worker_that_is_not_done_is_killed_at_once(code: str) -> None:
     """What the gateway ends, or ends itself, is dead before the caller can do anything."""
     async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
         await sandbox.settle()
-        lease = sandbox.pool._waiting[0]
+        worker = sandbox.pool._waiting[0]
         outcome = await sandbox.run(code, limits=Limits(wall_seconds=1, output_bytes=1_000_000))
         postponed = [chore for chore in sandbox.pool._postponed if "_end_worker" in repr(chore)]
-        await wait_for_the_end_of(lease)
+        await wait_for_the_end_of(worker)
 
     assert outcome.status != "ok"
     assert postponed == []
@@ -203,9 +204,9 @@ async def test_a_thread_that_is_left_does_not_outlive_the_run() -> None:
     """
     async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
         await sandbox.settle()
-        lease = sandbox.pool._waiting[0]
+        worker = sandbox.pool._waiting[0]
         outcome = await sandbox.run(textwrap.dedent(code))
-        await wait_for_the_end_of(lease)
+        await wait_for_the_end_of(worker)
 
     assert outcome.status == "ok"
 
@@ -272,8 +273,8 @@ async def test_waiting_worker_that_dies_is_passed_over(held: Held) -> None:
     """Whoever killed it, the next run gets one that lives."""
     async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
         before = await held(sandbox)
-        for lease in sandbox.pool._waiting:
-            lease.worker.stop()
+        for worker in sandbox.pool._waiting:
+            worker.stop()
         await wait_for_the_end_of(*sandbox.pool._waiting)
         outcomes = [await sandbox.run("n", context={"n": n}) for n in range(3)]
 
@@ -285,7 +286,7 @@ async def test_worker_killed_from_outside_in_mid_run_is_a_crash(held: Held) -> N
     """Somebody else's kill is told with its signal, and the pool goes on."""
     async with open_sandbox(PLAIN, pool=PoolOptions(size=1)) as sandbox:
         before = await held(sandbox)
-        worker = sandbox.pool._waiting[0].worker
+        worker = sandbox.pool._waiting[0]
         gate = Gate()
         run = asyncio.create_task(sandbox.run("print('before')\ncall_tool('a')", on_call=gate.on_call))
         await gate.wait_for(1)

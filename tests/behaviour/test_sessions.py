@@ -316,7 +316,7 @@ async def test_workspaces_outlive_the_zygote_that_made_them() -> None:
         await sandbox.settle()
         sandbox.zygote._process.child.kill()
         async with asyncio.timeout(60):
-            await asyncio.shield(sandbox.pool._waiting[0].worker.fork.exited)  # the host knows of its end
+            await asyncio.shield(sandbox.pool._waiting[0].fork.exited)  # the host knows of its end
         texts = [(await sandbox.run("open('f').read()", session=name)).result for name in ("a", "b")]
         read = [sandbox.workspace(name).read_bytes("f") for name in ("a", "b")]
 

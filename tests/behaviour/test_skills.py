@@ -14,9 +14,9 @@ from sealyard.config import Config
 from sealyard.config.settings import SkillsConfig, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.sandbox.policy import DEFAULT
-from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
+from sealyard.skills import migrate_skills
 from sealyard.testing import FakeUpstream
-from sealyard.values.skills import Skill
+from sealyard.values.skills import SaveExample, SaveSkill, Skill, SkillSource
 from sealyard.values.tools import Definition, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
@@ -168,6 +168,25 @@ async def test_a_wrong_example_keeps_a_skill_a_draft_and_says_why(tmp_path: Path
         assert skill.examples[0].problem == (
             'Its value is {"2024-10":40.5,"2024-11":12.25}; the example says {"2024-10":1}.'
         )
+
+
+async def test_a_value_that_is_nested_too_deeply_is_no_example(tmp_path: Path) -> None:
+    """Two such values cannot be compared; neither that of the code nor one that an agent sends ends in an error."""
+    code = (
+        "def deep(n: int) -> list:\n    found = []\n    for _ in range(n):\n        found = [found]\n    return found\n"
+    )
+    deep: list[Any] = []
+    for _ in range(600):
+        deep = [deep]
+    async with opened(tmp_path, books()) as yard:
+        skill = await save(yard, "deep", code, examples=(SaveExample(inputs={"n": 600}),))
+        with pytest.raises(InvalidSkill) as caught:
+            await save(yard, "deep", code, examples=(SaveExample(inputs={"n": 600}, output=deep),))
+        tested = await yard.skills.test("local", "deep", principal="local")
+
+    assert (skill.status, tested.passed) == ("draft", False)
+    assert "is nested deeper than 200 levels" in skill.examples[0].problem
+    assert str(caught.value) == "`examples` is nested more than 200 levels deep. Use plain, shallow data."
 
 
 async def test_no_tool_that_may_change_something_is_called_to_save(tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ import pytest
 from sealyard.broker.policy import PolicySettings, ToolLimits
 from sealyard.config import Config
 from sealyard.config.settings import MetricsConfig, StoreConfig
-from sealyard.errors import UpstreamUnavailable
+from sealyard.errors import StoreError, UpstreamUnavailable
 from sealyard.learning.learner import PARTS
 from sealyard.metrics.exposition import render
 from sealyard.metrics.sums.names import GAUGES, Gauge
+from sealyard.observe import Upkeep
 from sealyard.sandbox.policy import DEFAULT
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
@@ -95,6 +96,34 @@ async def test_an_execution_lost_in_a_crash_counts_after_the_restart(tmp_path: P
 
     assert [(fact.execution_id, fact.status) for fact in facts] == [("e1", "lost")]
     assert whole.by("sealyard_execution_total", "status") == {"lost": 1}
+
+
+async def test_lost_executions_are_found_after_a_round_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first round looks at all of them, also if it has to be tried again."""
+    async with open_store(tmp_path / "sealyard.db") as store:
+        at = time.time() - 5 * 86_400.0
+        lost = ExecutionRecord(
+            execution_id="e1", principal="local", session="main", code="1", started_at=at, form="code"
+        )
+        store.record_end(msgspec.structs.replace(lost, ended_at=at + 1, status="ok"))
+        await store.flush()
+        derive, failures = store.metrics.derive, [StoreError("The disk is full.")]
+
+        async def derive_later(since: float = 0.0) -> int:
+            if failures:
+                raise failures.pop()
+            return await derive(since)
+
+        monkeypatch.setattr(store.metrics, "derive", derive_later)
+        upkeep = Upkeep(store, MetricsConfig(), record=store.metrics.record)
+        with pytest.raises(StoreError):
+            await upkeep.once()
+        await upkeep.once()
+        facts = [fact for fact in await store.metrics.facts("execution") if isinstance(fact, Executed)]
+
+    assert [fact.execution_id for fact in facts] == ["e1"]
 
 
 async def test_a_proxy_folds_and_removes_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,7 +238,7 @@ def test_verify_compares_with_heads_that_were_kept(log: Command, path: Path, tmp
 
     shown = json.loads(done.stdout)
     assert (shown["ok"], shown["entries"], shown["heads"], done.returncode) == (True, 11, 1, 0)
-    assert wrong.stderr.startswith(f"error: {str(kept)!r} is no head document: ")
+    assert wrong.stderr.startswith(f"error: {str(kept)!r} is not a head document: ")
     assert wrong.returncode == 2
 
 

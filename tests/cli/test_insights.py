@@ -116,7 +116,7 @@ def test_forgetting_is_kept_and_audited(sealyard: Command, file: str) -> None:
     entries = run_in_store(Path(file).parent, lambda store: store.audit_entries(kind="learning.forget"))
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "forgotten: principal ann\n", "")
-    assert re.search(r"^forgotten on \d{4}-\d\d-\d\d \d\d:\d\d: principal ann$", after.stdout, re.MULTILINE)
+    assert re.search(r"^forgotten on \d{4}-\d\d-\d\d \d\d:\d\d UTC: principal ann$", after.stdout, re.MULTILINE)
     assert assessed(found) == {"low": 4, "high": 1}
     assert [(each["what"], each["subject"]) for each in found["forgotten"]] == [("principal", "ann")]
     assert [(each.principal, each.body) for each in entries] == [("local", {"what": "principal", "subject": "ann"})]

@@ -194,7 +194,7 @@ def test_dashboard_without_a_terminal_is_printed_once(sealyard: Command, store: 
     done = sealyard("metrics", "--store", str(store), "--format", "dashboard", "--window", "1h")
 
     assert done.returncode == 0
-    assert done.stderr == "note: This is no terminal: the dashboard is printed once.\n"
+    assert done.stderr == "note: Standard output is not a terminal: the dashboard is printed once.\n"
     assert "Activity in the last hour" in done.stdout.splitlines()
     assert "\x1b" not in done.stdout
     assert "\\x1b]0;owned" in done.stdout

@@ -76,7 +76,9 @@ def test_reveal_of_what_is_no_token_fails_and_shows_nothing(sealyard: Command, p
     done = sealyard("privacy", "reveal", token)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: {token!r} is no token in the vault: it is incomplete, has expired or was erased.\n"
+    assert (
+        done.stderr == f"error: {token!r} is not a token in the vault: it is incomplete, has expired or was erased.\n"
+    )
     assert audited(project) == []
 
 

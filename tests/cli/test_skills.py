@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from tests import warm
 
+from sealyard.cli.skills import _parse_duration
+from sealyard.errors import InvalidRequest
 from sealyard.skills.sharing import SigningKey, to_folder, write_archive
 from sealyard.values.skills import Skill
 
@@ -174,6 +176,15 @@ def test_what_is_saved_is_active_or_a_draft_with_the_reason(shelf: Project) -> N
         "recorded_calls": 1,
     }
     assert shelf.kept() == KEPT
+
+
+def test_a_skill_without_examples_is_a_draft(tmp_path: Path) -> None:
+    """It is saved and shown like any other."""
+    project = Project(tmp_path)
+    done = project.save("plain", "result = 1\n")
+
+    assert (done.returncode, done.stdout, done.stderr) == (1, "plain 1.0.0 is a draft. It has no example.\n", "")
+    assert project.ask("skills", "show", "plain")["skill"]["examples"] == []
 
 
 GIVE_OBJECT = "Give an object such as '{\"n\": 3}'."
@@ -522,13 +533,13 @@ def test_where_there_is_nothing_every_command_says_so(tmp_path: Path) -> None:
 
     assert {arguments: (done.returncode, done.stdout or done.stderr) for arguments, done in ends.items()} == {
         ("list",): (0, "No skills yet. Agents save them with save_skill, people with `sealyard skills save`.\n"),
-        ("test",): (0, "There is no skill to be tested.\n"),
+        ("test",): (0, "No skill to test.\n"),
         ("--analyze",): (
             0,
             "0 skills: 0 active, 0 drafts, 0 in quarantine. 0 uses, in 0% of all executions; 0 translated calls.\n",
         ),
         ("--cleanup",): (0, "Every skill was used, or saved, since then.\n"),
-        ("export", "--all", "--to", "x.zip"): (2, "error: There is no active skill to be exported.\n"),
+        ("export", "--all", "--to", "x.zip"): (2, "error: There is no active skill to export.\n"),
     }
 
 
@@ -633,7 +644,7 @@ def test_an_export_is_what_the_format_s_own_command_accepts(shelf: Project, expo
     assert verdicts == [0, 0, 0]
     assert (again.returncode, again.stderr) == (
         2,
-        f"error: {str(folders[0])!r} exists. Choose another folder, or give --replace.\n",
+        f"error: {str(folders[0])!r} exists. Choose another directory, or replace it on purpose.\n",
     )
     assert (replaced.returncode, replaced.stdout.splitlines()[0]) == (0, str(folders[0]))
     assert archive.stdout.splitlines() == [
@@ -792,3 +803,28 @@ def test_a_market_is_searched_pinned_and_imported_from(exported: Path, tmp_path:
         ("local/best_month", "1.0.0", "quarantined"),
         ("local/monthly_total", "1.0.0", "quarantined"),
     ]
+
+
+def test_durations_are_read_as_people_write_them() -> None:
+    """With or without a space, in any case, short or long."""
+    texts = ("30days", "30d", "12h", "2 weeks", " 1.5 Hours ", "90s", "10 min", "1 month")
+
+    assert [_parse_duration(text) for text in texts] == [
+        30 * 86_400.0,
+        30 * 86_400.0,
+        43_200.0,
+        14 * 86_400.0,
+        5_400.0,
+        90.0,
+        600.0,
+        30 * 86_400.0,
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "30", "days", "-3d", "3 fortnights", "1e9d", "٣d", "1" * 400 + "d", "nan d"])
+def test_text_that_is_no_duration_is_refused(text: str) -> None:
+    """With examples of what is."""
+    with pytest.raises(InvalidRequest) as caught:
+        _parse_duration(text)
+
+    assert str(caught.value) == f"{text[:80]!r} is not a duration. Write it as 30days, 12h or '2 weeks'."

@@ -12,8 +12,8 @@ from tests import warm
 
 from sealyard.catalog import Catalog
 from sealyard.cli.tools import show_compatibility
-from sealyard.skills.requests import SkillCheck
 from sealyard.store import open_store
+from sealyard.values.skills import SkillCheck
 from sealyard.values.tools import Definition
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

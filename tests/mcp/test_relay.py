@@ -22,7 +22,7 @@ from tests.mcp.everything_server import Everything
 from tests.mcp.processes import stdio_upstream
 from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gateway, memory, post, scripted
 
-from sealyard.broker.upstreams.mcp import transports
+from sealyard.broker.upstreams.mcp import open_transport
 from sealyard.serve.relay import links
 from sealyard.values.tools import UpstreamConfig
 
@@ -255,7 +255,7 @@ async def test_upstream_killed_in_mid_call_fails_that_call_and_is_started_again(
         "tests.mcp.everything_server",
     ]  # with no launcher that could be killed instead
     async with (
-        gateway(transports(), stdio_upstream("everything", started_alone)) as url,
+        gateway(open_transport, stdio_upstream("everything", started_alone)) as url,
         Client(url, mode=mode_of(modern), elicitation_callback=never) as client,
     ):
         await client.list_tools()

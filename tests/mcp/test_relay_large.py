@@ -10,7 +10,7 @@ import pytest
 from tests.mcp.upstreams import Json, post, served
 from tests.mcp.wire import wired
 
-from sealyard.broker.upstreams.mcp import transports
+from sealyard.broker.upstreams.mcp import open_transport
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.serve.relay import build_relay
@@ -81,7 +81,7 @@ async def ask(folder: Path, *kinds: str, mode: str = "strict", method: str = "to
     settings = Config(store=StoreConfig(path=folder / "sealyard.db"), privacy=PrivacyConfig(mode=mode))  # type: ignore[arg-type]
     upstream = UpstreamConfig(name="large", transport="stdio", command=sys.executable, args=("-c", SERVER))
     async with open_border(settings) as border:
-        server = build_relay({"large": upstream}, border, connect=transports())
+        server = build_relay({"large": upstream}, border, connect=open_transport)
         async with served(server) as url:
             return [
                 await post(url, method, {"name": "give", "arguments": {"kind": kind}} if method == "tools/call" else {})

@@ -9,18 +9,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import jsonschema_rs
 import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from tests.mcp.everything_server import Everything
 from tests.mcp.private_server import EMAIL, PERSON, URI, Private
-from tests.mcp.upstreams import Connect, Context, Json, config, memory, post, scripted, served
+from tests.mcp.upstreams import Connect, Context, Json, answered, config, memory, post, scripted, served
 
 from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
-from sealyard.broker.upstreams.mcp import transports
+from sealyard.broker.upstreams.mcp import open_transport
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN
@@ -123,6 +127,71 @@ async def test_news_of_a_resource_come_under_the_address_that_the_client_knows(
     assert event.uri == known  # type: ignore[union-attr]
 
 
+@asynccontextmanager
+async def changing(_: UpstreamConfig) -> AsyncIterator[tuple[Any, Any]]:
+    """A connection to an upstream of the newer era that refuses to list tools, and announces two changes each time.
+
+    The first is in data that cannot be read.
+    """
+    answers = {"server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
+    stream: list[Any] = []
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    async with create_client_server_memory_streams() as (ours, (hears, says)), anyio.create_task_group() as tasks:
+
+        async def notify(method: str, **params: Any) -> None:
+            params["_meta"] = {SUBSCRIPTION_ID_META_KEY: stream[0], **params.get("_meta", {})}
+            await says.send(SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method=method, params=params)))
+
+        async def answer() -> None:
+            async for item in hears:
+                request = item.message
+                if not isinstance(request, types.JSONRPCRequest):
+                    continue
+                if request.method == "subscriptions/listen":
+                    stream.append(request.id)
+                    wanted = (request.params or {})["notifications"]
+                    await notify("notifications/subscriptions/acknowledged", notifications=wanted)
+                    continue
+                if request.method == "tools/list" and stream:
+                    await notify("notifications/tools/list_changed", _meta={"deep": deep})
+                    await notify("notifications/prompts/list_changed")
+                code = types.UNSUPPORTED_PROTOCOL_VERSION
+                error = types.ErrorData(code=code, message="Only the newer era.")
+                refusal = types.JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+                known = request.method in answers
+                await says.send(SessionMessage(answered(request, answers) if known else refusal))
+
+        tasks.start_soon(answer)
+        try:
+            yield ours
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_change_that_cannot_be_looked_through_costs_only_itself(tmp_path: Path) -> None:
+    """The next one reaches the client, and so do answers: the stream goes on, and so does the relay."""
+    changes: list[str] = []
+    arrived = asyncio.Event()
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
+            changes.append(message.method)
+            arrived.set()
+
+    async with (
+        relay(tmp_path, changing) as (url, _),
+        Client(url, mode="legacy", message_handler=hear) as client,
+        asyncio.timeout(WAIT_SECONDS),
+    ):
+        while not arrived.is_set():
+            with pytest.raises(MCPError, match="Only the newer era"):
+                await client.list_tools()
+
+    assert set(changes) == {"notifications/prompts/list_changed"}
+
+
 @ERAS
 @UPSTREAM_ERAS
 async def test_echo_of_what_a_call_handed_over_is_concealed_however_short(
@@ -211,7 +280,7 @@ async def test_headers_that_repeat_arguments_repeat_what_the_upstream_gets(tmp_p
     server: Server[Any] = Server("mail", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
     async with served(server) as upstream:
         mail = UpstreamConfig(name="mail", transport="http", url=upstream)
-        async with relay(tmp_path, transports(), mail) as (url, _), Client(url) as client:
+        async with relay(tmp_path, open_transport, mail) as (url, _), Client(url) as client:
             await client.list_tools()
             token = (await client.call_tool("mail", {"to": "nobody"})).content[0].text  # type: ignore[union-attr]
             await client.call_tool("mail", {"to": token})

@@ -72,7 +72,7 @@ async def scripted(answers: Mapping[str, Any]) -> AsyncIterator[tuple[Any, Any]]
             async for item in hears:
                 request = item.message
                 if isinstance(request, types.JSONRPCRequest):
-                    await says.send(SessionMessage(_reply(request, answers)))
+                    await says.send(SessionMessage(answered(request, answers)))
 
         tasks.start_soon(answer)
         try:
@@ -81,7 +81,8 @@ async def scripted(answers: Mapping[str, Any]) -> AsyncIterator[tuple[Any, Any]]
             tasks.cancel_scope.cancel()
 
 
-def _reply(request: types.JSONRPCRequest, answers: Mapping[str, Any]) -> Any:
+def answered(request: types.JSONRPCRequest, answers: Mapping[str, Any]) -> Any:
+    """The scripted reply to a request."""
     greeting = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "scripted", "version": "1"}}
     capabilities = {"tools": {}, "resources": {}, "prompts": {}}
     known = {"initialize": {**greeting, "capabilities": capabilities}, **answers}

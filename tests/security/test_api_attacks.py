@@ -18,8 +18,8 @@ from sealyard.serve.api import ENDPOINTS
 from sealyard.serve.api.declare import Endpoint, Events
 from sealyard.serve.cursors import to_cursor
 from sealyard.serve.gate import COOKIE
-from sealyard.skills import SaveSkill
 from sealyard.testing import FakeUpstream
+from sealyard.values.skills import SaveSkill
 
 JSON = {"content-type": "application/json"}
 

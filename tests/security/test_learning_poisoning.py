@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import string
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -43,7 +42,7 @@ from sealyard.sandbox.review import Review
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Assessed, CallEvidence, Executed, Hinted, LearningEvent, RunEvidence, Searched, Used
 from sealyard.values.runs import Result
-from sealyard.values.skills import Skill
+from sealyard.values.skills import Skill, SkillRecord, UseShare
 from sealyard.values.tools import Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
@@ -151,7 +150,7 @@ def hints_of(result: Result) -> list[str]:
 async def told_to(yard: Yard, principal: str) -> list[str]:
     """All hints that searches and tools have for a principal."""
     view = await yard.snapshot(principal)
-    model, viewer = yard.guidance.model(principal), Viewer(principal, time.time(), yard.guidance.half_life)
+    model, viewer = yard.guidance.model(principal), yard.guidance.learner.viewer(principal)
     found: list[str] = []
     for query in ("orders of a customer", "look up a key", "archive an order"):
         answer = await yard.search(query, detail_level="full", principal=principal)
@@ -360,7 +359,9 @@ def test_a_skill_whose_name_is_a_sentence_is_suggested_to_its_author_alone(is_ow
     skill = Skill(
         namespace="shared", name=SENTENCE, version="1.0.0", code="", digest="d", author="mallory", status="active"
     )
-    known = known_skill(skill, None, None, principal="mallory" if is_own else "ann", now=1.0)
+    used = UseShare(principal="eve", uses=1, calls=1, failures=0)
+    record = SkillRecord(namespace="shared", name=SENTENCE, version="1.0.0", last_used_at=1.0, shares=(used,))
+    known = known_skill(skill, record, None, principal="mallory" if is_own else "ann", now=1.0)
 
     assert (known is not None) == is_own
 

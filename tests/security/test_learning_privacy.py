@@ -7,7 +7,6 @@ his stubs and has his code assessed. He must learn from her what to do, and noth
 import asyncio
 import contextlib
 import sqlite3
-import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -19,11 +18,10 @@ import pytest
 from sealyard.catalog.stubs import Stub
 from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
-from sealyard.learning.part import Viewer
 from sealyard.sandbox.policy import DEFAULT
-from sealyard.skills import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values.runs import Result
+from sealyard.values.skills import SaveExample, SaveSkill
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -241,14 +239,14 @@ async def work(yard: Yard) -> None:
 async def told_to(yard: Yard, principal: str) -> list[str]:
     """Everything that a principal can be told by searching and by looking at what it sees."""
     view = await yard.snapshot(principal)
-    model, viewer = yard.guidance.model(principal), Viewer(principal, time.time(), yard.guidance.half_life)
+    model, viewer = yard.guidance.model(principal), yard.guidance.learner.viewer(principal)
     queries = ("customers of a city", "customer laid off", "send a mail", "keep values", "a secret", "total")
     found = [
         repr(await yard.search(query, detail_level=level, principal=principal)) for query in queries for level in LEVELS
     ]
     for spec in view.tools.values():
         tips = model.chains.tips(spec, viewer, view=view)
-        shape = yard.guidance.shape_of(model, spec, viewer)
+        shape = model.shapes.shape_for(spec, viewer, is_alone=yard.guidance.is_alone)
         found += [repr(tips), repr(shape), Stub(spec, shape).signature, Stub(spec, shape).returns]
     return found
 

@@ -22,8 +22,7 @@ from sealyard.metrics import tokens
 from sealyard.metrics.exposition import render
 from sealyard.observe import accounting
 from sealyard.observe.accounting import Accounting, Bill
-from sealyard.observe.alerts import post_alerts
-from sealyard.observe.live import LiveEvent
+from sealyard.observe.health.alerts import post_alerts
 from sealyard.observe.recorder import OutputStream
 from sealyard.privacy import Guard
 from sealyard.sandbox.policy import DEFAULT
@@ -31,7 +30,7 @@ from sealyard.sandbox.pool import RunClock
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Alert, Approval
 from sealyard.values.facts import Executed, Fact, Hidden, Saw, Searched, SecurityEvent, Tokens, Used
-from sealyard.values.runs import ExecutionRecord
+from sealyard.values.runs import ExecutionRecord, LiveEvent
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -25,10 +25,9 @@ from sealyard.metrics import exposition
 from sealyard.privacy import TOKEN
 from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.mcp import build_server
-from sealyard.skills import SaveSkill, SkillSource
 from sealyard.skills.sharing import to_folder
 from sealyard.testing import FakeUpstream
-from sealyard.values.skills import SkillExample, Trace, TraceCall
+from sealyard.values.skills import SaveSkill, SkillExample, SkillSource, Trace, TraceCall
 from sealyard.values.tools import ToolAnnotations
 from sealyard.yard import Yard, open_yard
 

@@ -18,7 +18,7 @@ from sealyard.config.settings import HttpConfig, PrincipalEntry
 from sealyard.serve import api
 from sealyard.serve.api import ENDPOINTS
 from sealyard.serve.api.openapi import build_document
-from sealyard.skills import SaveSkill
+from sealyard.values.skills import SaveSkill
 
 ALL = PrincipalEntry(token="all-token", observe=True, approve=True, reveal=True)
 VALIDATE = """

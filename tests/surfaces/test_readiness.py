@@ -74,7 +74,7 @@ async def test_a_store_that_cannot_be_written_is_told_until_it_can(tmp_path: Pat
 
     assert "was removed or replaced" in parts["store"]["reason"]
     assert len(log) == 2
-    assert log[1] == "sealyard.observe.readiness: Ready again: store."
+    assert log[1] == "sealyard.observe.health.readiness: Ready again: store."
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def serve() -> Callable[[Any], AbstractAsyncContextManager[str]]:
     @contextlib.asynccontextmanager
     async def serve(app: Any, port: int = 0) -> AsyncIterator[str]:
         listener = socket.create_server(("127.0.0.1", port))
-        config = uvicorn.Config(app, log_level="error", lifespan="on", ws="none", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, log_level="error", lifespan="on", ws="none", timeout_graceful_shutdown=0)
         host = uvicorn.Server(config)
         host.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
         running = asyncio.create_task(host.serve(sockets=[listener]))

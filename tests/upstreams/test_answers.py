@@ -49,7 +49,7 @@ TEXTS = {
 @pytest.mark.parametrize("content", TEXTS, ids=lambda content: content[:30])
 def test_text_is_data_if_nothing_is_lost_by_it(content: str) -> None:
     """Objects and lists always; a bare number only if it is written as Python writes it."""
-    assert to_answer({"content": [text(content)]}) == Response(value=TEXTS[content], text=content)
+    assert to_answer({"content": [text(content)]}) == Response(value=TEXTS[content])
 
 
 def test_structured_content_comes_first() -> None:
@@ -59,7 +59,7 @@ def test_structured_content_comes_first() -> None:
 
     answer = to_answer(result)
 
-    assert (answer.value, answer.text, [file.name for file in answer.files]) == ({"rows": 1}, "", ["image.png"])
+    assert (answer.value, [file.name for file in answer.files]) == ({"rows": 1}, ["image.png"])
 
 
 def test_structured_content_has_no_limit_of_blocks_beside_it() -> None:
@@ -118,7 +118,6 @@ def test_images_audio_and_blobs_become_files() -> None:
         ResponseFile(name="audio.ogg", mime="audio/ogg; codecs=opus", content=b"\x89PNG"),
         ResponseFile(name="report.pdf", mime="application/pdf", content=b"\x89PNG", title="report.pdf"),
     )
-    assert answer.text == "Here:\nnotes"
 
 
 NAMES = {

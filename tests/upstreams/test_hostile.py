@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCResponse
 
 from sealyard.broker.upstreams.mcp.session import Channel
 from sealyard.broker.upstreams.mcp.transport import Child as ChildProcess
-from sealyard.broker.upstreams.mcp.transport import Inbound, Tail, read_line
+from sealyard.broker.upstreams.mcp.transport import Inbound, Tail, read_line, stand_in, whole_message
 from sealyard.broker.upstreams.server import read_message, to_answer
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamUnavailable
 
@@ -233,6 +234,41 @@ async def test_result_that_is_not_as_the_protocol_says_is_taken_as_far_as_it_goe
         value = (await upstream.call("echo", {"answer": answer})).value
 
     assert value == ODD_RESULTS[answer]
+
+
+LARGE = {"content": [], "structuredContent": {"text": "x" * 100_000}}
+ORDERS = {
+    "of most servers": '{"jsonrpc": "2.0", "id": 7, "result": @}',
+    "of the alphabet": '{"id": 7, "jsonrpc": "2.0", "result": @}',
+    "with the result first": '{"result": @, "jsonrpc": "2.0", "id": 7}',
+    "with more beside it": '{"jsonrpc": "2.0", "more": [{"id": 8}], "result": @, "id": 7, "most": {}}',
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+async def test_large_answer_is_taken_in_any_order_of_its_fields(order: str) -> None:
+    """From a pipe, and over HTTP, where a small one stands for it."""
+    line = ORDERS[order].replace("@", json.dumps(LARGE)).encode()
+    (item,) = read_line(line)
+    small = json.loads(stand_in(line) or b"")
+
+    assert isinstance(item, SessionMessage)
+    assert isinstance(item.message, JSONRPCResponse)
+    assert (item.message.id, read_message(whole_message(item.message.result) or b"")) == (7, LARGE)
+    assert (small["id"], read_message(whole_message(small["result"]) or b"")) == (7, LARGE)
+
+
+async def test_large_answer_that_cannot_be_read_is_an_error_of_its_call() -> None:
+    """The caller learns it at once and does not wait for its time limit."""
+    line = b'{"result": %b%b, "id": 7}' % (b"[" * 100_000, b"]" * 100_000)
+    (item,) = read_line(line)
+    small = json.loads(stand_in(line) or b"")
+
+    assert isinstance(item, SessionMessage)
+    assert isinstance(item.message, JSONRPCError)
+    assert (small["id"], small["error"]["message"]) == (item.message.id, item.message.error.message)
+    assert small["id"] == 7
+    assert small["error"]["message"].startswith("The answer is nested too deeply to be read.")
 
 
 def _encode(data: Any) -> bytes:

@@ -1,7 +1,6 @@
 """Calls to a child go past the SDK's session: they say the same, and no answer of a hostile child is mistaken."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -166,7 +165,7 @@ async def test_a_call_that_is_given_up_is_taken_back_once(connect: Connect, chil
         await upstream.call("echo", {})
         with pytest.raises(UpstreamTimeout):
             await upstream.call("echo", {"hang": True}, timeout_seconds=0.05)
-        heard = json.loads((await upstream.call("echo", {})).text)
+        heard = (await upstream.call("echo", {})).value
     calls = [message["id"] for message in heard if message.get("method") == "tools/call"]
     taken_back = [message["params"] for message in heard if message.get("method") == "notifications/cancelled"]
 

@@ -11,7 +11,15 @@ import socket
 import sys
 
 _HONOURED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
-_UNREAD = ("PYTHON_VERSION", "PYTHON_SHA256", "PYTHON_PIP_VERSION", "PYTHON_SETUPTOOLS_VERSION")  # images have them
+# Images have these, and no interpreter reads them.
+_UNREAD = (
+    "PYTHON_GET_PIP_SHA256",
+    "PYTHON_GET_PIP_URL",
+    "PYTHON_PIP_VERSION",
+    "PYTHON_SETUPTOOLS_VERSION",
+    "PYTHON_SHA256",
+    "PYTHON_VERSION",
+)
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 _LOST = 70
 

@@ -19,7 +19,7 @@ from sealyard.privacy import Guard, Mirror, Sent
 from sealyard.values.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
 from sealyard.values.runs import CALL_VALUE_BYTES
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import is_wrapped
+from sealyard.versioning.compare import is_wrapped
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
 _DECODED_BYTES = 256 << 10
@@ -69,8 +69,9 @@ async def admit_answer(
     """
     value = answer.value
     if not (answer.message or answer.files) and guard.admits_plain(spec, value, sent):
-        shown = answer if not answer.text and answer.sample is None else Response(value=value)
-        return Admitted(answer=shown, encoded=_encoded(spec, value), concealed=guard.conceal_admitted(spec, value))
+        return Admitted(
+            answer=Response(value=value), encoded=_encoded(spec, value), concealed=guard.conceal_admitted(spec, value)
+        )
     most = LARGE - sum(len(file.content) for file in answer.files)
     is_much = is_large(value, most) and (bool(answer.files) or not guard.admits_quickly(value, sent))
     if not answer.message and (guard.is_off or not is_much):
@@ -98,7 +99,6 @@ def admit(guard: Guard, spec: ToolSpec, answer: Response, sent: Sent) -> Admitte
         for file in answer.files
     )
     concealed = guard.conceal_admitted(spec, value) if len(encoded) <= CALL_VALUE_BYTES else None
-    # `text` is a second copy of what is in `value` and of no use to code.
     return Admitted(answer=Response(value=value, files=files, sample=sample), encoded=encoded, concealed=concealed)
 
 

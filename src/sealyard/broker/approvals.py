@@ -201,7 +201,8 @@ class Approvals:
             self._on_ask(ask)
             is_announced = True
             waiting.begin(self._channels.get(ask.execution_id, ()))
-            self._poll()
+            if self._polling is None:
+                self._polling = asyncio.create_task(self._look_for_answers())
             held = await self._store.approvals.settle(ask.id, _offered(ask, await waiting.wait()))
             assert held is not None
             held = _offered(ask, held)
@@ -268,10 +269,6 @@ class Approvals:
 
     def _of_run(self, execution_id: str) -> "list[_Waiting]":
         return [waiting for waiting in self._open.values() if waiting.ask.execution_id == execution_id]
-
-    def _poll(self) -> None:
-        if self._polling is None:
-            self._polling = asyncio.create_task(self._look_for_answers())
 
     async def _look_for_answers(self) -> None:
         """Poll for answers from other processes while asks wait."""

@@ -29,7 +29,7 @@ from sealyard.values.documents import check_values
 from sealyard.values.runs import Reply
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
-from sealyard.versioning.compare.schemas import is_wrapped
+from sealyard.versioning.compare import is_wrapped
 from sealyard.wording import short
 
 _UNANSWERED = Response(value=None)
@@ -38,7 +38,7 @@ _LONG_NAME = 1_000
 
 
 class _Call(msgspec.Struct, kw_only=True):
-    """What is known of a call, whether it is over or not."""
+    """The known facts of a call, whether it is over or not."""
 
     spec: ToolSpec
     number: int

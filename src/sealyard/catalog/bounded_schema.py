@@ -15,7 +15,7 @@ import msgspec
 
 from sealyard.catalog.cache import Recent
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import lookup
+from sealyard.versioning.compare import lookup
 
 # Bounds on the work for one schema and one value. Chosen so that a check takes milliseconds, unless a source is named.
 

@@ -16,10 +16,10 @@ from sealyard.catalog.shapes.places import LearnedShape
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.errors import StoreError
 from sealyard.store import LastRelease, Release, Store
+from sealyard.values.changes import Comparison
 from sealyard.values.documents import MOST_DEPTH, is_too_deep, signs_of
 from sealyard.values.naming import assign, full_name, function_name, identifier, tool_part, upstream_part
 from sealyard.values.tools import Definition, ToolSpec
-from sealyard.versioning.compare import Comparison
 from sealyard.wording import one_line
 
 _DEFINITION_BYTES = 256 << 10  # a definition has a few kB; a larger one would fill a context by itself

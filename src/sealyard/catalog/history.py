@@ -11,10 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from sealyard.store import LastRelease, Release
+from sealyard.values.changes import BreakingChange, Change, Comparison, Replacement, Version, highest
 from sealyard.values.tools import ReleaseKind, ToolSpec
-from sealyard.versioning.compare import Change, Comparison, Version, compare, highest
-from sealyard.versioning.compare.changes import BreakingChange, Replacement
-from sealyard.versioning.compare.successors import find_renamed
+from sealyard.versioning.compare import compare, find_renamed
 
 _FIRST_VERSION = "1.0.0"
 _MOST_CHANGES = 200

@@ -13,8 +13,8 @@ from types import MappingProxyType
 import msgspec
 
 from sealyard.catalog.shapes.places import LearnedShape
+from sealyard.values.changes import major_of
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import major_of
 
 _NEAREST_CHARACTERS = 100  # of each name: the comparison takes time in the square of them
 _NEAREST_GRAMS = 24  # threes of letters looked for in every tool's name: a bound on the work

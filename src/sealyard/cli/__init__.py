@@ -44,7 +44,7 @@ _COMMANDS = {
     "tools": "List the tools of all configured servers.",
 }
 """Each is the function of the same name, with an underscore for a hyphen, in a module of this package."""
-_MODULES = {"migrate-skills": "skills", "rebuild-metrics": "metrics", "restore": "backup"}
+_MODULES = {"migrate-skills": "skills", "rebuild-metrics": "metrics", "restore": "backup", "search": "tools"}
 """Where the module is not named as the command."""
 
 

@@ -1,16 +1,14 @@
 """`sealyard alerts`: list alerts and test the webhook. It needs the store alone, not a gateway."""
 
 import time
-from datetime import UTC, datetime
 
 import click
 from rich.text import Text
 
-from sealyard.cli.command import CONFIG, JSON, load, wants_json, with_store
-from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import plain, say, show_table, warn, write_json
+from sealyard.cli.command import CONFIG, JSON, load, run_to_end, wants_json, with_store
+from sealyard.cli.terminal import minute, plain, say, show_table, warn, write_json
 from sealyard.errors import InvalidRequest
-from sealyard.observe.alerts import AlertView, list_alerts, post_alerts
+from sealyard.observe.health import AlertView, list_alerts, post_alerts
 from sealyard.values.access import Alert
 
 _STYLES = {"firing": "bold red", "pending": "yellow", "resolved": "green"}
@@ -72,8 +70,4 @@ def _row(alert: AlertView) -> tuple[str | Text, ...]:
     if alert.undelivered:
         notes.append("The webhook has not accepted this.")
     name = f"{alert.rule} {alert.subject}".rstrip()
-    return plain(alert.state, _STYLES[alert.state]), name, _time(at), " ".join(notes)
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return plain(alert.state, _STYLES[alert.state]), name, f"{minute(at)} UTC", " ".join(notes)

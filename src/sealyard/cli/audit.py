@@ -314,7 +314,7 @@ def _read_document(file: Path) -> AuditHead:
         return msgspec.json.decode(file.read_bytes(), type=AuditHead)
     except (OSError, msgspec.DecodeError) as error:
         raise InvalidRequest(
-            f"{str(file)!r} is no head document: {error}. Use what `sealyard audit head` prints."
+            f"{str(file)!r} is not a head document: {error}. Use what `sealyard audit head` prints."
         ) from None
 
 

@@ -3,8 +3,7 @@
 import click
 from rich.text import Text
 
-from sealyard.cli.command import JSON, wants_json
-from sealyard.cli.loop import run_to_end
+from sealyard.cli.command import JSON, run_to_end, wants_json
 from sealyard.cli.terminal import plain, say, screen, show_facts, show_table, write_json
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox import IsolationPolicy, Report, examine
@@ -23,7 +22,9 @@ def doctor(*, policy: str | None) -> int:
     Builds a sandbox in each tier and attacks it. Exit code 0: the default level is honoured; 1: it is not.
     """
     if policy is not None:
-        _print_policy(_find_policy(policy))
+        if policy not in PRESETS:
+            raise InvalidRequest(f"No policy named {policy!r}. Give one of {', '.join(PRESETS)}.")
+        _print_policy(PRESETS[policy])
         return 0
     report = run_to_end(examine(DEFAULT))
     if wants_json():
@@ -31,12 +32,6 @@ def doctor(*, policy: str | None) -> int:
     else:
         _print_report(report)
     return 0 if report.levels[str(DEFAULT.level)].honoured else 1
-
-
-def _find_policy(name: str) -> IsolationPolicy:
-    if name not in PRESETS:
-        raise InvalidRequest(f"No policy named {name!r}. Give one of {', '.join(PRESETS)}.")
-    return PRESETS[name]
 
 
 def _print_policy(policy: IsolationPolicy) -> None:

@@ -1,19 +1,15 @@
 """`sealyard insights`: show what was learned from the journal, and forget it. It needs the store, not a gateway."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import click
 import msgspec
 
 from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL, answer, read_config, with_store
-from sealyard.cli.terminal import errors, plain, say, say_unwrapped, show_table, warn
+from sealyard.cli.terminal import errors, minute, plain, say, say_unwrapped, show_table, warn
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.learning import Insight
-from sealyard.learning.insights import Insights, forget, learner_of
-from sealyard.learning.insights import insights as all_insights
-from sealyard.learning.learner import PARTS
+from sealyard.learning import Insight, Insights, Learner
 from sealyard.store import Store
 from sealyard.values.facts import Forgotten
 from sealyard.wording import suggest
@@ -33,7 +29,7 @@ _TITLES = {
 
 @click.command()
 @CONFIG_ARGUMENT
-@click.option("--part", type=click.Choice(list(PARTS)), help="Show this part alone, with all its entries.")
+@click.option("--part", type=click.Choice(list(_TITLES)), help="Show this part alone, with all its entries.")
 @click.option("--principal", metavar="NAME", help="Show the evidence that one principal is advised from.")
 @click.option(
     "--forget",
@@ -54,7 +50,7 @@ def insights(*, part: str | None, principal: str | None, subject: str | None, re
     loaded = read_config()
     if subject is not None:
         learning = loaded.learning
-        done = with_store(loaded, lambda store: forget(store, learner_of(store, learning), subject, principal=LOCAL))
+        done = with_store(loaded, lambda store: Learner(store, learning).forget_named(subject, principal=LOCAL))
         answer(done, lambda: say_unwrapped(f"forgotten: {_name(done)}"))
         return
     with errors.status("Learning from the journal"):
@@ -68,15 +64,13 @@ async def _look(store: Store, config: Config, principal: str | None, *, rebuild:
     scopes, settings = config.http.scopes(), config.learning
     if principal is not None:
         await _check(store, principal, list(scopes))
-    learner = learner_of(store, settings)
+    learner = Learner(store, settings)
     if rebuild:
         await learner.rebuild()
     else:
         await learner.once()
         await learner.save()  # the next look need not learn it again
-    scope = scopes.get(principal or "")
-    domain = (None if scope is None else scope.domain) or settings.domain or ""
-    return await all_insights(store, learner, settings, principal=principal, domain=domain)
+    return await learner.insights(principal, domain=settings.domain_of(principal or "", scopes))
 
 
 async def _check(store: Store, principal: str, configured: Sequence[str]) -> None:
@@ -90,17 +84,17 @@ async def _check(store: Store, principal: str, configured: Sequence[str]) -> Non
 
 def _show(found: Insights) -> None:
     _warn(found)
-    rows = (
-        (each.part, each.learned, each.evidence, each.checked, _share(each.accuracy), plain(_TITLES[each.part], "dim"))
-        for each in found.parts
-    )
+    rows = []
+    for each in found.parts:
+        right = "-" if each.accuracy is None else f"{each.accuracy:.0%}"
+        rows.append((each.part, each.learned, each.evidence, each.checked, right, plain(_TITLES[each.part], "dim")))
     show_table("part", "learned", "from", "checked", "right", "", rows=rows)
     shared = "by all" if found.scope == "shared" else f"by each {found.scope}"
     say(f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days", "dim")
     for part in found.parts:
         _show_items(_TITLES[part.part], part.items, more=f"sealyard insights --part {part.part}")
     for gone in found.forgotten[:_FEW]:
-        say(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim")
+        say(f"forgotten on {minute(gone.at)} UTC: {_name(gone)}", "dim")
     _show_more(found.forgotten, "sealyard insights --json")
 
 
@@ -128,11 +122,11 @@ def _show_items(title: str, items: Sequence[Insight], *, more: str = "") -> None
             item.text,
             f"{item.evidence:.1f}",
             f"{item.right:,} of {item.checked:,}" if item.checked else "",
-            plain(_day(item.last_at), "dim"),
+            plain(minute(item.last_at), "dim"),
         )
         for item in (items[:_FEW] if more else items)
     )
-    show_table("about", "", "evidence", "right", "last", rows=rows, title=f"\n{title}")
+    show_table("about", "", "evidence", "right", "last (UTC)", rows=rows, title=f"\n{title}")
     if more:
         _show_more(items, more)
 
@@ -140,14 +134,6 @@ def _show_items(title: str, items: Sequence[Insight], *, more: str = "") -> None
 def _show_more(items: Sequence[object], command: str) -> None:
     if len(items) > _FEW:
         say(f"… and {len(items) - _FEW} more: {command}", "dim")
-
-
-def _share(part: float | None) -> str:
-    return "-" if part is None else f"{part:.0%}"
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _name(forgotten: Forgotten) -> str:

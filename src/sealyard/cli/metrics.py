@@ -4,6 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from sealyard.cli.terminal import (
     write_json,
 )
 from sealyard.metrics import Gauge, Prices, Report, render, tokens, write_files
-from sealyard.observe.alerts import list_alerts
+from sealyard.observe.health import list_alerts
 from sealyard.store import Store
 from sealyard.store.metrics import Rebuilt, Usage
 from sealyard.values.runs import ExecutionRecord
@@ -108,7 +109,7 @@ def metrics(*, form: str, window: str | None, once: bool, folder: Path | None) -
 async def _print_metrics(store: Store, prices: Prices, form: str, window: Window, *, once: bool) -> None:
     if form == "dashboard":
         if not once and not screen.is_terminal:
-            remark("note: This is no terminal: the dashboard is printed once.")
+            remark("note: Standard output is not a terminal: the dashboard is printed once.")
         await _follow(store, prices, window, is_live=not once and screen.is_terminal)
         return
     if form == "prometheus":
@@ -147,7 +148,7 @@ async def _follow(store: Store, prices: Prices, window: Window, *, is_live: bool
 
 
 async def _picture(store: Store, prices: Prices, window: Window) -> RenderableType:
-    """What needs a person, the last runs, and the tables."""
+    """Open questions for a person, the last runs, and the tables."""
     found, usage = await _read(store, prices, window)
     firing = [each for each in (await list_alerts(store)).alerts if each.state == "firing"]
     waiting = await store.approvals.waiting()
@@ -314,10 +315,8 @@ def rebuild_metrics(*, check: bool) -> int:
     Exit code 0: all is right; 1: with --check, some sums differ from the journal.
     """
     with progress() as report:
-        done = with_store(
-            store_path(),
-            lambda opened: opened.metrics.rebuild(lambda done, total: report("counting", done, total), check=check),
-        )
+        on_progress = partial(report, "counting")
+        done = with_store(store_path(), lambda opened: opened.metrics.rebuild(on_progress, check=check))
     answer(done, lambda: _show_rebuilt(done, check=check))
     return 1 if check and done.differences else 0
 

@@ -113,13 +113,16 @@ def show(*, with_tools: bool, principal: str, preset: Preset | None) -> None:
     """
     loaded = load()
     rules, why_preset = _build(loaded, preset)
-    specs, unmatched = with_yard(_list, config=loaded)
+
+    async def read(yard: Yard) -> tuple[list[ToolSpec], tuple[Unmatched, ...]]:
+        specs = (await yard.snapshot()).tools.values()
+        return sorted(specs, key=lambda spec: (spec.upstream, spec.function)), await yard.tools.unmatched()
+
+    specs, unmatched = with_yard(read, config=loaded)
     for each in unmatched:
         warn(each.message)
-    if not with_tools:
-        specs = []
     privacy = build_privacy(loaded.privacy)
-    found = [_explain(rules, why_preset, spec, principal, None, privacy) for spec in specs]
+    found = [_explain(rules, why_preset, spec, principal, None, privacy) for spec in specs if with_tools]
     if wants_json():
         settings = msgspec.structs.replace(loaded.policy, preset=rules.preset)
         shown: dict[str, Any] = {"policy": settings, "preset_reason": why_preset, "trusted": sorted(rules.trusted)}
@@ -148,11 +151,6 @@ async def _find(yard: Yard, name: str) -> ToolSpec:
     if spec is None:
         raise UnknownTool(f"No tool named {name!r}. {tool_hint(snapshot, name)}")
     return spec
-
-
-async def _list(yard: Yard) -> tuple[list[ToolSpec], tuple[Unmatched, ...]]:
-    specs = (await yard.snapshot()).tools.values()
-    return sorted(specs, key=lambda spec: (spec.upstream, spec.function)), await yard.tools.unmatched()
 
 
 async def _check(yard: Yard, config: Config) -> tuple[tuple[Unmatched, ...], list[str]]:

@@ -101,7 +101,7 @@ def reveal(*, token: str) -> None:
 async def _reveal(store: Store, config: Config, token: str) -> list[RevealedValue]:
     found = await (await _open_vault(config, store)).find(token)
     if not found:
-        raise UnknownToken(f"{token!r} is no token in the vault: it is incomplete, has expired or was erased.")
+        raise UnknownToken(f"{token!r} is not a token in the vault: it is incomplete, has expired or was erased.")
     for each in found:
         await _audit(store, "privacy.reveal", token=each.token, scope=each.scope, type=each.type)
     return found
@@ -121,7 +121,7 @@ def forget(*, values: tuple[str, ...], session: str | None, everything: bool) ->
     """
     if everything == bool(values or session):
         raise click.UsageError("Give values or tokens, or --session NAME, or --all.")
-    wanted = [line for each in values for line in (_read_lines() if each == "-" else [each])]
+    wanted = [line for each in values for line in (_read("-").splitlines() if each == "-" else [each])]
     if values and not any(each.strip() for each in wanted):
         raise click.UsageError("Give values that are not empty.")
 
@@ -252,7 +252,3 @@ def _find_scope(counts: Mapping[str, int], session: str) -> str:
         if name in counts:
             return name
     raise InvalidRequest(f"The vault has no scope {session!r}. `sealyard privacy status` lists those that it has.")
-
-
-def _read_lines() -> list[str]:
-    return sys.stdin.buffer.read().decode("utf-8", "replace").splitlines()

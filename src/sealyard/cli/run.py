@@ -3,14 +3,12 @@
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any
 
 import click
 import msgspec
 
 from sealyard.analysis import GUESTS
-from sealyard.cli.command import CONFIG, JSON, option, read_config, read_object, wants_json
-from sealyard.cli.loop import run_to_end
+from sealyard.cli.command import CONFIG, JSON, option, read_config, read_object, run_to_end, wants_json
 from sealyard.cli.terminal import remark, show_hint, warn, write, write_json
 from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import Level
@@ -60,7 +58,13 @@ def run(
     source = _read_code(file, code)
     variables = None if context is None else read_object(context, "--context")
     loaded = read_config()
-    settings = loaded.sandbox if level is None else msgspec.structs.replace(loaded.sandbox, level=level)
+    settings = msgspec.structs.replace(
+        loaded.sandbox,
+        level=level or loaded.sandbox.level,
+        tier=tier or loaded.sandbox.tier,
+        allow_weaker=allow_weaker or loaded.sandbox.allow_weaker,
+        pool_size=1,
+    )
     policy = _build_policy(settings, timeout, packages)
     verdict = review(source, policy)
     output = _Output()
@@ -74,20 +78,20 @@ def run(
     else:
         if not wants_json():
             _show_findings(verdict, "warn")
-        job = _Job(
-            code=source,
-            context=variables,
-            policy=_without_unused_packages(policy, verdict, named=(*packages, *settings.packages)),
-            tier=tier or settings.tier,
-            allow_weaker=allow_weaker or settings.allow_weaker,
-            on_output=None if wants_json() else output.write,
-        )
         # A file that was asked for is used in any case, for what it says about recording.
         with_tools = not no_tools and (loaded.upstreams or option("config") is not None)
         if with_tools:
             for warning in loaded.warnings:
                 warn(warning)
-        outcome = run_to_end(_execute(job, loaded if with_tools else None, timing))
+        work = _execute(
+            ExecuteRequest(code=source, context=variables),
+            _without_unused_packages(policy, verdict, named=(*packages, *settings.packages)),
+            settings,
+            loaded if with_tools else None,
+            timing,
+            None if wants_json() else output.write,
+        )
+        outcome = run_to_end(work)
     if wants_json():
         answer = msgspec.to_builtins(outcome)
         write_json(answer | {"review": msgspec.to_builtins(verdict), "timing": timing})
@@ -144,16 +148,14 @@ def _without_unused_packages(policy: IsolationPolicy, verdict: Review, *, named:
     return msgspec.structs.replace(policy, packages=kept)
 
 
-class _Job(msgspec.Struct, frozen=True, kw_only=True):
-    code: str
-    context: dict[str, Any] | None
-    policy: IsolationPolicy
-    tier: Tier | None
-    allow_weaker: bool
-    on_output: Callable[[str], None] | None
-
-
-async def _execute(job: _Job, config: Config | None, timing: dict[str, float]) -> Outcome:
+async def _execute(
+    request: ExecuteRequest,
+    policy: IsolationPolicy,
+    settings: SandboxConfig,
+    config: Config | None,
+    timing: dict[str, float],
+    on_output: Callable[[str], None] | None,
+) -> Outcome:
     """Run the code with the tools of a configuration, or alone; `timing` gets the seconds of both parts.
 
     Opening the sandbox is timed apart, since a gateway pays for it once.
@@ -162,22 +164,21 @@ async def _execute(job: _Job, config: Config | None, timing: dict[str, float]) -
     async with contextlib.AsyncExitStack() as stack:
         if config is None:
             pool = PoolOptions(size=1)
-            opening = open_sandbox(job.policy, tier=job.tier, allow_weaker=job.allow_weaker, pool=pool, own=GUESTS)
+            opening = open_sandbox(
+                policy, tier=settings.tier, allow_weaker=settings.allow_weaker, pool=pool, own=GUESTS
+            )
             sandbox = await stack.enter_async_context(opening)
             started = time.perf_counter()
-            outcome = await sandbox.run(job.code, context=job.context, on_output=job.on_output)
+            outcome = await sandbox.run(request.code, context=request.context, on_output=on_output)
         else:
-            replace = msgspec.structs.replace
             # A person at a terminal gets the whole value: there is no next run that could read the rest from a file.
-            surface = replace(config.surface, result_tokens=job.policy.result_bytes)
-            settings = replace(config.sandbox, pool_size=1, tier=job.tier, allow_weaker=job.allow_weaker)
-            config = replace(config, surface=surface, sandbox=settings)
-            yard = await stack.enter_async_context(open_yard(config, policy=job.policy))
+            surface = msgspec.structs.replace(config.surface, result_tokens=policy.result_bytes)
+            config = msgspec.structs.replace(config, surface=surface, sandbox=settings)
+            yard = await stack.enter_async_context(open_yard(config, policy=policy))
             await yard.sandbox()
             await yard.snapshot()
             started = time.perf_counter()
-            request = ExecuteRequest(code=job.code, context=job.context)
-            outcome = (await yard.execute(request, on_output=job.on_output)).outcome
+            outcome = (await yard.execute(request, on_output=on_output)).outcome
         timing |= {"start_seconds": started - opened, "run_seconds": time.perf_counter() - started}
     return outcome
 

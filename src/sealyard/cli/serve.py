@@ -5,12 +5,12 @@ import gc
 import logging
 import secrets
 import sys
+from functools import partial
 
 import click
 
-from sealyard.broker.upstreams.mcp import transports
-from sealyard.cli.command import CONFIG_ARGUMENT, load
-from sealyard.cli.loop import run_to_end
+from sealyard.broker.upstreams.mcp import open_transport
+from sealyard.cli.command import CONFIG_ARGUMENT, load, run_to_end
 from sealyard.cli.terminal import remark
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
@@ -65,7 +65,7 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
         preset = default_preset(address, config.http)
         if mode == "proxy":
             border = await stack.enter_async_context(open_border(config, preset=preset))
-            connect = transports(config.store.path.parent / "oauth")
+            connect = partial(open_transport, token_folder=config.store.path.parent / "oauth")
             server, guards = build_relay(config.upstreams, border, connect=connect), border.guards
             readiness = border.readiness
         else:

@@ -76,12 +76,9 @@ def columns(*names: str, rows: Iterable[Iterable[Cell]] = ()) -> Table:
     for name in names:
         table.add_column(plain(name), overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else plain(_cell_text(cell)) for cell in row))
+        texts = (f"{cell:,}" if isinstance(cell, int) else cell for cell in row)
+        table.add_row(*(plain(text) if isinstance(text, str) else text for text in texts))
     return table
-
-
-def _cell_text(cell: str | int) -> str:
-    return cell if isinstance(cell, str) else f"{cell:,}"
 
 
 def show_table(*names: str, rows: Iterable[Iterable[Cell]], title: str = "") -> None:

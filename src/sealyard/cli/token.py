@@ -23,7 +23,7 @@ from sealyard.config.settings import HttpConfig, PrincipalEntry, hash_token
     "--level", type=click.Choice(["production", "hardened"]), help="A stricter isolation level than the gateway's."
 )
 @click.option("--reveal", is_flag=True, help="It may turn tokens of private values back over HTTP.")
-@click.option("--approve", is_flag=True, help="It may answer asks over HTTP. Not for the client of an agent.")
+@click.option("--approve", is_flag=True, help="It may answer approvals over HTTP. Not for the client of an agent.")
 @click.option(
     "--observe", is_flag=True, help="It may see what all principals do: runs, metrics, alerts, the audit log."
 )

@@ -1,10 +1,10 @@
-"""`sealyard tools`: the tools, their versions, and the state of the servers that offer them.
+"""`sealyard tools` and `sealyard search`: the tools, their versions, and the state of the servers that offer them.
 
 An upstream wrote most of what is shown, so a terminal obeys nothing of it.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,15 +12,15 @@ import msgspec
 from rich.text import Text
 
 from sealyard.access import Unmatched
-from sealyard.cli.command import CONFIG, JSON, load, wants_json
+from sealyard.cli.command import CONFIG, JSON, answer, load
 from sealyard.cli.gateway import tool_hint, with_yard
-from sealyard.cli.terminal import Cell, columns, day, plain, say, screen, warn, write_json
-from sealyard.config import Config, describe_upstream
+from sealyard.cli.terminal import Cell, columns, day, plain, say, screen, warn
+from sealyard.config import describe_upstream
 from sealyard.errors import UnknownTool
-from sealyard.skills.requests import SkillCheck
 from sealyard.store import Release
-from sealyard.values.tools import ToolSpec, UpstreamStatus
-from sealyard.versioning.compare import Change, Severity
+from sealyard.values.changes import Change, Severity
+from sealyard.values.skills import SkillCheck
+from sealyard.values.tools import SearchAnswer, ToolSpec, UpstreamConfig, UpstreamStatus
 from sealyard.wording import one_line
 from sealyard.yard import Yard
 
@@ -65,46 +65,37 @@ def tools(
     )
     for name in unmatched:
         warn(name.message)
-    if wants_json():
-        shown: dict[str, Any] = {"servers": statuses, "tools": specs}
-        if versions:
-            shown = {"servers": statuses, "releases": _versions_data(releases)}
-        if check_compatibility:
-            shown["compatibility"] = checks
-        write_json(shown)
-    elif status:
-        _show_status(statuses, loaded)
-    elif tool is not None and versions:
-        _show_changelog(releases)
-    elif versions:
-        _show_versions(releases)
-    elif not check_compatibility:
-        _show_tools(specs)
-    if check_compatibility and not wants_json():
-        show_compatibility(checks)
     failed = [each for each in statuses if each.state in ("failed", "backing_off", "starting")]
-    if not status and not wants_json():
-        for each in failed:
+
+    def show() -> None:
+        if status:
+            _show_status(statuses, loaded.upstreams)
+        elif versions:
+            (_show_versions if tool is None else _show_changelog)(releases)
+        elif not check_compatibility:
+            _show_tools(specs)
+        if check_compatibility:
+            show_compatibility(checks)
+        for each in failed if not status else ():
             warn(f"{each.name}: {each.error or 'It did not answer in time.'}")
+
+    shown: dict[str, Any] = {"releases": _versions_data(releases)} if versions else {"tools": specs}
+    answer({"servers": statuses} | shown | ({"compatibility": checks} if check_compatibility else {}), show)
     return 1 if failed or any(check.state in ("broken", "missing") for check in checks) else 0
 
 
 async def _ask(
     yard: Yard, server: str | None, tool: str | None, *, anew: bool, versions: bool, check: bool
 ) -> tuple[list[UpstreamStatus], list[ToolSpec], list[Release], list[SkillCheck], tuple[Unmatched, ...]]:
-    releases: list[Release] = []
-    checks: list[SkillCheck] = []
     if anew:
         await yard.tools.finder.refresh()
     snapshot = await yard.snapshot()
     statuses = yard.tools.statuses()
     unmatched = await yard.tools.unmatched()
     specs = sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function))
-    if versions:
-        releases = await (_ask_versions(yard, server) if tool is None else _ask_changelog(yard, tool))
-    if check:
-        named = None if tool is None else snapshot.find(tool)
-        checks = await yard.skills.check_all(tool if named is None else named.full_name)
+    releases = await (_ask_versions(yard, server) if tool is None else _ask_changelog(yard, tool)) if versions else []
+    named = None if tool is None else snapshot.find(tool)
+    checks = await yard.skills.check_all(tool if named is None else named.full_name) if check else []
     if server is not None:
         specs = [spec for spec in specs if spec.upstream == server]
         statuses = [each for each in statuses if each.name == server]
@@ -120,7 +111,7 @@ def _show_tools(specs: list[ToolSpec]) -> None:
     say(f"{len(specs)} tools", "dim")
 
 
-def _show_status(statuses: list[UpstreamStatus], config: Config) -> None:
+def _show_status(statuses: list[UpstreamStatus], upstreams: Mapping[str, UpstreamConfig]) -> None:
     rows: Iterator[tuple[Cell, ...]] = (
         (
             each.name,
@@ -128,7 +119,7 @@ def _show_status(statuses: list[UpstreamStatus], config: Config) -> None:
             each.tools,
             each.protocol_version or "-",
             each.server or "-",
-            plain(_reached_by(each, config), "dim"),
+            plain(describe_upstream(upstreams[each.name]) if each.name in upstreams else each.transport, "dim"),
         )
         for each in statuses
     )
@@ -140,11 +131,6 @@ def _show_status(statuses: list[UpstreamStatus], config: Config) -> None:
             say(f"{each.name}: {warning}", "yellow")
         for line in each.stderr.splitlines()[-_STDERR_LINES:]:
             say(f"{each.name} stderr: {line}", "dim")
-
-
-def _reached_by(status: UpstreamStatus, config: Config) -> str:
-    upstream = config.upstreams.get(status.name)
-    return status.transport if upstream is None else describe_upstream(upstream)
 
 
 # Versions
@@ -289,3 +275,55 @@ def _show_line(lead: str, text: str, style: str = "") -> None:
 def _cell(text: str, style: str = "") -> Text:
     """Return an upstream's text on one line, without invisible characters."""
     return plain(one_line(text, limit=_CHARACTERS), style)
+
+
+# Search
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option(
+    "--detail",
+    type=click.Choice(["name_only", "with_description", "full"]),
+    default="with_description",
+    show_default=True,
+    help="How much to show of each tool.",
+)
+@click.option("--server", metavar="NAME", help="Only tools of this server.")
+@click.option("--limit", type=click.IntRange(1, 50), default=5, show_default=True, help="How many tools at most.")
+@CONFIG
+@JSON
+def search(*, query: tuple[str, ...], detail: str, server: str | None, limit: int) -> int:
+    """Find tools of all configured servers by what you want to do.
+
+    Exit code 0: something was found; 1: nothing was.
+    """
+
+    async def work(yard: Yard) -> tuple[SearchAnswer, list[str]]:
+        found = await yard.search(" ".join(query), detail_level=detail, server=server, limit=limit)
+        return found, yard.tools.finder.unlisted()
+
+    found, unlisted = with_yard(work)
+    answer(found, lambda: _show_hits(found))
+    for name in unlisted:
+        warn(f"{name} did not list its tools. See `sealyard tools --status`.")
+    return 0 if found.hits else 1
+
+
+def _show_hits(found: SearchAnswer) -> None:
+    for hit in found.hits:
+        say(hit.name, "bold")
+        say(f"  {hit.use}")
+        if hit.signature is not None:
+            say(f"  {hit.signature}")
+        if hit.description:
+            for line in hit.description.splitlines():
+                say(f"  {line}", "dim")
+        for name, note in (hit.parameters or {}).items():
+            say(f"    {name}: {note}", "dim")
+        if hit.returns:
+            say(f"  returns {hit.returns}", "dim")
+    if found.unmatched:
+        say(f"no tool contains: {', '.join(found.unmatched)}", "yellow")
+    if not found.hits:
+        say(f"None of {found.total} tools fits.")

@@ -3,8 +3,8 @@
 `Source.names` is the one table of scopes, imports and calls. Review, skills, learning and migration ask it.
 """
 
-from sealyard.code.names import Names
-from sealyard.code.source import MAX_CODE_BYTES, Source, parse, read
-from sealyard.code.uses import SkillRef, ToolRef, find_uses
+from sealyard.code.names import Names, Place, Variable
+from sealyard.code.source import Source, parse, read
+from sealyard.code.uses import Ref, find_uses
 
-__all__ = ("MAX_CODE_BYTES", "Names", "SkillRef", "Source", "ToolRef", "find_uses", "parse", "read")
+__all__ = ("Names", "Place", "Ref", "Source", "Variable", "find_uses", "parse", "read")

@@ -573,16 +573,6 @@ def arguments_of(arguments: ast.arguments) -> Iterator[ast.arg]:
     yield from (each for each in (arguments.vararg, arguments.kwarg) if each is not None)
 
 
-def children(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes in the fields of `node`, in order, without contexts, operators and the names of imports."""
-    for field in _fields_of(type(node)):
-        value = getattr(node, field, None)
-        if isinstance(value, ast.AST):
-            yield value
-        elif isinstance(value, list):
-            yield from (each for each in value if isinstance(each, ast.AST))
-
-
 _known_fields: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 

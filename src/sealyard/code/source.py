@@ -81,34 +81,32 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 class Source:
     """One text of code, parsed when its tree is first asked for, and never again."""
 
-    __slots__ = ("_fault", "_features", "_is_read", "_names", "_tree", "text")
+    __slots__ = ("_features", "_names", "_parsed", "text")
+    most_bytes = MAX_CODE_BYTES
+    """The size of the largest text that is parsed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._is_read = False
-        self._tree: ast.Module | None = None
-        self._fault: Fault | None = None
+        self._parsed: ast.Module | Fault | None = None
         self._names: Names | None = None
         self._features: dict[Callable[[Source], Any], Any] = {}
 
     @property
     def is_read(self) -> bool:
         """True if the text was parsed already."""
-        return self._is_read
+        return self._parsed is not None
 
     @property
     def tree(self) -> ast.Module | None:
         """The syntax tree, which may `await` at its top; None if there is a `fault`. It is shared: change nothing."""
-        if not self._is_read:
-            self._read()
-        return self._tree
+        parsed = self._read()
+        return None if isinstance(parsed, Fault) else parsed
 
     @property
     def fault(self) -> Fault | None:
         """The reason that there is no tree."""
-        if not self._is_read:
-            self._read()
-        return self._fault
+        parsed = self._read()
+        return parsed if isinstance(parsed, Fault) else None
 
     @property
     def names(self) -> Names | None:
@@ -143,16 +141,12 @@ class Source:
         """True if the text takes more bytes than that in UTF-8."""
         return _is_larger(self.text, most_bytes)
 
-    def _read(self) -> None:
-        with _parser_lock:
-            if self._is_read:  # another thread was first
-                return
-            found = _parse(self.text)
-            if isinstance(found, Fault):
-                self._fault = found
-            else:
-                self._tree = found
-            self._is_read = True
+    def _read(self) -> ast.Module | Fault:
+        if self._parsed is None:
+            with _parser_lock:
+                if self._parsed is None:  # else another thread was first
+                    self._parsed = _parse(self.text)
+        return self._parsed
 
 
 _kept: OrderedDict[str, Source] = OrderedDict()

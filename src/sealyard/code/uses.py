@@ -25,29 +25,15 @@ _OPEN = frozenset(("__dict__", "__getattr__", "__getattribute__"))
 """Attributes of a module through which everything in it is reached."""
 
 
-class ToolRef(msgspec.Struct, frozen=True):
-    """A tool as code names it: the module and function of `servers`, or the full name given to `call_tool`."""
-
-    module: str | None = None
-    function: str | None = None
-    full_name: str | None = None
-    lines: tuple[int, ...] = ()
-    """The import and each use, in order."""
-
-    def __str__(self) -> str:
-        return self.full_name or f"servers.{self.module}.{self.function}"
-
-
-class SkillRef(msgspec.Struct, frozen=True):
-    """A skill as code names it."""
+class Ref(msgspec.Struct, frozen=True):
+    """A tool or a skill as code names it."""
 
     name: str
+    """Of a tool `servers.<module>.<function>`, or what `call_tool` gets."""
     pin: str | None = None
     """`1.2` in `skills.load("x@1.2")`."""
     lines: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        return self.name if self.pin is None else f"{self.name}@{self.pin}"
+    """The import and each use, in order."""
 
 
 class Unknown(NamedTuple):
@@ -60,11 +46,15 @@ class Unknown(NamedTuple):
         return f"Line {self.line}: {self.reason}"
 
 
+_Lines = dict[tuple[str, str | None], set[int]]
+"""The lines of each name with its pin."""
+
+
 class Uses(msgspec.Struct, frozen=True, kw_only=True):
     """The tools and skills of one piece of code, in the order of the text."""
 
-    tools: tuple[ToolRef, ...] = ()
-    skills: tuple[SkillRef, ...] = ()
+    tools: tuple[Ref, ...] = ()
+    skills: tuple[Ref, ...] = ()
     unknown: tuple[Unknown, ...] = ()
     """At most 50."""
 
@@ -82,15 +72,15 @@ class _Finder:
         self._names = names
         self._passed = names.owners | names.rebound
         """Nodes that another node covers."""
-        self._tools: dict[tuple[str | None, str | None, str | None], set[int]] = {}
-        self._skills: dict[tuple[str, str | None], set[int]] = {}
+        self._tools: _Lines = {}
+        self._skills: _Lines = {}
         self._unknown: dict[tuple[int, str], None] = {}
 
     def uses(self) -> Uses:
         unknown = sorted(self._unknown)[:_UNKNOWN_KEPT]
         return Uses(
-            tools=tuple(sorted((ToolRef(*key, _sorted(lines)) for key, lines in self._tools.items()), key=_by_line)),
-            skills=tuple(sorted((SkillRef(*key, _sorted(lines)) for key, lines in self._skills.items()), key=_by_line)),
+            tools=_in_order(self._tools),
+            skills=_in_order(self._skills),
             unknown=tuple(Unknown(line, reason) for line, reason in unknown),
         )
 
@@ -135,7 +125,7 @@ class _Finder:
             if len(parts) > 1 and parts[1] in _OPEN:
                 self._say(line, f"`{dotted}` reaches every tool of the server.")
             elif len(parts) > 1 and not parts[1].startswith("_"):
-                self._tools.setdefault((parts[0], parts[1], None), set()).add(line)
+                self._tools.setdefault((f"servers.{parts[0]}.{parts[1]}", None), set()).add(line)
             elif len(parts) < 2 and not is_import and not (parts and parts[0].startswith("_")):
                 self._say(line, f"`{dotted}` is passed on, so which tools are used of it is unknown.")
         elif root == "skills":
@@ -168,7 +158,7 @@ class _Finder:
         if text is None:
             self._say(node.lineno, "`call_tool` is called with a name that the code does not spell out.")
         elif text != "search_tools":  # every run has it, and it is not a tool
-            self._tools.setdefault((None, None, text), set()).add(node.lineno)
+            self._tools.setdefault((text, None), set()).add(node.lineno)
 
     def _visit_load(self, node: ast.Call, scope: Scope) -> None:
         text = self._argument(node, scope, "reference")
@@ -226,9 +216,6 @@ def _shown(node: ast.expr) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
-def _sorted(lines: set[int]) -> tuple[int, ...]:
-    return tuple(sorted(lines))
-
-
-def _by_line(ref: ToolRef | SkillRef) -> tuple[int, str]:
-    return ref.lines[0], str(ref)
+def _in_order(found: _Lines) -> tuple[Ref, ...]:
+    refs = (Ref(name, pin, tuple(sorted(lines))) for (name, pin), lines in found.items())
+    return tuple(sorted(refs, key=lambda ref: (ref.lines[0], ref.name, ref.pin or "")))

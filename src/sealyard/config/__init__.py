@@ -6,9 +6,8 @@ Nothing else in sealyard reads the environment. Secrets are hidden from `repr`, 
 """
 
 from sealyard.config.loader import load_config
-from sealyard.config.machine import Machine, read_machine
 from sealyard.config.references import describe_upstream
-from sealyard.config.settings import Config, HttpConfig, SandboxConfig, StoreConfig
+from sealyard.config.settings import Config, HttpConfig, Machine, SandboxConfig, StoreConfig, read_machine
 
 __all__ = (
     "Config",

@@ -9,9 +9,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from sealyard.config.clients.servers import find_places, read_file
-from sealyard.config.machine import Machine, read_machine
-from sealyard.config.references import Hidden, Unresolved, expand
-from sealyard.config.settings import Config, HttpConfig, PrivacyConfig, StoreConfig, UpstreamEntry
+from sealyard.config.references import Hidden, Unresolved, expand, map_texts
+from sealyard.config.settings import (
+    Config,
+    HttpConfig,
+    Machine,
+    StoreConfig,
+    UpstreamEntry,
+    read_machine,
+)
 from sealyard.errors import InvalidConfig
 from sealyard.former import rename_variables, starts
 from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig, glob
@@ -43,6 +49,7 @@ def load_config(
         folder = _find_folder(file, machine)
     machine = msgspec.structs.replace(machine, directory=folder)  # where relative paths start
     warnings = [*notes, *config.warnings]
+    vault_key = machine.environ.get("SEALYARD_VAULT_KEY")
     upstreams: dict[str, UpstreamConfig] = {}
     for name, entry in entries.items():
         if entry.disabled:
@@ -57,7 +64,7 @@ def load_config(
         store=StoreConfig(path=Path(_expand_path(str(config.store.path), "store.path", machine))),
         http=_expand_http(config.http, machine, file),
         discovery=_expand_fields(config.discovery, "discovery", ("vectors",), _expand_path, machine),
-        privacy=_complete_privacy(config.privacy, machine),
+        privacy=msgspec.structs.replace(config.privacy, vault_key=_hide(vault_key) if vault_key else None),
         skills=_expand_fields(config.skills, "skills", ("markets",), _expand_path, machine),
         alerts=_expand_fields(config.alerts, "alerts", ("webhook", "webhook_secret"), _expand_secret, machine),
         otel=_expand_fields(config.otel, "otel", ("headers",), _expand_secret, machine),
@@ -99,7 +106,7 @@ def _find_folder(file: Path, machine: Machine) -> Path:
 def _expand_upstream(name: str, entry: UpstreamEntry, machine: Machine) -> UpstreamConfig:
     """The entry with its references replaced. Raises `Unresolved` with every reason."""
     reasons: list[str] = []
-    table = _expand_tree(msgspec.to_builtins(entry), "", machine, reasons)
+    table = map_texts(msgspec.to_builtins(entry), _expander(machine, reasons))
     if reasons:
         raise Unresolved("; ".join(dict.fromkeys(reasons)))
     if starts(table.get("command"), tuple(table.get("args", ()))):  # it must not become its own upstream
@@ -128,18 +135,17 @@ def _expand_upstream(name: str, entry: UpstreamEntry, machine: Machine) -> Upstr
     )
 
 
-def _expand_tree(value: Any, path: str, machine: Machine, reasons: list[str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _expand_tree(each, f"{path}.{key}".lstrip("."), machine, reasons) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_expand_tree(each, path, machine, reasons) for each in value]
-    if not isinstance(value, str):
-        return value
-    try:
-        return expand(value, machine)
-    except Unresolved as reason:
-        reasons.append(f"{reason} (needed by {path})")
-        return ""
+def _expander(machine: Machine, reasons: list[str]) -> Callable[[str, str], str]:
+    """`expand`, with the key in each reason, which goes into the list."""
+
+    def expand_one(text: str, key: str) -> str:
+        try:
+            return expand(text, machine)
+        except Unresolved as reason:
+            reasons.append(f"{reason} (needed by {key})")
+            return ""
+
+    return expand_one
 
 
 def _transport(entry: UpstreamEntry) -> Transport:
@@ -218,17 +224,13 @@ def _expand_secret(value: str, key: str, machine: Machine) -> str:
         raise InvalidConfig(f"{key} cannot be used: {reason}. Set it, or take it out.") from None
 
 
-def _complete_privacy(privacy: PrivacyConfig, machine: Machine) -> PrivacyConfig:
-    key = machine.environ.get("SEALYARD_VAULT_KEY")
-    return msgspec.structs.replace(privacy, vault_key=Hidden(key) if key else None)
-
-
 def _expand_http(http: HttpConfig, machine: Machine, file: Path | None) -> HttpConfig:
     reasons: list[str] = []
+    expand_one = _expander(machine, reasons)
 
     def token(text: str, key: str) -> str | None:
         known = len(reasons)
-        value = _expand_tree(text, key, machine, reasons).strip()
+        value = expand_one(text, key).strip()
         if not value and len(reasons) == known:
             reasons.append(f"{key} is empty")
         return Hidden(value) if value else None

@@ -10,12 +10,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from sealyard.config.machine import Machine
-from sealyard.config.settings import UpstreamEntry
+from sealyard.config.settings import Machine, UpstreamEntry
 from sealyard.values.tools import UpstreamConfig
 
 _REFERENCE = re.compile(
@@ -66,6 +65,15 @@ class Hidden(str):
 
     def __repr__(self) -> str:
         return repr(self.shown)
+
+
+def map_texts(value: Any, change: Callable[[str, str], str], path: str = "") -> Any:
+    """The same tables and lists with each text replaced by `change(text, path)`; the path names the keys on the way."""
+    if isinstance(value, Mapping):
+        return {key: map_texts(each, change, f"{path}.{key}".lstrip(".")) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [map_texts(each, change, path) for each in value]
+    return change(value, path) if isinstance(value, str) else value
 
 
 def has_reference(text: str) -> bool:

@@ -1,7 +1,12 @@
-"""The configuration as one frozen value, and its tables in `sealyard.toml`. Errors name the value and the right one."""
+"""The configuration as one frozen value, its tables in `sealyard.toml`, and the machine that it is for.
+
+Errors name the value and the right one.
+"""
 
 import hashlib
+import os
 import re
+import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args
@@ -10,8 +15,8 @@ import msgspec
 from msgspec import Meta, inspect
 
 from sealyard.broker.policy import PolicySettings
-from sealyard.config.machine import read_machine
 from sealyard.errors import InvalidConfig
+from sealyard.former import FORMER
 from sealyard.values.access import PrincipalScope
 from sealyard.values.runs import Tier
 from sealyard.values.tools import OAuthConfig, UpstreamConfig
@@ -37,6 +42,67 @@ _SECRET_KEYS = {
     "webhook",
     "webhook_secret",
 }
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """The environment that a configuration depends on. Tests give another one."""
+
+    environ: Mapping[str, str]
+    home: Path
+    directory: Path
+    """The project: where the command was started."""
+    platform: str
+    """As `sys.platform` says it: `linux`, `darwin`, `win32`."""
+
+    def __repr__(self) -> str:  # the environment holds secrets
+        return f"Machine(home={self.home!r}, directory={self.directory!r}, platform={self.platform!r})"
+
+    @property
+    def data_folder(self) -> Path:
+        """The folder of sealyard's own data."""
+        return self._folder("XDG_DATA_HOME", ".local/share", "LOCALAPPDATA", "Local") / "sealyard"
+
+    @property
+    def store_path(self) -> Path:
+        """The store, unless the configuration names another."""
+        return self.data_folder / "sealyard.db"
+
+    @property
+    def config_folder(self) -> Path:
+        """The folder of a user's `sealyard.toml`."""
+        return self._folder("XDG_CONFIG_HOME", ".config", "LOCALAPPDATA", "Local") / "sealyard"
+
+    def former_config(self, path: Path) -> Path:
+        """The place of the configuration at `path` under the product's former name."""
+        folder = path.parent
+        return (folder.with_name(FORMER) if folder == self.config_folder else folder) / f"{FORMER}.toml"
+
+    @property
+    def applications_folder(self) -> Path:
+        """The folder in which each desktop program has a folder of settings."""
+        return self._folder("XDG_CONFIG_HOME", ".config", "APPDATA", "Roaming")
+
+    def _folder(self, xdg: str, unix: str, variable: str, windows: str) -> Path:
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+        if self.platform == "win32":
+            return Path(self.environ.get(variable) or self.home / "AppData" / windows)
+        given = Path(self.environ.get(xdg, ""))
+        return given if given.is_absolute() else self.home / unix  # XDG says to ignore a relative one
+
+
+def read_machine(
+    *, environ: Mapping[str, str] | None = None, directory: Path | None = None, platform: str = sys.platform
+) -> Machine:
+    """The machine as the environment describes it; by default that of this process."""
+    environ = os.environ if environ is None else environ
+    home = environ.get("USERPROFILE" if platform == "win32" else "HOME")
+    return Machine(
+        environ=dict(environ),
+        home=Path(home) if home else Path.home(),
+        directory=(directory or Path.cwd()).absolute(),
+        platform=platform,
+    )
 
 
 class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -342,7 +408,12 @@ class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     critical: Literal["warn", "ask", "refuse"] = "refuse"
     """The treatment of code that is almost certain to fail: a warning, a question to a person, or a refusal."""
     limits: bool = True
-    """True if time and memory limits follow the needs of similar runs, unless the agent asks for a time."""
+    """True if a run gets more time when similar runs needed it, unless the agent asks for a time."""
+
+    def domain_of(self, principal: str, scopes: Mapping[str, PrincipalScope]) -> str:
+        """The domain of a principal, by its scope if that names one; empty if there is none."""
+        scope = scopes.get(principal)
+        return (scope.domain if scope is not None else None) or self.domain or ""
 
 
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

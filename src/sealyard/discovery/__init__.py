@@ -1,6 +1,10 @@
-"""Finds the tools that fit a query. `Index` ranks by words; `Semantic` adds meaning, with the extra `semantic`."""
+"""Finds the tools that fit a query. `Index` ranks by words; `Semantic` adds meaning, with the extra `semantic`.
 
-from sealyard.discovery.index import Index, Learned, LearnedWord, Ranking
-from sealyard.discovery.semantic import Semantic, load_encoder
+Learning reads queries by the same words: `spelled`, `stems`, `terms` and `WEAK` are those of the index.
+"""
 
-__all__ = ("Index", "Learned", "LearnedWord", "Ranking", "Semantic", "load_encoder")
+from sealyard.discovery.index import Index, Learned, LearnedWord
+from sealyard.discovery.semantic import Semantic
+from sealyard.discovery.words import WEAK, spelled, stems, terms
+
+__all__ = ("WEAK", "Index", "Learned", "LearnedWord", "Semantic", "spelled", "stems", "terms")

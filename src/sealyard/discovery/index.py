@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sealyard.discovery.words import SYNONYMS, WEAK, spelled, squashed, stem, terms, words
+from sealyard.discovery.words import SYNONYMS, WEAK, spelled, squashed, stem, stems, terms
 from sealyard.values.tools import ToolSpec
 
 
@@ -326,12 +326,12 @@ class Index:
                 counts[term] = 1
                 joined |= {at, at + 1}
         unmatched: dict[str, None] = {}
-        for at, (word, stems) in enumerate(zip(written, found, strict=True)):
-            known = [term for term in stems if term in self._postings or self._synonyms(term)]
-            if not known and stems:
+        for at, (word, own) in enumerate(zip(written, found, strict=True)):
+            known = [term for term in own if term in self._postings or self._synonyms(term)]
+            if not known and own:
                 known = self._halves(word)
             counts.update(known)
-            if stems and not known and at not in joined:
+            if own and not known and at not in joined:
                 unmatched[word] = None
         return Request(self._exactly(query), dict(counts), list(unmatched))
 
@@ -490,17 +490,17 @@ def analysed(spec: ToolSpec) -> Document:
     names, texts, choices = _parameters(spec.input_schema)
     description = spec.description[:_DESCRIPTION_CHARACTERS].strip()
     end = _end_of_summary(description)
-    name, summary, rest = words(spec.name), words(description[:end]), words(description[end:])
-    parameter_text, choice_words = words(" ".join(texts)), words(" ".join(choices))
+    name, summary, rest = stems(spec.name), stems(description[:end]), stems(description[end:])
+    parameter_text, choice_words = stems(" ".join(texts)), stems(" ".join(choices))
     described = len(summary) + len(rest)
     gains: dict[str, float] = {}
     for field, found, length in (
         (_NAME, name, len(name)),
-        (_TITLE, words(spec.title[:_SUMMARY_CHARACTERS]), 0),
-        (_SERVER, words(spec.upstream), 0),
+        (_TITLE, stems(spec.title[:_SUMMARY_CHARACTERS]), 0),
+        (_SERVER, stems(spec.upstream), 0),
         (_SUMMARY, summary, described),
         (_DESCRIPTION, rest, described),
-        (_PARAMETERS, words(" ".join(names)), len(names)),
+        (_PARAMETERS, stems(" ".join(names)), len(names)),
         (_PARAMETER_TEXT, parameter_text, len(parameter_text)),
         (_CHOICES, choice_words, len(choice_words)),
     ):

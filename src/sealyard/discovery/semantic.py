@@ -57,6 +57,12 @@ class Semantic:
         self._vectors: Mapping[str, bytes] = {}
         self._stack: _Stack | None = None
 
+    @classmethod
+    def load(cls, store: Store | None = None, *, folder: Path | None = None) -> "Semantic | None":
+        """A ranker with the encoder of `load_encoder`; `None`, with a warning, if there is none. It takes a moment."""
+        encoder = load_encoder(folder)
+        return None if encoder is None else cls(encoder, store)
+
     async def embed(self, specs: Iterable[ToolSpec], *, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Gives each of these tools its vector, from the store or from the encoder, which runs in a thread.
 

@@ -29,7 +29,7 @@ def spelled(text: str) -> list[str]:
     return _RUN.findall(text)
 
 
-def words(text: str) -> list[str]:
+def stems(text: str) -> list[str]:
     """The stems of a text in order, without stop words."""
     return list(chain.from_iterable(map(terms, _RUN.findall(text))))
 

@@ -49,7 +49,7 @@ class Customer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a note."""
+    """The result of adding a note."""
 
     customer_id: str
     message: str

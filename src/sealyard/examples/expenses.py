@@ -73,7 +73,7 @@ class Expense(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a department may spend in a year, and has spent."""
+    """The budget of a department for a year, and the part that is spent."""
 
     department: Department
     year: int

@@ -20,7 +20,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a mail."""
+    """The result of sending a mail."""
 
     number: int
     message: str

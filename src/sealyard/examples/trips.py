@@ -116,7 +116,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouteSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a search for routes is."""
+    """The progress of a search for routes."""
 
     search_id: str
     status: SearchStatus

@@ -16,19 +16,19 @@ from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
     from sealyard.learning.guidance import Guidance, RunAdvice, SearchGuide
-    from sealyard.learning.insights import Insights
-    from sealyard.learning.part import Insight, PartInsights
+    from sealyard.learning.learner import Insights, Learner
+    from sealyard.learning.part import Insight
     from sealyard.learning.risk import Assessment
     from sealyard.learning.skills import KnownSkills
 
-__all__ = ("Assessment", "Guidance", "Insight", "Insights", "KnownSkills", "PartInsights", "RunAdvice", "SearchGuide")
+__all__ = ("Assessment", "Guidance", "Insight", "Insights", "KnownSkills", "Learner", "RunAdvice", "SearchGuide")
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
     __getattr__ = lazy_door(
         __name__,
         guidance="Guidance RunAdvice SearchGuide",
-        insights="Insights",
-        part="Insight PartInsights",
+        learner="Insights Learner",
+        part="Insight",
         risk="Assessment",
         skills="KnownSkills",
     )

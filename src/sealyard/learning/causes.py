@@ -14,8 +14,8 @@ import msgspec
 
 from sealyard.learning.disclosure import IDENTIFIER, is_name, mark_of
 from sealyard.learning.prints import short_hash
+from sealyard.values.changes import major_of
 from sealyard.values.facts import CallEvidence, RunEvidence
-from sealyard.versioning.compare import major_of
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 

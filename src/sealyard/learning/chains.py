@@ -7,7 +7,7 @@ with checked names and numbers.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -135,14 +135,6 @@ def _backers(votes: Evidence, viewer: Viewer) -> list[str]:
 # Tips
 
 
-class NextTool(NamedTuple):
-    """A tool that usually follows another."""
-
-    tool: str
-    support: Support
-    """For the runs that called the first one."""
-
-
 class Tip(msgspec.Struct, frozen=True, kw_only=True):
     """One tip. `Hinted` records its subject and mark, so that it can be rated."""
 
@@ -259,8 +251,8 @@ class Chains(Part, msgspec.Struct, kw_only=True):
 
     # Looking up
 
-    def next_tools(self, tool: str, viewer: Viewer, *, view: Mapping[str, ToolSpec]) -> list[NextTool]:
-        """The tools of `view` that usually follow a tool of it, the best first."""
+    def next_tools(self, tool: str, viewer: Viewer, *, view: Mapping[str, ToolSpec]) -> list[tuple[str, Support]]:
+        """The tools of `view` that usually follow a tool of it, with the evidence for each, the best first."""
         if tool not in self.tools or tool not in view:
             return []
         found = []
@@ -268,44 +260,38 @@ class Chains(Part, msgspec.Struct, kw_only=True):
             support = judge(follower.votes, viewer) if name in view else None
             if support is None or support.share < _OFTEN:
                 continue
-            if not support.is_backed and not _is_safe(view[tool], view[name]):
-                continue  # evidence of one other principal is not enough
-            found.append(NextTool(name, support))
-        return sorted(
-            found,
-            key=lambda each: (not each.support.is_backed, -each.support.share, -each.support.evidence, each.tool),
-        )
+            # One other principal moves no data between servers, and leads nobody to a destructive tool.
+            is_risky = view[name].upstream != view[tool].upstream or view[name].annotations.destructive is True
+            if support.is_backed or not is_risky:
+                found.append((name, support))
+        return sorted(found, key=lambda each: (not each[1].is_backed, -each[1].share, -each[1].evidence, each[0]))
 
     def tips(self, spec: ToolSpec, viewer: Viewer, *, view: Snapshot) -> tuple[Tip, ...]:
         """At most two tips on a tool."""
         if spec.full_name not in self.tools:  # as for most hits of a search
             return ()
         found = self.next_tools(spec.full_name, viewer, view=view.tools)[:_HINTS]
-        tips = (_tip(spec, view.tools[each.tool], each.support) for each in found)
+        tips = (_tip(spec, view.tools[name], support) for name, support in found)
         return tuple(tip for tip in tips if tip is not None)
 
-    def insights(self, viewer: Viewer) -> PartInsights:
+    def items(self, viewer: Viewer) -> Iterator[Insight | None]:
         """The chains that were learned."""
-        items = []
-        for first, use in self.tools.items():
-            for second, follower in use.followers.items():
+        for first, use in list(self.tools.items()):
+            yield None
+            for second, follower in list(use.followers.items()):
                 support = judge(follower.votes, viewer)
                 if support is not None and support.share >= _OFTEN:
-                    items.append(
-                        Insight(
-                            kind="chain",
-                            subject=f"{first} -> {second}",
-                            text=f"{second} follows {first} in {_percent(support)} of runs.",
-                            evidence=support.evidence,
-                            principals=support.principals,
-                            checked=follower.checked,
-                            right=follower.right,
-                            last_at=follower.last_at,
-                        )
+                    yield Insight(
+                        kind="chain",
+                        subject=f"{first} -> {second}",
+                        text=f"{second} follows {first} in {_percent(support)} of runs.",
+                        evidence=support.evidence,
+                        principals=support.principals,
+                        checked=follower.checked,
+                        right=follower.right,
+                        last_at=follower.last_at,
                     )
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the chains."""
         return part_insights("chains", items, learned=len(items), evidence=self.runs, score=self.score())
-
-
-def _is_safe(spec: ToolSpec, other: ToolSpec) -> bool:
-    """True if evidence of one principal is enough to connect two tools: no data moves between servers."""
-    return spec.upstream == other.upstream and other.annotations.destructive is not True

@@ -40,7 +40,9 @@ def is_field(key: object) -> bool:
     if not isinstance(key, str) or IDENTIFIER.fullmatch(key) is None or not is_named(key):
         return False
     words = split_name(key)
-    return 0 < len(words) <= _FIELD_WORDS and not _is_order(words) and not _is_person(words)
+    # A long name with a word of both lists may be an instruction to a model.
+    is_order = len(words) > 2 and not any(WORDS[each].isdisjoint(words) for each in ("orders", "ordered"))
+    return 0 < len(words) <= _FIELD_WORDS and not is_order and not _is_person(words)
 
 
 def is_name(name: object) -> bool:
@@ -53,13 +55,8 @@ def is_name(name: object) -> bool:
     )
 
 
-def is_nameable(*names: str) -> bool:
-    """True if all names may be shown: identifiers that are neither keywords, nor a person's name, nor an order."""
-    return all(map(_is_plain, names))
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _is_plain(name: str) -> bool:
+def is_nameable(name: str) -> bool:
+    """True if a name may be shown: an identifier that is neither a keyword, nor a person's name, nor an order."""
     return is_field(name) and not keyword.iskeyword(name)
 
 
@@ -77,10 +74,6 @@ def is_callable(spec: ToolSpec) -> bool:
 def is_data(key: object) -> bool:
     """True if a key is a value: an id, a date, an address, a token, a person's name."""
     return not isinstance(key, str) or not is_named(key) or _is_person(split_name(key))
-
-
-def _is_order(words: list[str]) -> bool:
-    return len(words) > 2 and not WORDS["orders"].isdisjoint(words) and not WORDS["ordered"].isdisjoint(words)
 
 
 def _is_person(words: list[str]) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 
 from sealyard.access import Runner, Tools
 from sealyard.broker import Approvals
-from sealyard.catalog import LearnedShape, Recent, Snapshot
+from sealyard.catalog import Recent, Snapshot
 from sealyard.catalog.stubs import Stub
 from sealyard.config.settings import LearningConfig
 from sealyard.discovery import Learned
@@ -24,25 +24,22 @@ from sealyard.errors import ApprovalRefused
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Tip
 from sealyard.learning.failures import Fix, standing_advice
-from sealyard.learning.insights import DAY, Insights, domain_of, forget, insights, learner_of
-from sealyard.learning.learner import Model
+from sealyard.learning.learner import Insights, Learner, Model
 from sealyard.learning.part import Viewer, put_last
 from sealyard.learning.precedents import WrongCall, wrong_calls
 from sealyard.learning.prints import CodePrint, code_print
 from sealyard.learning.resources import Prediction, fit_seconds
 from sealyard.learning.risk import Assessment, about_parameters
 from sealyard.learning.shapes import SteadyShapes
-from sealyard.learning.skills import KnownSkills, Suggestion, job_print, suggest_for_code, suggest_for_query
-from sealyard.observe.recorder import Run
-from sealyard.observe.sinks import LIKELY_TO_FAIL
-from sealyard.observe.visits import Visit
+from sealyard.learning.skills import KnownSkills, Suggestion, job_print
+from sealyard.observe import Run, Visit
 from sealyard.offload import short_work
 from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.review import Review
 from sealyard.store import Store
 from sealyard.values.access import Grant
 from sealyard.values.facts import Assessed, Executed, Fact, Forgotten, Hinted, HintKind, RunEvidence
-from sealyard.values.runs import MAX_SECONDS, ExecutionRecord, Failure, Limits, Outcome
+from sealyard.values.runs import LIKELY_TO_FAIL, MAX_SECONDS, ExecutionRecord, Failure, Limits, Outcome
 from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 # Tuned values. All were chosen, not measured.
@@ -119,14 +116,11 @@ class Barrier:
         try:
             async with limit:
                 found = await asyncio.to_thread(look)
-        except TimeoutError:
+        except Exception:  # noqa: BLE001 - as above
             if limit.expired():
                 self.note_time(part, who, is_slow=True)
-            else:  # `look` raised it
+            else:
                 self.fail(part, who)
-            return otherwise
-        except Exception:  # noqa: BLE001 - as above
-            self.fail(part, who)
             return otherwise
         self.note_time(part, who, is_slow=False)
         return found
@@ -209,8 +203,7 @@ class Guidance:
         self._approvals = approvals
         self._record = record
         self.skills = skills
-        self.half_life = settings.half_life_days * DAY
-        self.learner = learner_of(store, settings, rest=_REST)
+        self.learner = Learner(store, settings, rest=_REST)
         self.barrier = Barrier()
         self._steady = SteadyShapes()
         self._codes: Recent[tuple[str, str], _KnownCode] = Recent(_CODES_KEPT)
@@ -231,25 +224,12 @@ class Guidance:
             known.update(itertools.islice(model.domains.principals, 2))
         return not self._runner.scopes and len(known) < 2
 
-    def domain_of(self, principal: str) -> str:
-        """The configured domain of a principal."""
-        return domain_of(principal, self._runner.scopes, self._settings)
-
     def model(self, principal: str) -> Model:
         """The model for a principal; an empty one if it fails."""
         if len(self._principals) < 2:
             self._principals.add(principal)
-        if self.barrier.is_off("model", principal):
-            return _EMPTY
-        try:
-            return self.learner.model_for(principal, self.domain_of(principal))
-        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
-            self.barrier.fail("model", principal)
-            return _EMPTY
-
-    def viewer(self, principal: str) -> Viewer:
-        """A principal at the present time."""
-        return Viewer(principal, time.time(), self.half_life)
+        domain = self._settings.domain_of(principal, self._runner.scopes)
+        return self.barrier.ask("model", lambda: self.learner.model_for(principal, domain), _EMPTY, who=principal)
 
     # Before a run
 
@@ -269,7 +249,7 @@ class Guidance:
         if not self.is_on:
             return RunAdvice(limits=limits)
         known = await self._read(record.code, snapshot, record.principal)
-        viewer, has_context = self.viewer(record.principal), record.context is not None
+        viewer, has_context = self.learner.viewer(record.principal), record.context is not None
         moment = (self.learner.revision, int(viewer.now))
         key = (*moment, record.principal, record.session, review, policy, limits)
         if known.look is not None and known.look_key == key and not has_context:
@@ -283,7 +263,7 @@ class Guidance:
         self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
     ) -> Assessment:
         """Assess code that is not run. `code` is concealed."""
-        known, viewer = await self._read(code, snapshot, principal), self.viewer(principal)
+        known, viewer = await self._read(code, snapshot, principal), self.learner.viewer(principal)
         record = ExecutionRecord(
             execution_id="", principal=principal, session=session, code=code, started_at=viewer.now
         )
@@ -394,7 +374,7 @@ class Guidance:
         cause = self.barrier.ask("failures", lambda: prepare_cause(evidence), None, who=who)
         if cause is None:
             return outcome
-        model, viewer, said = self.model(who), self.viewer(who), failure.hint or ""
+        model, viewer, said = self.model(who), self.learner.viewer(who), failure.hint or ""
 
         def find_fix() -> Fix | None:
             return model.failures.fix_for(cause, viewer, view=view, said=said)
@@ -405,14 +385,6 @@ class Guidance:
             return _with_hint(outcome, failure, fix.text)
         text = self.barrier.ask("failures", lambda: standing_advice(cause, evidence), None, who=who)
         return outcome if text is None else _with_hint(outcome, failure, text)
-
-    def shape_of(self, model: Model, spec: ToolSpec, viewer: Viewer) -> LearnedShape | None:
-        """The part of the shape of a tool's answers that the viewer may see."""
-
-        def look() -> LearnedShape | None:
-            return model.shapes.shape_for(spec, viewer, is_alone=self.is_alone)
-
-        return self.barrier.ask("shapes", look, None, who=viewer.principal)
 
     async def notes(self, outcome: Outcome, record: ExecutionRecord, look: RunAdvice, run: Run) -> list[str]:
         """Hints for the agent: the risk of the code, a skill that does the job, or code worth saving."""
@@ -431,19 +403,19 @@ class Guidance:
         principal, visit, code = record.principal, run.visit, look.code
         if code is None or not code.tools:
             return None
-        model, viewer, known = self.model(principal), self.viewer(principal), self.skills.of(principal)
+        model, viewer, known = self.model(principal), self.learner.viewer(principal), self.skills.of(principal)
         if known is not None and known.skills:
             is_short = len(record.code) <= _LONG_CODE
             read = functools.partial(job_print, record.code)
             job = await self._work("skills", read, None, who=principal, is_short=is_short)
-            found = self.barrier.ask(
-                "skills",
-                lambda: None if job is None else suggest_for_code(job, known, model.skills, viewer),
-                None,
-                who=principal,
-            )
-            if found is not None and await self.skills.is_importable(found, principal):
-                return found.text if self._record_once(visit, "skill", found.subject, "", record.execution_id) else None
+
+            def find() -> list[Suggestion]:
+                return [] if job is None else model.skills.heeded(known.for_code(job), viewer)
+
+            for found in self.barrier.ask("skills", find, list[Suggestion](), who=principal)[:1]:
+                if await self.skills.is_importable(found, principal):
+                    is_new = self._record_once(visit, "skill", found.subject, "", record.execution_id)
+                    return found.text if is_new else None
         if code.skills:
             return None
         candidate = self.barrier.ask("skills", lambda: model.skills.candidate_for(code, viewer), None, who=principal)
@@ -458,19 +430,14 @@ class Guidance:
         """Adapt the stubs to learned shapes, every few seconds."""
         if not self.is_on or self.barrier.is_off("follow"):
             return
+        catalog, viewer = self._tools.catalog, self.learner.viewer("")
         try:
-            await self._follow()
+            # Principals with the same tools share stubs, so stubs hold only facts that all of them may see.
+            learned = self.learner.models.get("", _EMPTY).shapes
+            if await self._steady.look(learned, catalog.snapshot, viewer, is_alone=self.is_alone):
+                await self._tools.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
         except Exception:  # noqa: BLE001 - what else is to be done beside requests does not depend on it
             self.barrier.fail("follow")
-
-    async def _follow(self) -> None:
-        catalog = self._tools.catalog
-        # Principals with the same tools share stubs, so stubs hold only facts that all of them may see.
-        learned = self.learner.models.get("", _EMPTY).shapes
-        viewer = self.viewer("")
-        is_changed = await self._steady.look(learned, catalog.snapshot, viewer, is_alone=self.is_alone)
-        if is_changed:
-            await self._tools.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
 
     # Recording hints
 
@@ -501,13 +468,11 @@ class Guidance:
 
     async def insights(self, principal: str | None = None) -> Insights:
         """The insights for people. Raises `StoreError`."""
-        return await insights(
-            self._store, self.learner, self._settings, principal=principal, faults=self.barrier.faults
-        )
+        return await self.learner.insights(principal, faults=self.barrier.faults)
 
     async def forget(self, subject: str, *, principal: str) -> Forgotten:
         """Forget a subject, in stubs too. Raises `InvalidRequest` and `StoreError`."""
-        forgotten = await forget(self._store, self.learner, subject, principal=principal)
+        forgotten = await self.learner.forget_named(subject, principal=principal)
         await self.follow()
         return forgotten
 
@@ -571,7 +536,7 @@ def _evidence(outcome: Outcome, failure: Failure, record: ExecutionRecord, run: 
         failure_type=failure.type,
         failure_message=failure.message,
         failure_line=failure.line,
-        calls=tuple(run.last_calls),
+        calls=tuple(run.tally.last_calls),
     )
 
 
@@ -587,7 +552,7 @@ class SearchGuide:
         self._view = view
         self._query = query
         self._model = guidance.model(visit.principal)
-        self._viewer = guidance.viewer(visit.principal)
+        self._viewer = guidance.learner.viewer(visit.principal)
         self._tips_shown: list[Tip] = []
         self._shown: list[str] = []
 
@@ -613,7 +578,10 @@ class SearchGuide:
     def _decorated(self, hit: Hit, level: DetailLevel, place: int) -> Hit:
         """A hit with hints about its tool; `place` is 0 for the best."""
         spec, is_full = self._view.tools[hit.name], level == "full"
-        tips = self._tips(spec)[: None if is_full else 1] if place < _HINTED else ()
+        tips: tuple[Tip, ...] = ()
+        if place < _HINTED:
+            tips = self._ask("chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view), tips)
+        tips = tips if is_full else tips[:1]
         self._tips_shown += tips
         if tips:
             hit = msgspec.structs.replace(hit, hints=tuple(tip.text for tip in tips))
@@ -621,7 +589,9 @@ class SearchGuide:
 
     def _with_shape(self, hit: Hit, spec: ToolSpec) -> Hit:
         """A hit with the learned shape of the tool's responses."""
-        learned = self._guidance.shape_of(self._model, spec, self._viewer) or self._view.shapes.get(spec.full_name)
+        is_alone = self._guidance.is_alone
+        seen = self._ask("shapes", lambda: self._model.shapes.shape_for(spec, self._viewer, is_alone=is_alone), None)
+        learned = seen or self._view.shapes.get(spec.full_name)
         if learned is None:
             return hit
 
@@ -634,19 +604,16 @@ class SearchGuide:
             self._shown.append(spec.full_name)
         return shown
 
-    def _tips(self, spec: ToolSpec) -> tuple[Tip, ...]:
-        return self._ask("chains", lambda: self._model.chains.tips(spec, self._viewer, view=self._view), ())
-
     async def _skills(self) -> tuple[str, ...]:
         skills, principal = self._guidance.skills, self._visit.principal
         known = skills.of(principal)
         if known is None or not known.skills:
             return ()
-        found = self._ask(
-            "skills",
-            lambda: suggest_for_query(self._query, known, self._model.skills, self._viewer, limit=_SKILLS),
-            list[Suggestion](),
-        )
+
+        def find() -> list[Suggestion]:
+            return self._model.skills.heeded(known.for_query(self._query), self._viewer)
+
+        found = self._ask("skills", find, list[Suggestion]())[:_SKILLS]
         usable = [each for each in found if await skills.is_importable(each, principal)]
         for each in usable:
             self._guidance.record_hint(self._visit, "skill", each.subject)

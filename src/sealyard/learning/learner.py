@@ -18,20 +18,34 @@ from typing import Literal, TypeVar
 import msgspec
 
 from sealyard import __version__
-from sealyard.errors import StoreError
+from sealyard.config.settings import LearningConfig
+from sealyard.errors import InvalidRequest, StoreError
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.failures import Failures
-from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, principal_of, put_last, touch
+from sealyard.learning.part import (
+    MAX_ITEMS,
+    Insight,
+    Lesson,
+    Part,
+    PartInsights,
+    Viewer,
+    fact_of,
+    merged,
+    put_last,
+    touch,
+)
 from sealyard.learning.prints import code_print
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
 from sealyard.learning.risk import RiskModel
 from sealyard.learning.shapes import Shapes, prepare_answers
-from sealyard.learning.skills import SkillMemory
+from sealyard.learning.skills import Candidate, SkillMemory
 from sealyard.store import Store
+from sealyard.values.access import AuditEntry
 from sealyard.values.facts import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
 from sealyard.values.naming import spelled
+from sealyard.wording import suggest
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
@@ -46,6 +60,9 @@ REBUILD_FACTS = 200_000  # newest facts from which everything is learned anew: a
 _EVERY_SECONDS = 2.0  # pause between two readings of the journal
 _SAVE_SECONDS = 300.0  # pause between two saves; after a crash that much is learned again
 _PAGE_FACTS = 500  # facts read at once: a bound on memory
+_DAY = 86_400.0  # seconds
+_SUBJECT_CHARACTERS = 200  # of a subject to forget, as it is logged and quoted: a bound
+_MEANT = 3  # tools of one name that an error lists
 
 _log = logging.getLogger(__name__)
 
@@ -123,15 +140,14 @@ def _is_forgotten(number: int, event: LearningEvent, forgotten: Sequence[Forgott
     """True if the whole event is forgotten, regardless of its tools."""
     return any(
         _is_before(number, event, each)
-        and (each.what == "all" or (each.what == "principal" and each.subject == principal_of(event)))
+        and (each.what == "all" or (each.what == "principal" and each.subject == fact_of(event).principal))
         for each in forgotten
     )
 
 
 def _is_before(number: int, event: LearningEvent, forgotten: Forgotten) -> bool:
     """True if the event precedes the forgetting, by number, or by time if another gateway wrote it a moment later."""
-    at = event.fact.at if isinstance(event, RunEvidence) else event.at
-    return number <= forgotten.number or at < forgotten.at
+    return number <= forgotten.number or fact_of(event).at < forgotten.at
 
 
 def _is_about(lesson: Lesson, tool: str) -> bool:
@@ -159,15 +175,8 @@ def _without_hit(search: Searched, tool: str) -> Searched:
 
 # The model
 
-PARTS: dict[str, type[Part]] = {
-    "ranking": Ranking,
-    "chains": Chains,
-    "shapes": Shapes,
-    "failures": Failures,
-    "risk": RiskModel,
-    "skills": SkillMemory,
-    "resources": Resources,
-}
+PARTS = ("ranking", "chains", "shapes", "failures", "risk", "skills", "resources")
+"""The parts of a `Model`, in the order in which they are shown."""
 
 
 class Domains(msgspec.Struct):
@@ -178,7 +187,7 @@ class Domains(msgspec.Struct):
 
     def note(self, lesson: Lesson) -> None:
         """Remember the principal of a search or run, with its domain."""
-        fact = lesson.event.fact if isinstance(lesson.event, RunEvidence) else lesson.event
+        fact = fact_of(lesson.event)
         if isinstance(fact, Searched | Executed):
             put_last(self.principals, fact.principal, fact.domain, _PRINCIPALS)
 
@@ -216,16 +225,6 @@ class Model(msgspec.Struct, kw_only=True):
 
     def _note_fault(self, part: str) -> None:
         self.faults[part] = self.faults.get(part, 0) + 1
-
-    def insights(self, viewer: Viewer) -> list[PartInsights]:
-        """The record of each part; one that fails is left out."""
-        found = []
-        for name in PARTS:
-            try:
-                found.append(getattr(self, name).insights(viewer))
-            except Exception:  # noqa: BLE001 - as above
-                _log.exception("The insights of %s could not be read.", name)
-        return found
 
     def encode(self) -> bytes:
         """The whole model as bytes."""
@@ -297,7 +296,26 @@ def _map_header(length: int) -> bytes:
 
 # The learner
 
-Scope = Literal["shared", "principal", "domain"]
+_What = Literal["tool", "principal", "all"]
+
+
+class Insights(msgspec.Struct, frozen=True, kw_only=True):
+    """The learned facts, their evidence and their accuracy, for people. Each list has at most fifty items."""
+
+    enabled: bool
+    scope: str
+    half_life_days: float
+    is_ready: bool
+    """True if the whole journal has been learned."""
+    facts: int
+    """The number of the last learned fact of the journal."""
+    partitions: list[str]
+    """Principals or domains with a model of their own; an empty one for the shared model. At most 64."""
+    parts: list[PartInsights]
+    faults: dict[str, int] = {}
+    """The failures of each part: lessons that it could not learn, and times that it was switched off for requests."""
+    forgotten: list[Forgotten] = []
+    """The newest first."""
 
 
 class _State(msgspec.Struct):
@@ -314,15 +332,17 @@ class _State(msgspec.Struct):
 
 
 class Learner:
-    """Learns from one store. `half_life` is in seconds; `scope` decides which principals share a model."""
+    """Learns from one store, with the fading and the sharing between principals that the configuration sets."""
 
-    def __init__(self, store: Store, *, half_life: float, scope: Scope = "shared", rest: float = 0.0) -> None:
+    def __init__(self, store: Store, settings: LearningConfig, *, rest: float = 0.0) -> None:
         """`rest` is the length of the pause after preparing a run, as a multiple of the time spent."""
+        self._store = store
         self._tables = store.learning
-        self._half_life = half_life
-        self._scope: Scope = scope
+        self._settings = settings
+        self._half_life = settings.half_life_days * _DAY
+        self._scope = settings.scope
         self._rest = rest
-        self._form = f"{layout()}-{scope}-{half_life:g}"
+        self._form = f"{layout()}-{self._scope}-{self._half_life:g}"
         self._busy = asyncio.Lock()
         self._state = _State()
         self._is_current = False
@@ -354,6 +374,10 @@ class Learner:
 
     # Queries by requests
 
+    def viewer(self, principal: str) -> Viewer:
+        """A principal at the present time."""
+        return Viewer(principal, time.time(), self._half_life)
+
     def model_for(self, principal: str, domain: str = "") -> Model:
         """The model for a principal that works in `domain`, if known. Never fails; the model may be empty."""
         models = self._state.models
@@ -361,6 +385,70 @@ class Learner:
             everything = models.get("", Model())
             return models.get(domain or everything.domains.principals.get(principal, ""), everything)
         return models.get(principal if self._scope == "principal" else "", Model())
+
+    # Queries by people
+
+    async def insights(
+        self, principal: str | None = None, *, domain: str = "", faults: Mapping[str, int] | None = None
+    ) -> Insights:
+        """The insights of all models, or of the model of one principal, which works in `domain` if that is known.
+
+        `faults` are the times that each part was switched off for requests. Raises `StoreError`.
+        """
+        forgotten = await self._tables.forgotten() if principal is None else []
+        source = self._sources(principal, domain)
+        counted = Counter(faults or {})
+        for model in source.values():
+            counted.update(model.faults)
+        return Insights(
+            enabled=self._settings.enabled,
+            scope=self._scope,
+            half_life_days=self._settings.half_life_days,
+            is_ready=self.is_ready,
+            facts=self.number,
+            partitions=sorted(self.models if principal is None else source),
+            parts=await self.census(principal, domain=domain),
+            faults=dict(counted),
+            forgotten=forgotten[: -MAX_ITEMS - 1 : -1],
+        )
+
+    async def census(self, principal: str | None = None, *, domain: str = "") -> list[PartInsights]:
+        """The record of each part, from all models or from that of a principal. Other requests run in between.
+
+        A part that fails is left out.
+        """
+        models = list(self._sources(principal, domain).values())
+        return [merged(part, await self._insights(part, models)) for part in PARTS]
+
+    async def _insights(self, name: str, models: Iterable[Model]) -> list[PartInsights]:
+        found, viewer, until = [], self.viewer(""), time.perf_counter() + SLICE_SECONDS
+        for model in models:
+            try:
+                part: Part = getattr(model, name)
+                items: list[Insight] = []
+                for item in part.items(viewer):
+                    items += [] if item is None else [item]
+                    if time.perf_counter() > until:
+                        await asyncio.sleep(0)
+                        until = time.perf_counter() + SLICE_SECONDS
+                found.append(part.summary(items))
+            except Exception:  # noqa: BLE001 - a broken part must not hide the others
+                _log.exception("The insights of %s could not be read.", name)
+        return found
+
+    def candidates(self) -> list[Candidate]:
+        """Code of all principals that is worth saving, that which ran most often first."""
+        viewer, models = self.viewer(""), self._sources().values()
+        found = {(each.principal, each.mark): each for model in models for each in model.skills.candidates(viewer)}
+        return sorted(found.values(), key=lambda each: (-each.times, -each.last_at, each.principal, each.mark))
+
+    def _sources(self, principal: str | None = None, domain: str = "") -> dict[str, Model]:
+        """The models that apply, by partition, without duplicates."""
+        models = dict(self.models)
+        if principal is not None:
+            source = self.model_for(principal, domain)
+            return {name: model for name, model in models.items() if model is source}
+        return {"": models[""]} if "" in models else models  # the shared model includes those of all domains
 
     # Learning
 
@@ -393,7 +481,7 @@ class Learner:
             await self._start_anew()
             await self._save()
 
-    async def forget(self, what: Literal["tool", "principal", "all"], subject: str = "") -> Forgotten:
+    async def forget(self, what: _What, subject: str = "") -> Forgotten:
         """Forget a tool, a principal or everything: durably, and here at once. `once` learns the rest again.
 
         Raises:
@@ -404,6 +492,44 @@ class Learner:
         forgotten = await self._tables.forget(what, subject, time.time())
         self._drop([forgotten])
         return forgotten
+
+    async def forget_named(self, subject: str, *, principal: str) -> Forgotten:
+        """Forget everything learned about a tool, a principal, or all of it, as `forget`.
+
+        `subject` is `ALL`, the name of a tool or of a principal; `tool:NAME` and `principal:NAME` state which. The
+        audit log names `principal` as requester.
+
+        Raises:
+            InvalidRequest: Nothing is known by this name, or it can mean several things.
+            StoreError: It could not be written.
+        """
+        what, name = await self._resolve(subject.strip())
+        forgotten = await self.forget(what, name)
+        body = {"what": what, "subject": name}
+        self._store.audit(AuditEntry(kind="learning.forget", principal=principal, body=body))
+        await self._store.flush()
+        return forgotten
+
+    async def _resolve(self, subject: str) -> tuple[_What, str]:
+        if subject == "ALL":
+            return "all", ""
+        kind, _, rest = subject.partition(":")
+        meant, named = (kind, rest) if kind in ("tool", "principal") and rest else ("", subject)
+        if not named:
+            raise InvalidRequest("There is no name to forget. Give the name of a tool or of a principal, or ALL.")
+        tools, principals = await self._tables.known()
+        found = _find_tools(named, tools) if meant != "principal" else []
+        is_principal = meant != "tool" and named in principals
+        if found and is_principal:
+            raise InvalidRequest(f"{named!r} is a tool and a principal. Write 'tool:{named}' or 'principal:{named}'.")
+        if len(found) > 1:
+            raise InvalidRequest(f"{named!r} can be {' or '.join(map(repr, found[:_MEANT]))}. Give the full name.")
+        if found or is_principal:
+            return ("tool", found[0]) if found else ("principal", named)
+        known = [*(tools if meant != "principal" else ()), *(principals if meant != "tool" else ())]
+        shown = named[:_SUBJECT_CHARACTERS]
+        advice = suggest(shown, known, "Give a tool, a principal, or ALL.")
+        raise InvalidRequest(f"Nothing was learned of {shown!r}. {advice}")
 
     async def _catch_up(self) -> None:
         """Wait until the facts of every execution that was answered are recorded. Raises `StoreError`."""
@@ -521,3 +647,11 @@ class Learner:
         # The store refuses it if something was forgotten meanwhile.
         self._tables.save(self._form, state.number, self._generation, content)
         self._saved_number = state.number
+
+
+def _find_tools(name: str, tools: Sequence[str]) -> list[str]:
+    """The tool with this full name, or all that match `server.function` or the upstream's name."""
+    if name in tools:
+        return [name]
+    wanted = spelled(name)
+    return [tool for tool in tools if wanted in (spelled(tool), spelled(tool).partition(".")[2])]

@@ -3,14 +3,15 @@
 Evidence for and against a statement fades with time, and no principal can give more than a share of it.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from sealyard.learning.causes import Cause
 from sealyard.learning.prints import CodePrint
-from sealyard.values.facts import Hinted, LearningEvent, RunEvidence
+from sealyard.values.facts import Executed, Hinted, LearningEvent, RunEvidence, Searched, Used
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
@@ -206,7 +207,9 @@ def part_insights(
 ) -> PartInsights:
     """The record of one part: its strongest items first, at most MAX_ITEMS, in one order for equal evidence."""
     checked, right = score
-    ordered = sorted(items, key=lambda item: (-item.evidence, -item.last_at, item.kind, item.subject, item.text))
+    strongest = heapq.nsmallest(
+        MAX_ITEMS, items, key=lambda item: (-item.evidence, -item.last_at, item.kind, item.subject, item.text)
+    )
     return PartInsights(
         part=part,
         learned=learned,
@@ -214,7 +217,7 @@ def part_insights(
         checked=checked,
         right=right,
         accuracy=right / checked if checked else None,
-        items=tuple(ordered[:MAX_ITEMS]),
+        items=tuple(strongest),
     )
 
 
@@ -257,21 +260,21 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def principal(self) -> str:
         """The principal that made the experience."""
-        return principal_of(self.event)
+        return fact_of(self.event).principal
 
     @property
     def at(self) -> float:
         """The time of the event."""
-        return self.event.fact.at if isinstance(self.event, RunEvidence) else self.event.at
+        return fact_of(self.event).at
 
     def viewer(self, half_life: float) -> Viewer:
         """The principal of the event at its time."""
         return Viewer(self.principal, self.at, half_life)
 
 
-def principal_of(event: LearningEvent) -> str:
-    """The principal that made an event."""
-    return event.fact.principal if isinstance(event, RunEvidence) else event.principal
+def fact_of(event: LearningEvent) -> Executed | Searched | Used | Hinted:
+    """The fact that an event is, or that the evidence of a run belongs to."""
+    return event.fact if isinstance(event, RunEvidence) else event
 
 
 class Part(msgspec.Struct, kw_only=True):
@@ -305,6 +308,14 @@ class Part(msgspec.Struct, kw_only=True):
         """The number of statements that proved right or wrong, and of those that were right."""
         return self.checked, self.right
 
+    def items(self, viewer: Viewer) -> Iterator[Insight | None]:
+        """The insights for an operator. None marks a pause, in which the part may learn."""
+        raise NotImplementedError
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the part, with these of its insights."""
+        raise NotImplementedError
+
     def insights(self, viewer: Viewer) -> PartInsights:
         """The record of the part for an operator."""
-        raise NotImplementedError
+        return self.summary([item for item in self.items(viewer) if item is not None])

@@ -98,7 +98,12 @@ class Repeats(msgspec.Struct, array_like=True):
         workspace = _workspace(run.session)
         codes = touch(self.sessions, workspace, dict[str, Repeat], _SESSIONS)
         key = _key(run.fact.principal, print_.exact, run.context_digest)
-        found, mark = codes.get(key), _mark(run)
+        # The size represents the answer: reading all answers here would take too long.
+        calls = [
+            (each.tool, each.version, each.answer_bytes, (each.error or "").partition(":")[0]) for each in run.calls
+        ]
+        mark = mark_of(repr((run.fact.failure, run.fact.error_type, run.failure_line, calls)), 8)
+        found = codes.get(key)
         times = found.times if found is not None and found.mark == mark else []
         repeat = Repeat(
             mark=mark,
@@ -126,13 +131,6 @@ def _workspace(session: str) -> str:
 
 def _key(principal: str, exact: str, context_digest: str) -> str:
     return f"{principal}\n{exact}\n{context_digest}"
-
-
-def _mark(run: RunEvidence) -> str:
-    # The size represents the answer: reading all answers here would take too long.
-    seen = [(call.tool, call.version, call.answer_bytes, (call.error or "").partition(":")[0]) for call in run.calls]
-    text = repr((run.fact.failure, run.fact.error_type, run.failure_line, seen))
-    return mark_of(text, 8)
 
 
 # Code of one form

@@ -68,7 +68,7 @@ def _print(source: Source) -> CodePrint | None:
         for at in range(max(1, len(structure.tokens) - _SHINGLE + 1))
     }
     uses = find_uses(names)
-    tools = {ref.full_name or f"{ref.module}.{ref.function}" for ref in uses.tools}
+    tools = {ref.name.removeprefix("servers.") for ref in uses.tools}
     modules = {module.partition(".")[0] for module in names.imports}
     # Code that imports the package and spells out no skill loads one by a name that is known only when it runs.
     skills = {ref.name for ref in uses.skills} or ({"load"} if "skills" in modules else set())

@@ -10,15 +10,14 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 
 import msgspec
 
-from sealyard.discovery import Learned, LearnedWord
-from sealyard.discovery.words import WEAK, spelled
-from sealyard.discovery.words import terms as terms_of
+from sealyard.discovery import WEAK, Learned, LearnedWord, spelled
+from sealyard.discovery import terms as terms_of
 from sealyard.learning.disclosure import mark_of
 from sealyard.learning.part import (
     Evidence,
@@ -187,7 +186,9 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             case Searched() as event:
                 self._open(event)
             case Used() as event:
-                self._use(event)
+                for search in self.open.get(event.session, ()):
+                    if search.id == event.search_id and not search.first and event.tool in search.found:
+                        search.first = event.tool
             case _:
                 Part.learn(self, lesson, half_life)
 
@@ -199,11 +200,6 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             found = list(event.found[:_FOUND])
             search = _Open(event.search_id, event.principal, event.at, terms, found, ranks)
             put_last(self.open, event.session, [*self.open.get(event.session, [])[1 - _SEARCHES :], search], VISITS)
-
-    def _use(self, event: Used) -> None:
-        for search in self.open.get(event.session, ()):
-            if search.id == event.search_id and not search.first and event.tool in search.found:
-                search.first = event.tool
 
     def learn_run(self, run: RunEvidence, lesson: Lesson, viewer: Viewer) -> None:
         """Learn which of the tools that the searches of this visit found did the job."""
@@ -281,9 +277,8 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             self.trust.add(viewer, better=better, worse=worse)
 
     def _vote(self, search: _Open, tool: str, viewer: Viewer, *, yes: float = 0, no: float = 0) -> None:
-        length = (
-            1 - _BY_LENGTH + _BY_LENGTH * len(search.terms) / _TYPICAL_TERMS
-        )  # each word of a long query counts less
+        # Each word of a long query counts less.
+        length = 1 - _BY_LENGTH + _BY_LENGTH * len(search.terms) / _TYPICAL_TERMS
         for term in search.terms:
             tools = self.words.pop(term, {})
             votes = tools.pop(tool, None)
@@ -310,11 +305,12 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
         found = self._recall(list(plain), viewer, trust)
         if not found:
             return None
-        words = {tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()}
         turn = zlib.crc32(" ".join(plain).encode()) + self.searches
-        content_words = [term for term in plain.values() if term not in WEAK]
         return Learned(
-            words=words, content_words=content_words, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__
+            words={tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()},
+            content_words=[term for term in plain.values() if term not in WEAK],
+            explores=turn % _EXPLORES == 0,
+            is_tried=self.tools.__contains__,
         )
 
     def _recall(self, terms: list[str], viewer: Viewer, trust: float) -> dict[str, list[LearnedWord]]:
@@ -374,26 +370,26 @@ class Ranking(Part, msgspec.Struct, kw_only=True):
             return words
         return [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]
 
-    def insights(self, viewer: Viewer) -> PartInsights:
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
         """The tools that were found and used most."""
-        by_tool = Counter(tool for tools in self.words.values() for tool in tools)
-        items = []
-        for tool, count in by_tool.items():
+        for tool, count in Counter(tool for tools in self.words.values() for tool in tools).items():
             votes = self.tools.get(tool)
             if votes is None or not _NAME.fullmatch(tool):
                 continue
             tally = votes.tally(viewer)
-            items.append(
-                Insight(
-                    kind="ranking",
-                    subject=tool,
-                    text=f"Found by {count} words; {tally.share:.0%} of its calls are expected to work.",
-                    evidence=tally.total,
-                    principals=tally.principals,
-                    last_at=votes.last_at,
-                )
+            yield Insight(
+                kind="ranking",
+                subject=tool,
+                text=f"Found by {count} words; {tally.share:.0%} of its calls are expected to work.",
+                evidence=tally.total,
+                principals=tally.principals,
+                last_at=votes.last_at,
             )
-        return part_insights("ranking", items, learned=len(by_tool), evidence=self.taught, score=self.score())
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the tools that were found."""
+        learned = len({tool for tools in self.words.values() for tool in tools})
+        return part_insights("ranking", items, learned=learned, evidence=self.taught, score=self.score())
 
 
 def _outcomes(run: RunEvidence) -> dict[str, bool]:

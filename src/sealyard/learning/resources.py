@@ -7,7 +7,7 @@ limits; those of two others may.
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,13 +15,15 @@ import msgspec
 from sealyard.learning.disclosure import IDENTIFIER
 from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights
 from sealyard.learning.prints import CodePrint
-from sealyard.values.facts import Assessed, Executed, RunEvidence
+from sealyard.values.facts import Executed, RunEvidence
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
 _CODES = 2_000  # codes remembered: a bound
 _SETS = 500  # sets of tools and imports remembered: a bound
 _SAMPLES = 32  # runs kept of each: a bound
+_TEXT = 16  # characters of a digest that distinguish texts
+_TOOLS = 20  # tools of a set, as many as the fact about a run names
 _OLDEST = 2.0  # half-lives after which a run no longer counts
 # `benchmarks learning --part resources` shows the effect of those below; they were not tuned by it.
 _FEW = 3  # similar runs before they count
@@ -29,7 +31,7 @@ _QUANTILE = 0.95  # share of similar runs that a prediction covers
 _MORE_TIMES = 2.0  # factor on the time that similar runs needed
 _MORE_SECONDS = 5.0  # seconds added to it
 _AGAIN_TIMES = 2.0  # factor on the limit that ended the last run
-_HANGS_TIMES = 10.0  # factor on the longest run of the same code from which a run hangs, and gets no more time
+_HANGS_TIMES = 10.0  # factor on the longest run of the same text from which a run hangs, and gets no more time
 
 # The part
 
@@ -41,6 +43,8 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
 
     at: float
     principal: str
+    text: str
+    """The beginning of the digest of its text."""
     seconds: float
     mib: int
     """0 if unknown."""
@@ -81,6 +85,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """The longest such time limit."""
     is_out_of_memory: bool = False
     """True if the memory limit ended a run since the last success."""
+    text_seconds: float = 0.0
+    """The longest of three or more successful runs of the same text; 0 with fewer. Other values may need longer."""
 
 
 class Resources(Part, msgspec.Struct, kw_only=True):
@@ -102,36 +108,29 @@ class Resources(Part, msgspec.Struct, kw_only=True):
             return
         self.runs += 1
         given = fact.assessed
-        sample = _sample(fact, ended, given)
-        record = _record(self.codes, code.digest, fact.principal, (), _CODES)
-        if given is not None:
-            self._rate(given, ended)
-        record.add(sample)
-        _record(self.sets, _set_key(fact.tools, code), fact.principal, fact.tools, _SETS).add(sample)
-
-    def _rate(self, given: Assessed, ended: _End) -> None:
-        """Rate a limit that was raised."""
-        if given.wall_seconds > given.usual_seconds:
+        if given is not None and given.wall_seconds > given.usual_seconds:
             self.checked += 1
             self.right += not ended
+        # The measured time of a run that was ended is its limit, and not its need.
+        seconds = given.wall_seconds if ended == "time" and given is not None else fact.seconds
+        mib = -(-(fact.memory_bytes or 0) >> 20)
+        sample = Sample(fact.at, fact.principal, code.exact[:_TEXT], round(seconds, 3), mib, ended)
+        _record(self.codes, code.digest, fact.principal, (), _CODES).add(sample)
+        _record(self.sets, _set_key(fact.tools, code), fact.principal, fact.tools, _SETS).add(sample)
 
     def predict(self, code: CodePrint, viewer: Viewer, *, tools: Sequence[str]) -> Prediction | None:
         """The needs of code that calls `tools` (full names); `None` if no similar code has run."""
-        record = self.codes.get(code.digest)
-        if record is not None:
-            alike = _Samples(record.samples, viewer)
-            if alike.heard:
-                return alike.prediction(is_same_code=True)
-        record = self.sets.get(_set_key(tuple(sorted(tools))[:20], code))
-        if record is None:
-            return None
-        alike = _Samples(record.samples, viewer)
-        return alike.prediction(is_same_code=False) if len(alike.good) >= _FEW else None
+        text = code.exact[:_TEXT]
+        found = _predict(self.codes.get(code.digest), text, viewer, is_same_code=True)
+        if found is not None:
+            return found
+        record = self.sets.get(_set_key(tuple(sorted(tools))[:_TOOLS], code))
+        found = _predict(record, text, viewer, is_same_code=False)
+        return found if found is not None and found.runs >= _FEW else None
 
-    def insights(self, viewer: Viewer) -> PartInsights:
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
         """The needs of tools that were used alone."""
-        items = []
-        for record in self.sets.values():
+        for record in list(self.sets.values()):
             if len(record.tools) != 1 or not all(map(IDENTIFIER.fullmatch, record.tools[0].split("."))):
                 continue
             good = [each for each in record.samples if not each.ended]
@@ -140,16 +139,17 @@ class Resources(Part, msgspec.Struct, kw_only=True):
                 continue
             seconds = _quantile([each.seconds for each in good], weights)
             mib = _quantile([float(each.mib) for each in good], weights)
-            items.append(
-                Insight(
-                    kind="resources",
-                    subject=record.tools[0],
-                    text=f"Runs that call this tool alone need up to {seconds:.1f} s and {mib:.0f} MiB.",
-                    evidence=sum(weights),
-                    principals=len({each.principal for each in good}),
-                    last_at=max(each.at for each in good),
-                )
+            yield Insight(
+                kind="resources",
+                subject=record.tools[0],
+                text=f"Runs that call this tool alone need up to {seconds:.1f} s and {mib:.0f} MiB.",
+                evidence=sum(weights),
+                principals=len({each.principal for each in good}),
+                last_at=max(each.at for each in good),
             )
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the needs."""
         return part_insights("resources", items, learned=len(self.codes), evidence=self.runs, score=self.score())
 
 
@@ -159,46 +159,44 @@ def fit_seconds(prediction: Prediction | None, usual: float, *, most: float) -> 
         return usual
     needed = prediction.seconds * _MORE_TIMES + _MORE_SECONDS if prediction.runs else 0.0
     longest = prediction.most_timed_out_seconds
-    is_hanging = longest >= most or (prediction.runs > 0 and longest >= prediction.seconds * _HANGS_TIMES)
+    is_hanging = longest >= most or 0 < prediction.text_seconds * _HANGS_TIMES <= longest
     if longest and not is_hanging:
         needed = max(needed, longest * _AGAIN_TIMES)
     return max(usual, min(most, round(needed, 1)))
 
 
-class _Samples:
-    """The samples that count for one viewer: its own, and those of others if there are two of them."""
+def _predict(record: Record | None, text: str, viewer: Viewer, *, is_same_code: bool) -> Prediction | None:
+    """The prediction from the runs that count for a viewer: its own, and those of others if there are two of them."""
+    since = viewer.now - _OLDEST * viewer.half_life
+    recent = [] if record is None else [each for each in record.samples if each.at >= since]
+    if not recent:
+        return None
+    others = {each.principal for each in recent} - {viewer.principal}
+    binding = [each for each in recent if each.principal == viewer.principal] if len(others) == 1 else recent
+    heard = binding or recent
+    good = [each for each in heard if not each.ended]
+    weights = [viewer.faded(each.at) for each in good]
+    # Since one ended well, the newest first.
+    ended = list(itertools.takewhile(lambda each: each.ended, reversed(heard))) if is_same_code else []
+    times = [each.seconds for each in ended if each.ended == "time"]
+    same_text = [each.seconds for each in good if each.text == text]
 
-    def __init__(self, samples: Sequence[Sample], viewer: Viewer) -> None:
-        self._viewer = viewer
-        since = viewer.now - _OLDEST * viewer.half_life
-        recent = [each for each in samples if each.at >= since]
-        others = {each.principal for each in recent} - {viewer.principal}
-        binding = [each for each in recent if each.principal == viewer.principal] if len(others) == 1 else recent
-        self.is_binding = bool(binding)
-        self.heard = binding or recent
-        self.good = [each for each in self.heard if not each.ended]
-
-    def prediction(self, *, is_same_code: bool) -> Prediction:
-        """The prediction from these samples."""
-        # Since one ended well, the newest first.
-        since = list(itertools.takewhile(lambda each: each.ended, reversed(self.heard))) if is_same_code else []
-        times = [each.seconds for each in since if each.ended == "time"]
-        mibs = [float(each.mib) for each in self.good]
-        return Prediction(
-            seconds=self._most([each.seconds for each in self.good], is_same_code),
-            memory_mib=int(self._most(mibs, is_same_code)) if 0.0 not in mibs else 0,
-            runs=len(self.good),
-            is_same_code=is_same_code,
-            is_binding=self.is_binding,
-            timed_out_seconds=times[0] if times else 0.0,
-            most_timed_out_seconds=max(times, default=0.0),
-            is_out_of_memory=any(each.ended == "memory" for each in since),
-        )
-
-    def _most(self, values: Sequence[float], is_same_code: bool) -> float:
+    def most(values: Sequence[float]) -> float:
         if not values:
             return 0.0
-        return max(values) if is_same_code else _quantile(values, [self._viewer.faded(each.at) for each in self.good])
+        return max(values) if is_same_code else _quantile(values, weights)
+
+    return Prediction(
+        seconds=most([each.seconds for each in good]),
+        memory_mib=int(most([float(each.mib) for each in good])) if all(each.mib for each in good) else 0,
+        runs=len(good),
+        is_same_code=is_same_code,
+        is_binding=bool(binding),
+        timed_out_seconds=times[0] if times else 0.0,
+        most_timed_out_seconds=max(times, default=0.0),
+        is_out_of_memory=any(each.ended == "memory" for each in ended),
+        text_seconds=max(same_text) if len(same_text) >= _FEW else 0.0,
+    )
 
 
 def _quantile(values: Sequence[float], weights: Sequence[float]) -> float:
@@ -219,13 +217,6 @@ def _end_of(fact: Executed) -> _End | None:
     if fact.failure in ("wall_time", "cpu_time"):
         return "time"
     return "memory" if fact.failure == "memory" or fact.error_type == "MemoryError" else None
-
-
-def _sample(fact: Executed, ended: _End, given: Assessed | None) -> Sample:
-    seconds, mib = fact.seconds, -(-(fact.memory_bytes or 0) >> 20)
-    if ended == "time" and given is not None:
-        seconds = given.wall_seconds  # its measured time is the limit, not its need
-    return Sample(fact.at, fact.principal, round(seconds, 3), mib, ended)
 
 
 def _set_key(tools: tuple[str, ...], code: CodePrint) -> str:

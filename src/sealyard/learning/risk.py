@@ -39,11 +39,11 @@ from sealyard.learning.precedents import (
 )
 from sealyard.learning.prints import CodePrint
 from sealyard.learning.resources import Prediction
-from sealyard.sandbox.review import Finding, Review
+from sealyard.sandbox.review import Review
+from sealyard.values.changes import major_of
 from sealyard.values.facts import Risk, RiskReason, RunEvidence
 from sealyard.values.naming import spelled
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import major_of
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
@@ -138,12 +138,6 @@ _SENTENCES = {
 def _about(what: str, share: float, tool: ToolSpec | None = None) -> str:
     """The sentence on a share of failed runs."""
     return _SENTENCES[what].format(share=f"{share * 100:.0f} %", tool="" if tool is None else _tool(tool))
-
-
-def _about_rule(finding: Finding) -> str:
-    """The sentence for a finding of the review."""
-    does, instead = FIRM_RULES[finding.rule]
-    return f"{f'Line {finding.line}' if finding.line else 'The code'} {does}. {instead}"
 
 
 def _about_cost(needed: float, given: float, unit: str) -> str:
@@ -334,12 +328,13 @@ class RiskModel(Part, msgspec.Struct, kw_only=True):
         levels = [(risk, level) for risk, level in self.levels.items() if risk != "medium"]
         return sum(level.runs for _, level in levels), sum(level.right(risk) for risk, level in levels)
 
-    def insights(self, viewer: Viewer) -> PartInsights:
-        """The share of assessments that came true, and the tools whose runs fail."""
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the assessments."""
         learned = len(self.forms.by_digest) + len(self.tools)
-        return part_insights("risk", self._items(viewer), learned=learned, evidence=self.runs, score=self.score())
+        return part_insights("risk", items, learned=learned, evidence=self.runs, score=self.score())
 
-    def _items(self, viewer: Viewer) -> Iterator[Insight]:
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
+        """The share of assessments that came true, and the tools whose runs fail."""
         for risk in LEVELS:
             level = self.levels.get(risk)
             if level is not None:
@@ -354,7 +349,7 @@ class RiskModel(Part, msgspec.Struct, kw_only=True):
                     right=level.right(risk),
                     last_at=level.record.last_at,
                 )
-        for tool in self.tools.values():
+        for tool in list(self.tools.values()):
             share, runs = tool.record.known(viewer).share, tool.record.tally(viewer).total
             if runs >= _LISTED_RUNS and share >= _LISTED_SHARE:
                 yield Insight(
@@ -462,7 +457,9 @@ def _added(
     found: list[_Step] = []
     finding = next((each for each in review.findings if each.rule in FIRM_RULES), None)
     if finding is not None:
-        found.append(_Step("review", 0.0, _about_rule(finding), finding.line))
+        does, instead = FIRM_RULES[finding.rule]
+        where = f"Line {finding.line}" if finding.line else "The code"
+        found.append(_Step("review", 0.0, f"{where} {does}. {instead}", finding.line))
     if wrong:
         found.append(_Step("arguments", 0.0, _about_wrong_call(wrong[0]), wrong[0].line))
     if predicted is not None and predicted.is_binding and (text := _cost(predicted, wall_seconds, memory_mib)):

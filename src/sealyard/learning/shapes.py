@@ -6,7 +6,7 @@ field for others by calling a tool that echoes. A declared schema is never overr
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,9 +28,9 @@ from sealyard.learning.part import (
 )
 from sealyard.privacy import TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
+from sealyard.values.changes import major_of
 from sealyard.values.facts import CallEvidence, Hinted, RunEvidence
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import major_of
 
 # Tuned values: chosen, not measured, unless a source is named. A bound limits memory or the cost of hostile input.
 
@@ -129,7 +129,9 @@ class Learned(msgspec.Struct, kw_only=True):
         self.heard.add(viewer, yes=float(seen.answers))
         for path, kinds in seen.places.items():
             self.places.setdefault(path, Place()).count(kinds, weight, bit)
-        self._trim()
+        if len(self.places) > Reading.most_places + _SLACK:
+            for path in sorted(self.places, key=self._rank)[Reading.most_places :]:
+                del self.places[path]
         self.answers += seen.answers * weight
         self.total += seen.answers
         self.last_at = max(self.last_at, viewer.now)
@@ -168,15 +170,10 @@ class Learned(msgspec.Struct, kw_only=True):
             if not place.kinds:
                 del self.places[path]
 
-    def _trim(self) -> None:
-        """Keep places that several principals have seen or that are near the top, so that odd keys displace none."""
-        if len(self.places) > Reading.most_places + _SLACK:
-            for path in sorted(self.places, key=self._rank)[Reading.most_places :]:
-                del self.places[path]
-
     def _rank(self, path: str) -> tuple[bool, int, float, str]:
-        place = self.places[path]
-        return place.seen_by().bit_count() < 2, _depth(path), -place.all_weight(), path
+        """Lower for a place that several principals have seen, or that is near the top: odd keys displace none."""
+        place, depth = self.places[path], sum(map(path.count, (".", "[]", "{}")))
+        return place.seen_by().bit_count() < 2, depth, -place.all_weight(), path
 
 
 class Shapes(Part, msgspec.Struct, kw_only=True):
@@ -216,10 +213,13 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
         `is_alone`: this gateway has one principal; it counts only if all evidence comes from one principal. A viewer
         sees shapes of its own answers and those that two others have seen. An empty principal means all principals.
         """
-        learned = self._known(spec)
-        if learned is None:
+        learned = self.tools.get(spec.full_name)
+        if learned is None or learned.major != major_of(spec.version):
             return None
-        audience = self._audience(learned, is_alone=is_alone, viewer=viewer.principal)
+        who = viewer.principal
+        own = 1 << learned.slots.index(who) if who and who in learned.slots else 0
+        is_own = len(self.principals) < 2 and (not who or who in self.principals)
+        audience = Audience(own=own, sees_all=is_alone and is_own)
         answers = learned.answers * viewer.faded(learned.at)
         schema = build_schema(learned.places, audience)
         if not schema or answers < _KEPT_WEIGHT:
@@ -237,45 +237,32 @@ class Shapes(Part, msgspec.Struct, kw_only=True):
         learned = self.tools.values()
         return sum(each.checked for each in learned), sum(each.right for each in learned)
 
-    def insights(self, viewer: Viewer) -> PartInsights:
-        """The learned shapes, for an operator with access to all principals. It names no field."""
-        items = self._items(viewer)
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
+        """The learned shapes, for an operator with access to all principals. They name no field."""
+        for tool, learned in list(self.tools.items()):
+            if not _NAME.fullmatch(tool):
+                continue
+            fields = sum(map(len, children_of(learned.places).values()))
+            yield Insight(
+                kind="shape",
+                subject=tool,
+                text=f"Its answers have {fields} field{'' if fields == 1 else 's'}.",
+                evidence=learned.answers * viewer.faded(learned.at),
+                principals=sum(map(bool, learned.slots)),
+                checked=learned.checked,
+                right=learned.right,
+                last_at=learned.last_at,
+            )
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of the shapes."""
         return part_insights("shapes", items, learned=len(self.tools), evidence=self.runs, score=self.score())
-
-    def _known(self, spec: ToolSpec) -> Learned | None:
-        """The record of a tool at its major version."""
-        learned = self.tools.get(spec.full_name)
-        return learned if learned is not None and learned.major == major_of(spec.version) else None
-
-    def _items(self, viewer: Viewer) -> Iterator[Insight]:
-        for tool, learned in self.tools.items():
-            if _NAME.fullmatch(tool):
-                fields = sum(map(len, children_of(learned.places).values()))
-                yield Insight(
-                    kind="shape",
-                    subject=tool,
-                    text=f"Its answers have {fields} field{'' if fields == 1 else 's'}.",
-                    evidence=learned.answers * viewer.faded(learned.at),
-                    principals=sum(map(bool, learned.slots)),
-                    checked=learned.checked,
-                    right=learned.right,
-                    last_at=learned.last_at,
-                )
-
-    def _audience(self, learned: Learned, *, is_alone: bool, viewer: str) -> Audience:
-        own = 1 << learned.slots.index(viewer) if viewer and viewer in learned.slots else 0
-        is_own = len(self.principals) < 2 and (not viewer or viewer in self.principals)
-        return Audience(own=own, sees_all=is_alone and is_own)
 
     def _evict(self) -> None:
         total = sum(len(each.places) for each in self.tools.values()) if len(self.tools) > 1 else 0
         while len(self.tools) > TOOLS or (total > ALL_PLACES and len(self.tools) > 1):
             oldest = next(iter(self.tools))
             total -= len(self.tools.pop(oldest).places)
-
-
-def _depth(path: str) -> int:
-    return path.count(".") + path.count("[]") + path.count("{}")
 
 
 # Shapes for stubs

@@ -19,13 +19,12 @@ import msgspec
 from sealyard.access import Tools
 from sealyard.catalog import Recent, Snapshot
 from sealyard.code import Names, Source, find_uses, read
-from sealyard.discovery.words import WEAK, words
+from sealyard.discovery import WEAK, stems
 from sealyard.errors import SealyardError, SkillUnusable, UnknownSkill
 from sealyard.learning.disclosure import IDENTIFIER, WORDS, is_nameable
 from sealyard.learning.part import Insight, Lesson, Part, PartInsights, Viewer, part_insights, put_last, touch
 from sealyard.learning.prints import CodePrint, names_of, similarity
 from sealyard.skills import SkillLoader
-from sealyard.skills.record import REMOVABLE_SECONDS, combined, counted, effectiveness, judge
 from sealyard.store import Store
 from sealyard.values.facts import Hinted, RunEvidence
 from sealyard.values.naming import spelled
@@ -111,14 +110,10 @@ def _print(source: Source) -> JobPrint | None:
 
 
 def is_same_job(one: JobPrint, other: JobPrint) -> bool:
-    """True if both call the same tools, read the same fields, and do the same with them."""
-    return one.tools == other.tools and one.acts == other.acts and _reads_the_same(one, other)
-
-
-def _reads_the_same(one: JobPrint, other: JobPrint) -> bool:
-    """True if both read the same keys, except those that each of them makes itself."""
+    """True if both call the same tools, read the same fields except those that they make, and do the same with them."""
     mine, theirs = set(one.fields) - set(other.fields), set(other.fields) - set(one.fields)
-    return len(mine) == len(theirs) and mine <= set(one.made) and theirs <= set(other.made)
+    is_alike = len(mine) == len(theirs) and mine <= set(one.made) and theirs <= set(other.made)
+    return is_alike and one.tools == other.tools and one.acts == other.acts
 
 
 class _Reading:
@@ -162,15 +157,13 @@ class _Reading:
         elif isinstance(node, _DECIDING):
             self._acts.add(_SAME_OPERATOR.get(type(node).__name__, type(node).__name__))
         elif isinstance(node, ast.Subscript):
-            self._note_field(node)
+            # The name of an input is no field of data, such as in `context["since"]`.
+            is_input = isinstance(node.value, ast.Name) and node.value.id not in self._names.bound
+            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and not is_input:
+                is_read = isinstance(node.ctx, ast.Load)
+                (self._fields if is_read else self._made).add(node.slice.value[:_NAME_CHARACTERS])
         elif isinstance(node, ast.Dict):
             self._made.update(str(key.value)[:_NAME_CHARACTERS] for key in node.keys if isinstance(key, ast.Constant))
-
-    def _note_field(self, node: ast.Subscript) -> None:
-        # Such as `context["since"]`.
-        is_input = isinstance(node.value, ast.Name) and node.value.id not in self._names.bound
-        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and not is_input:
-            (self._fields if isinstance(node.ctx, ast.Load) else self._made).add(node.slice.value[:_NAME_CHARACTERS])
 
     def _note_call(self, call: ast.Call) -> None:
         named = self._tool(call)
@@ -223,26 +216,6 @@ def _name_of(function: ast.expr) -> str:
 # Suggestions
 
 
-class KnownSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """An active skill that one principal can import, with its record."""
-
-    namespace: str
-    name: str
-    version: str
-    description_words: tuple[str, ...]
-    """Stems of its name, tags and description; the name's come first."""
-    name_words: tuple[str, ...]
-    print: JobPrint | None
-    effectiveness: float
-    uses: int
-    """Of a shared one, as many of each principal as count."""
-    success: float
-    principals: int
-    is_own: bool
-    is_proven: bool
-    """True if it is the principal's own, or another principal than its author has used it."""
-
-
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """A skill that does the job."""
 
@@ -254,35 +227,54 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """The text for the agent."""
 
 
+class KnownSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """An active skill that one principal can import and that may be suggested to it."""
+
+    suggestion: Suggestion
+    description_words: tuple[str, ...]
+    """Stems of its name, tags and description; the name's come first."""
+    name_words: tuple[str, ...]
+    print: JobPrint | None
+    effectiveness: float
+    is_own: bool
+
+
 def known_skill(
     skill: Skill, record: SkillRecord | None, job: JobPrint | None, *, principal: str, now: float
 ) -> KnownSkill | None:
-    """The record of a skill that `principal` can import; None if it must not be suggested."""
+    """A skill that `principal` can import, with its record; None if it must not be suggested.
+
+    It must be the principal's own, or another principal than its author must have used it.
+    """
     if skill.status != "active" or not IDENTIFIER.fullmatch(skill.name):
         return None
     whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
-    uses, success = counted(whole)
-    verdict = judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=REMOVABLE_SECONDS)
+    uses, success = whole.counted
+    verdict = whole.judge(modified_at=skill.modified_at, now=now)
     if verdict == "removable" or (uses >= _POOR_USES and success < _POOR_SUCCESS):
         return None
     is_own = skill.namespace != SHARED or skill.author == principal
-    if not is_own and not is_nameable(skill.name):
-        return None  # somebody else's words
+    is_proven = any(share.principal != skill.author for share in whole.shares)
+    if not is_own and not (is_proven and is_nameable(skill.name)):  # its name is somebody else's words
+        return None
+    used = "once" if uses == 1 else f"{uses} times"
+    if len(whole.shares) > 1:  # the count of one client would be misleading
+        used = f"by {len(whole.shares)} clients"
+    found = f"used {used}, {success:.0%} of its calls succeeded" if uses else "not used yet"
     name_words = content_words(skill.name)
     described = content_words(f"{' '.join(skill.tags)} {skill.description}")
     return KnownSkill(
-        namespace=skill.namespace,
-        name=skill.name,
-        version=skill.version,
+        suggestion=Suggestion(
+            subject=f"{skill.namespace}/{skill.name}",
+            name=skill.name,
+            version=skill.version,
+            text=f"from skills import {skill.name} ({found})",
+        ),
         description_words=tuple(dict.fromkeys([*name_words, *described]))[:_WORDS],
         name_words=name_words,
         print=job,
-        effectiveness=effectiveness(whole, now=now),
-        uses=uses,
-        success=success,
-        principals=len(whole.shares),
+        effectiveness=whole.effectiveness(now=now),
         is_own=is_own,
-        is_proven=is_own or any(share.principal != skill.author for share in whole.shares),
     )
 
 
@@ -309,10 +301,11 @@ class SkillIndex:
         found = [
             (1.0, skill)
             for skill in self._jobs.get((job.tools, job.acts), ())[:_COMPARED]
-            if skill.is_proven and skill.name not in job.skills
+            if skill.suggestion.name not in job.skills
             if skill.print is not None and is_same_job(job, skill.print)
         ]
-        return [_suggestion(skill, "A saved skill does this: ") for skill in _best_first(found)]
+        lead = "A saved skill does this: "
+        return [msgspec.structs.replace(each, text=f"{lead}{each.text}") for each in _best_first(found)]
 
     def for_query(self, query: str) -> list[Suggestion]:
         """The skills that fit the query, the most certain first."""
@@ -320,12 +313,8 @@ class SkillIndex:
         most = max(_RARE_COUNT, _RARE_SHARE * self._total)
         rare = [word for word in asked if word in self._by_word and self._count(word) <= most]
         candidates = {id(skill): skill for word in rare for skill in self._by_word[word][:_COMPARED]}
-        found = []
-        for skill in candidates.values():
-            score = self._fit(asked, rare, skill) if skill.is_proven else 0.0
-            if score >= FITTING:
-                found.append((score, skill))
-        return [_suggestion(skill) for skill in _best_first(found)]
+        found = [(self._fit(asked, rare, skill), skill) for skill in candidates.values()]
+        return _best_first([each for each in found if each[0] >= FITTING])
 
     def _fit(self, asked: Sequence[str], rare: Sequence[str], skill: KnownSkill) -> float:
         """The common weight of words, in which rare ones count more and words without a match count against."""
@@ -344,34 +333,17 @@ class SkillIndex:
         return len(self._by_word.get(word, ())) + self._background.get(word, 0)
 
 
-def _best_first(found: Sequence[tuple[float, KnownSkill]]) -> list[KnownSkill]:
-    ordered = sorted(found, key=lambda each: (-each[0], not each[1].is_own, -each[1].effectiveness, each[1].name))
-    return [skill for _, skill in ordered]
+def _best_first(found: Iterable[tuple[float, KnownSkill]]) -> list[Suggestion]:
+    def order(each: tuple[float, KnownSkill]) -> tuple[float, bool, float, str]:
+        score, skill = each
+        return -score, not skill.is_own, -skill.effectiveness, skill.suggestion.name
 
-
-def _suggestion(skill: KnownSkill, lead: str = "") -> Suggestion:
-    return Suggestion(
-        subject=f"{skill.namespace}/{skill.name}",
-        name=skill.name,
-        version=skill.version,
-        text=f"{lead}from skills import {skill.name} ({_record(skill)})",
-    )
-
-
-def _record(skill: KnownSkill) -> str:
-    """The record of a skill in numbers."""
-    if not skill.uses:
-        return "not used yet"
-    if skill.principals > 1:  # the count of one client would be misleading
-        used = f"by {skill.principals} clients"
-    else:
-        used = "once" if skill.uses == 1 else f"{skill.uses} times"
-    return f"used {used}, {skill.success:.0%} of its calls succeeded"
+    return [skill.suggestion for _, skill in sorted(found, key=order)]
 
 
 def content_words(text: str) -> tuple[str, ...]:
     """The stems of a text that describe its subject, each once; only the beginning of a long text is read."""
-    return tuple(dict.fromkeys(word for word in words(text[:_CHARACTERS]) if word not in WEAK))
+    return tuple(dict.fromkeys(word for word in stems(text[:_CHARACTERS]) if word not in WEAK))
 
 
 # The part
@@ -459,10 +431,12 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
         if is_job and code is not None and not code.skills and code.statements >= _FEWEST_STATEMENTS:
             self._count(run, code, viewer)
 
-    def is_unheeded(self, subject: str, viewer: Viewer) -> bool:
-        """True if a skill was suggested to the viewer three times lately and never used."""
-        shown = self.given.get(viewer.principal, {}).get(f"skill {subject}")
-        return shown is not None and shown.times >= _UNHEEDED and viewer.now - shown.at < viewer.half_life
+    def heeded(self, found: Iterable[Suggestion], viewer: Viewer) -> list[Suggestion]:
+        """The suggestions without those that the viewer got three times lately and never followed."""
+        given = self.given.get(viewer.principal, {})
+        since = viewer.now - viewer.half_life
+        ignored = {key for key, shown in given.items() if shown.times >= _UNHEEDED and shown.at > since}
+        return [each for each in found if f"skill {each.subject}" not in ignored]
 
     def candidate_for(self, code: CodePrint, viewer: Viewer) -> Candidate | None:
         """The suggestion to save code that has just run well, if it ran well twice before.
@@ -497,10 +471,10 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
         """Suggestions made, and those heeded within a day."""
         return sum(each.shown for each in self.scores.values()), sum(each.right for each in self.scores.values())
 
-    def insights(self, viewer: Viewer) -> PartInsights:
+    def items(self, viewer: Viewer) -> Iterator[Insight]:
         """The record of suggestions, and code that could be saved."""
-        items = [
-            Insight(
+        for each in self.candidates(viewer):
+            yield Insight(
                 kind="skill_candidate",
                 subject=each.tools[0] if each.tools else "code",
                 text=f"Code like this ran {each.times} times without a failure, and is no skill yet.",
@@ -508,22 +482,21 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
                 principals=1,
                 last_at=each.last_at,
             )
-            for each in self.candidates(viewer)
-        ]
-        for key, score in self.scores.items():
+        for key, score in list(self.scores.items()):
             kind, _, subject = key.partition(" ")
-            items.append(
-                Insight(
-                    kind="skill_suggestion" if kind == "skill" else "save_suggestion",
-                    subject=subject or "code",
-                    text=f"Suggested {_times(score.shown)}, and followed within a day {_times(score.right)}.",
-                    evidence=score.shown * viewer.faded(score.at),
-                    principals=sum(key in some for some in self.given.values()),
-                    checked=score.shown,
-                    right=score.right,
-                    last_at=score.at,
-                )
+            yield Insight(
+                kind="skill_suggestion" if kind == "skill" else "save_suggestion",
+                subject=subject or "code",
+                text=f"Suggested {_times(score.shown)}, and followed within a day {_times(score.right)}.",
+                evidence=score.shown * viewer.faded(score.at),
+                principals=sum(key in some for some in self.given.values()),
+                checked=score.shown,
+                right=score.right,
+                last_at=score.at,
             )
+
+    def summary(self, items: Sequence[Insight]) -> PartInsights:
+        """The record of suggestions."""
         return part_insights("skills", items, learned=len(items), evidence=self.runs, score=self.score())
 
     # Counting
@@ -566,18 +539,6 @@ class SkillMemory(Part, msgspec.Struct, kw_only=True):
     def _score_of(self, key: str) -> _Score:
         name = _SAVED if key.startswith(_SAVED) else key
         return touch(self.scores, name, _Score, SUBJECTS)
-
-
-def suggest_for_code(job: JobPrint, skills: SkillIndex, memory: SkillMemory, viewer: Viewer) -> Suggestion | None:
-    """The skill that surely does the job of the code, unless the principal ignored it three times."""
-    return next((each for each in skills.for_code(job) if not memory.is_unheeded(each.subject, viewer)), None)
-
-
-def suggest_for_query(
-    query: str, skills: SkillIndex, memory: SkillMemory, viewer: Viewer, *, limit: int = 2
-) -> list[Suggestion]:
-    """The skills that fit a query, the best first, without those that the principal ignored three times."""
-    return [each for each in skills.for_query(query) if not memory.is_unheeded(each.subject, viewer)][:limit]
 
 
 def _candidate(principal: str, digest: str, job: _Job, times: int) -> Candidate:
@@ -669,7 +630,7 @@ class KnownSkills:
             names = [each.name for each in await self._loading.visible(principal, view) if each.status == "active"]
             found = [await self._resolve(name, principal, view) for name in names]
             skills = [each for each in found if each is not None]
-            records = combined(await table.uses()) if skills else {}
+            records = await self._loading.records() if skills else {}
             made = key, await asyncio.to_thread(self._index, skills, records, principal, view)
             self._made.put(principal, made)
         return made[1]
@@ -678,11 +639,8 @@ class KnownSkills:
         """True if code of the principal would import the suggested version now; false after any error."""
         try:
             found = await self._resolve(suggestion.name, principal, await self._tools.view(principal))
-        except SealyardError as error:
-            _log.error("A skill is not suggested: %s", error)
-            return False
-        except Exception:  # noqa: BLE001 - as below
-            _log.exception("A skill is not suggested.")
+        except Exception as error:  # noqa: BLE001 - as below
+            _log_failure("A skill is not suggested", error)
             return False
         version = (suggestion.subject, suggestion.version)
         return found is not None and (f"{found.namespace}/{found.name}", found.version) == version
@@ -690,10 +648,8 @@ class KnownSkills:
     async def _renew(self, principal: str) -> None:
         try:
             await self.index(principal)
-        except SealyardError as error:
-            _log.error("Skills cannot be suggested now: %s", error)
-        except Exception:  # noqa: BLE001 - a suggestion is not worth a failed run
-            _log.exception("Skills cannot be suggested now.")
+        except Exception as error:  # noqa: BLE001 - a suggestion is not worth a failed run
+            _log_failure("Skills cannot be suggested now", error)
 
     async def _resolve(self, name: str, principal: str, view: Snapshot) -> Skill | None:
         """The active version that an import gets; None if it gets none."""
@@ -736,3 +692,8 @@ class KnownSkills:
                 found.update(content_words(f"{spec.name} {spec.description}"))
             self._words.put(view.version, found)
         return found
+
+
+def _log_failure(what: str, error: Exception) -> None:
+    """Log an error of ours by its message, and any other with its traceback."""
+    _log.error("%s: %s", what, error, exc_info=None if isinstance(error, SealyardError) else error)

@@ -54,17 +54,10 @@ CALL = {
 """The same for a call."""
 
 _FOREIGN = frozenset(
-    (
-        "error.type",
-        "gen_ai.operation.name",
-        "gen_ai.tool.name",
-        "jsonrpc.request.id",
-        "mcp.method.name",
-        "mcp.protocol.version",
-        "mcp.session.id",
-        "network.transport",
-        "rpc.response.status_code",
-    )
+    """
+    error.type gen_ai.operation.name gen_ai.tool.name jsonrpc.request.id mcp.method.name mcp.protocol.version
+    mcp.session.id network.transport rpc.response.status_code
+    """.split()
 )
 """Attributes of other scopes that are exported."""
 

@@ -41,7 +41,7 @@ class Bill:
         self.uncounted_bytes += size_bytes
 
     def to_fact(self) -> Tokens:
-        """The fact."""
+        """The bill as a fact of the journal."""
         return Tokens(
             at=self.at,
             principal=self.principal,
@@ -89,7 +89,7 @@ class Accounting:
         self._put(lambda: self._count_definitions(bill, specs))
 
     def close_bill(self, bill: Bill) -> None:
-        """Record it once all that was added is counted."""
+        """Record the bill once all that was added to it is counted."""
         self._put(bill.to_fact)
 
     async def settled(self) -> None:
@@ -176,7 +176,7 @@ def _carry_out(gathered: Sequence[Callable[[], Fact | None]]) -> list[Fact]:
 
 
 def _size(text: str | bytes) -> int:
-    """Its bytes."""
+    """The size of a text as UTF-8."""
     return len(text if isinstance(text, bytes) or text.isascii() else text.encode("utf-8", "surrogatepass"))
 
 

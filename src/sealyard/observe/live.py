@@ -1,4 +1,4 @@
-"""Live events for those who watch: runs as they begin, call, print, wait for people and end.
+"""Live events of runs for watchers: a run begins, calls a tool, prints, waits for a person, ends.
 
 Everything here is concealed before it comes in. The last events are kept, so that a watcher who lost its connection
 resumes where it stopped; a watcher that is too slow misses some and gets a notice. No run waits for a watcher.
@@ -9,29 +9,17 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-LiveKind = Literal["started", "queued", "begun", "output", "call", "called", "asked", "answered", "ended", "lagged"]
+from sealyard.values.runs import LiveEvent, LiveKind
 
 _EVENTS_KEPT = 2_000  # for watchers that come back
 _QUEUED = 500  # events for one slow watcher; it misses the rest
 _TEXT_CHARACTERS = 4_096
 """Of one event. Longer output is several."""
 _ENDED = "ended"
-
-
-class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened."""
-
-    number: int
-    """Grows by one with every event of this gateway."""
-    at: float
-    kind: LiveKind
-    execution_id: str = ""
-    principal: str = ""
-    body: dict[str, Any] = {}
 
 
 class LiveRun(msgspec.Struct, kw_only=True):
@@ -52,7 +40,7 @@ class LiveRun(msgspec.Struct, kw_only=True):
 
 
 class Watched:
-    """One run as the watchers see it. Made by `Live.begin`, ended by `end`."""
+    """One run as the watchers see it, from `Live.begin` to `end`."""
 
     def __init__(self, live: "Live", run: LiveRun, on_watcher: Callable[[], None]) -> None:
         self._live = live
@@ -61,17 +49,17 @@ class Watched:
         """Called when a watcher arrives: output held back until then can go out."""
 
     def output(self, text: str) -> None:
-        """It printed something, which is concealed."""
+        """Emit output of the run. `text` is concealed."""
         self.run.output_characters += len(text)
         for start in range(0, len(text), _TEXT_CHARACTERS):
             self.emit("output", {"text": text[start : start + _TEXT_CHARACTERS]})
 
     def emit(self, kind: LiveKind, body: dict[str, Any]) -> None:
-        """Something happened in it."""
+        """Emit an event of the run."""
         self._live.emit(kind, self.run.execution_id, self.run.principal, body)
 
     def end(self, body: dict[str, Any]) -> None:
-        """It is over."""
+        """Emit the end of the run, and forget it."""
         self._live.forget(self.run.execution_id)
         self.emit("ended", body)
 
@@ -88,7 +76,7 @@ class Live:
     def begin(
         self, run: LiveRun, *, code_characters: int = 0, on_watcher: Callable[[], None] = lambda: None
     ) -> Watched:
-        """A run begins."""
+        """Watch a run from its beginning."""
         watched = self._runs[run.execution_id] = Watched(self, run, on_watcher)
         body = {
             "form": run.form,
@@ -100,7 +88,7 @@ class Live:
         return watched
 
     def find(self, execution_id: str) -> Watched | None:
-        """A run that is not over."""
+        """The run, if it is not over."""
         return self._runs.get(execution_id)
 
     def is_watched(self, execution_id: str, principal: str) -> bool:
@@ -113,7 +101,7 @@ class Live:
         return [run for run in runs if principal is None or run.principal == principal]
 
     def emit(self, kind: LiveKind, execution_id: str, principal: str, body: dict[str, Any]) -> None:
-        """Something happened."""
+        """Send an event to the watchers, and keep it for those that come back."""
         self._number += 1
         event = LiveEvent(
             number=self._number, at=time.time(), kind=kind, execution_id=execution_id, principal=principal, body=body
@@ -123,7 +111,7 @@ class Live:
             watcher.offer(event)
 
     def forget(self, execution_id: str) -> None:
-        """It is over."""
+        """Remove a run that is over."""
         self._runs.pop(execution_id, None)
 
     @contextlib.asynccontextmanager
@@ -159,7 +147,7 @@ class Live:
 
 
 class _Watcher:
-    """One who watches, with a bounded queue."""
+    """The bounded queue of one watcher."""
 
     def __init__(self, execution_id: str | None, principal: str | None) -> None:
         self._execution_id = execution_id
@@ -169,11 +157,11 @@ class _Watcher:
         self._more = asyncio.Event()
 
     def wants(self, execution_id: str, principal: str) -> bool:
-        """True if it watches such a run."""
+        """True if it watches this run."""
         return self._execution_id in (None, execution_id) and self._principal in (None, principal)
 
     def offer(self, event: LiveEvent) -> None:
-        """Take an event, if it is of what is watched and there is room. The end of the one watched run always has."""
+        """Queue an event of a watched run, if there is room. There always is for the end of the only watched run."""
         if not self.wants(event.execution_id, event.principal):
             return
         if len(self._queue) >= _QUEUED and not (self._execution_id is not None and event.kind == _ENDED):
@@ -186,11 +174,11 @@ class _Watcher:
         self._more.set()
 
     def lag(self) -> None:
-        """Something is missing before the next event."""
+        """Note that events are missing before the next one."""
         self._is_lagging = True
 
     async def events(self) -> AsyncIterator[LiveEvent]:
-        """The events as they come."""
+        """The queued events, and later ones as they come."""
         while True:
             await self._more.wait()
             self._more.clear()

@@ -1,16 +1,19 @@
 """One execution, whatever its form: room in the store, its beginning, its calls, its status, its end, and the flush.
 
-Code, analyses, single calls, rehearsals and relayed calls all go through `Recorder.open`. What happens in an execution
-is seen by its observers. A new sink is one class of the kind `RunObserver` and one line where a recorder is made.
+Code, analyses, single calls, rehearsals and relayed calls all go through `Recorder.open`. Observers see what happens in
+an execution. The journal and the audit log observe every execution and are on disk before its answer; the other
+observers are in `sinks`. A new one is a class derived from `RunObserver` and a line in `Observer.sinks`.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import logging
+import re
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -18,8 +21,7 @@ import msgspec
 
 from sealyard.broker import Broker, FinishedCall, OpenCall, Passage
 from sealyard.broker.upstreams import OnProgress, Response
-from sealyard.errors import HelperFailed, InvalidRequest, StoreError
-from sealyard.observe.results import failure_text
+from sealyard.errors import HelperFailed, InvalidRequest, SealyardError, StoreError
 from sealyard.observe.visits import Visit
 from sealyard.privacy import Guard
 from sealyard.sandbox.pool import RunClock
@@ -27,7 +29,15 @@ from sealyard.store import Store
 from sealyard.values.access import AuditEntry, Grant
 from sealyard.values.documents import is_large
 from sealyard.values.facts import Assessed, CallEvidence, UseCase
-from sealyard.values.runs import ExecutionRecord, Form, OnOutput, Outcome, RecordStatus
+from sealyard.values.runs import (
+    CALL_VALUE_BYTES,
+    CallRecord,
+    ExecutionRecord,
+    Form,
+    OnOutput,
+    Outcome,
+    RecordStatus,
+)
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan
 
@@ -51,6 +61,13 @@ _POLLED_CHARACTERS = 10_000
 _QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
 _SENT_CHARACTERS = 256 << 10
 """At once: the last part of what was printed before anyone listened."""
+_LAST_CHARACTERS = 400  # of output, which are scanned in no time
+_FIRST_CHARACTERS = 80
+"""Of texts left to scan when no time is left: few enough to take none."""
+_LEFT_OUT = "left out: there was no time left to look through it for private values"
+_CUT_MARK = re.compile(r"… \(\+[\d,]+ characters?\)\Z")
+_RAGGED_CHARACTERS = 200
+"""Where a text was cut before it was scanned, its end may be the beginning of a private value."""
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +94,7 @@ class RunObserver:
     """
 
     def queued(self, is_waiting: bool) -> None:
-        """The execution has to wait for its turn, or that has come."""
+        """The execution waits for its turn, or its turn has come."""
 
     def call_started(self, call: OpenCall) -> None:
         """A tool is about to be called."""
@@ -150,7 +167,7 @@ Sink = Callable[["Run"], RunObserver]
 
 
 class Run:
-    """One execution while it is under way."""
+    """One execution from its beginning to its end."""
 
     def __init__(
         self,
@@ -166,17 +183,17 @@ class Run:
         **passing: Any,
     ) -> None:
         self.record = record
-        """As the journal has it, from its beginning, and once it is over with its end."""
+        """The journal's record of the execution; complete once it is over."""
         self.grant = grant
         self.guard = guard
         self.form: Form = form
         self.wrote = wrote
-        """The text by which the agent asked for it."""
+        """The text of the agent's request."""
         self.code_characters = code_characters
         self._visit = visit
         self.clock = RunClock()
         self.output = OutputStream(guard)
-        """Its output, on its way to listeners."""
+        """Passes its output to listeners."""
         self.assessed: Assessed | None = None
         """The forecast for the run."""
         self.skills = 0
@@ -187,7 +204,7 @@ class Run:
         self.text = ""
         """The text sent to the agent."""
         self.queued_seconds = 0.0
-        """For which it waited for its turn."""
+        """The time that it waited for its turn."""
         self._queued_at: float | None = None
         self._started = time.perf_counter()
         self.observers: tuple[RunObserver, ...] = ()
@@ -203,7 +220,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The id of the execution."""
         return self.grant.execution_id
 
     @property
@@ -211,11 +228,6 @@ class Run:
         """The visit that it is part of. Rehearsals and relayed calls have none."""
         assert self._visit is not None
         return self._visit
-
-    @property
-    def last_calls(self) -> Sequence[CallEvidence]:
-        """Its last calls as the code saw them, to explain a failure."""
-        return self.tally.last_calls
 
     @property
     def use_case(self) -> UseCase:
@@ -233,7 +245,7 @@ class Run:
         return "filtering" if self.tally.tools else "compute"
 
     def queued(self, is_waiting: bool) -> None:
-        """It has to wait for its turn, or that has come."""
+        """Note that it waits for its turn, or that its turn has come."""
         if is_waiting:
             self._queued_at = time.perf_counter()
         else:
@@ -247,12 +259,28 @@ class Run:
         assert self.tally.answer is not None
         return self.tally.answer
 
+    async def conceal(self, outcome: Outcome, *, seconds: float | None = None) -> Outcome:
+        """The outcome as shown outside the sandbox.
+
+        Parts that cannot be scanned within `seconds` are left out: then there is the end of what was printed and the
+        beginning of each word about a failure, which take no time.
+        """
+        guard = self.guard
+        is_bare = not (outcome.output or outcome.notes) and outcome.failure is None and outcome.spill is None
+        if guard.is_off or (is_bare and guard.shows_plain(outcome.result)):
+            return outcome
+        try:
+            async with asyncio.timeout(seconds):
+                return await _concealed(outcome, guard)
+        except TimeoutError:
+            return await _concealed(_shortened(outcome), guard)
+
     def finish(self, status: RecordStatus, text: str, outcome: Outcome | None = None) -> None:
-        """Note how it went. `outcome` is concealed."""
+        """Note the result. `outcome` is concealed."""
         self.status, self.text, self.outcome = status, text, outcome
 
     def end(self) -> RunEnd:
-        """Note that it is over, and hand over the calls that its observers have not seen."""
+        """The record of the end, which is now."""
         self._note_queued()  # if it waited until its end
         seconds = max(0.0, time.perf_counter() - self._started - self.clock.still_seconds)
         return RunEnd(status=self.status, outcome=self.outcome, text=self.text, ended_at=time.time(), seconds=seconds)
@@ -263,13 +291,72 @@ class Run:
             self._queued_at = None
 
 
-class Recorder:
-    """Opens executions and sees each of them to its end."""
+async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
+    result, output = outcome.result, outcome.output
+    if guard.is_holding_values:
+        result = _without_ragged_ends(result) if outcome.spill is not None else result
+        if not outcome.ok and not output.endswith("\n"):  # it was ended in the middle of a line
+            output = output[: max(output.rfind("\n") + 1, len(output) - _RAGGED_CHARACTERS)]
+    failure, spill = outcome.failure, outcome.spill
+    texts = None
+    if failure is not None:
+        texts = {name: getattr(failure, name) for name in _FAILURE_TEXTS}
+        texts = _without_ragged_ends(texts) if guard.is_holding_values else texts
+    shape = "" if spill is None else spill.shape
+    given = [result, output, texts, shape, list(outcome.notes)]
+    result, output, texts, shape, notes = await guard.door.conceal_each(given)
+    return msgspec.structs.replace(
+        outcome,
+        result=result,
+        output=output,
+        failure=None if failure is None else msgspec.structs.replace(failure, **texts),
+        spill=None if spill is None else msgspec.structs.replace(spill, shape=shape),
+        notes=tuple(notes),
+    )
 
-    def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink]) -> None:
+
+def _shortened(outcome: Outcome) -> Outcome:
+    """The rest of an outcome that takes too long to scan."""
+    output = outcome.output
+    if len(output) > _LAST_CHARACTERS:
+        # Not in the middle of a line: the second half of something private is not known alone.
+        start = output.find("\n", len(output) - _LAST_CHARACTERS) + 1
+        output = f"… ({_LEFT_OUT})\n" + (output[start:] if start else "")
+    failure = outcome.failure
+    if failure is not None:
+        words = {name: (getattr(failure, name) or "")[:_FIRST_CHARACTERS] for name in _FAILURE_TEXTS}
+        failure = msgspec.structs.replace(failure, **words)
+    spill = outcome.spill and msgspec.structs.replace(outcome.spill, shape="")
+    return msgspec.structs.replace(
+        outcome, result=None, output=output, failure=failure, spill=spill, notes=(f"Its value was {_LEFT_OUT}.",)
+    )
+
+
+_FAILURE_TEXTS = ("type", "message", "source_line", "traceback", "hint")
+
+
+def _without_ragged_ends(value: Any) -> Any:
+    """`value`, a preview, whose cut texts end a little earlier."""
+    if isinstance(value, dict):
+        return {key: _without_ragged_ends(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_ragged_ends(item) for item in value]
+    if isinstance(value, str) and (mark := _CUT_MARK.search(value)):
+        return value[: max(0, mark.start() - _RAGGED_CHARACTERS)] + mark[0]
+    return value
+
+
+class Recorder:
+    """Opens executions, and records each from its beginning to its end."""
+
+    def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink] = (), *, keeps_answers: bool = True) -> None:
+        """`sinks` are those of executions in a visit. `keeps_answers`: skills can be recorded from their answers."""
         self._store = store
         self.broker = broker
         self._sinks = sinks
+        self._records: list[Sink] = [partial(JournalSink, store), partial(AuditSink, store)]
+        if keeps_answers:
+            self._records.append(partial(TraceSink, store))
 
     @contextlib.asynccontextmanager
     async def open(
@@ -285,16 +372,16 @@ class Recorder:
         visit: Visit | None = None,
         background: bool = False,
         begin_seconds: float | None = None,
-        sinks: Sequence[Sink] | None = None,
+        sinks: Sequence[Sink] = (),
         own: Mapping[str, Callable[[dict[str, Any]], Awaitable[Any]]] | None = None,
         find: Callable[[str], tuple[ToolSpec, Plan | None]] | None = None,
         recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
         on_progress: OnProgress | None = None,
     ) -> AsyncIterator[Run]:
-        """An execution from its beginning to its end. The caller notes with `Run.finish` how it went.
+        """Open an execution, which ends with the block. The caller notes its result with `Run.finish`.
 
-        It is always recorded, and on disk when the block is left, by an error too. The parameters from
-        `own` on are those of `Passage`.
+        It is always recorded, and on disk when the block is left, by an error too. `sinks` are those of this
+        execution alone. The parameters from `own` on are those of `Passage`.
 
         Raises:
             InvalidRequest: The code and its context could not be scanned within `begin_seconds`.
@@ -320,7 +407,10 @@ class Recorder:
             background=background,
             form=form,
         )
-        self._begin(record, grant)
+        self._store.record_start(record)
+        code_sha256 = hashlib.sha256(shown_code.encode("utf-8", "surrogatepass")).hexdigest()
+        body = {"code_sha256": code_sha256, "context": shown_context, "catalog_version": catalog_version}
+        self._store.audit(AuditEntry.of(grant, "execution.start", body))
         run = Run(
             record,
             grant,
@@ -329,7 +419,7 @@ class Recorder:
             wrote=wrote,
             code_characters=len(code) if form == "code" else 0,
             visit=visit,
-            sinks=self._sinks if sinks is None else sinks,
+            sinks=[*self._records, *(self._sinks if visit is not None else ()), *sinks],
             own=own,
             find=find,
             recorded=recorded,
@@ -338,7 +428,10 @@ class Recorder:
         try:
             yield run
         except Exception as error:
-            run.finish("failed" if form in ("call", "proxy") else "broken", failure_text(error))
+            shown = (
+                f"{type(error).__name__}: {error}" if isinstance(error, SealyardError) else ""
+            )  # no internal details
+            run.finish("failed" if form in ("call", "proxy") else "broken", shown)
             await self._end(run)
             raise
         except BaseException:
@@ -347,12 +440,6 @@ class Recorder:
             self._show_later(run, end)
             raise
         await self._end(run)
-
-    def _begin(self, record: ExecutionRecord, grant: Grant) -> None:
-        self._store.record_start(record)
-        code_sha256 = hashlib.sha256(record.code.encode("utf-8", "surrogatepass")).hexdigest()
-        body = {"code_sha256": code_sha256, "context": record.context, "catalog_version": record.catalog_version}
-        self._store.audit(AuditEntry.of(grant, "execution.start", body))
 
     async def _end(self, run: Run) -> None:
         """End an execution, and wait until that is on disk. Raises `StoreError`."""
@@ -379,10 +466,7 @@ class Recorder:
         if flushing is None or failures:
             _leave(flushing)
             flushing = asyncio.get_running_loop().create_future()
-            if failures:
-                flushing.set_exception(failures[0])
-            else:
-                flushing.set_result(None)
+            flushing.set_exception(failures[0])
         return end, flushing
 
     def _show_later(self, run: Run, end: RunEnd) -> None:
@@ -424,6 +508,95 @@ def _print_of(arguments: dict[str, Any]) -> int:
         return 0
 
 
+class JournalSink(RunObserver):
+    """Writes the calls and the end of an execution into the journal, where its beginning is already."""
+
+    is_durable = True
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._store = store
+        self._run = run
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Record the call, with a sample of an answer that is too long for the journal."""
+        admitted, size_bytes = call.admitted, call.answer_bytes
+        is_kept = size_bytes <= CALL_VALUE_BYTES
+        self._store.record_call(
+            CallRecord(
+                execution_id=call.grant.execution_id,
+                number=call.number,
+                tool=call.spec.full_name,
+                digest=call.spec.digest,
+                version=call.spec.version,
+                upstream=call.spec.upstream,
+                arguments=call.arguments,
+                answer=admitted.concealed if admitted is not None and is_kept else None,
+                error=call.failure,
+                started_at=call.started_at,
+                seconds=call.seconds,
+                answer_bytes=size_bytes,
+                answer_sample=admitted.answer.sample if admitted is not None and not is_kept else None,
+            )
+        )
+
+    def ended(self, end: RunEnd) -> None:
+        """Record the end in the place of the beginning."""
+        run = self._run
+        run.record = msgspec.structs.replace(run.record, ended_at=end.ended_at, status=end.status, outcome=end.outcome)
+        self._store.record_end(run.record)
+
+
+class AuditSink(RunObserver):
+    """Writes the calls and the end of an execution into the audit log."""
+
+    is_durable = True
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._store = store
+        self._grant = run.grant
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Record which tool was called with what, and who allowed it."""
+        body: dict[str, Any] = {
+            "tool": call.spec.full_name,
+            "number": call.number,
+            "digest": call.spec.digest,
+            "version": call.spec.version,
+            "arguments": call.arguments,
+            "verdict": None if call.decision is None else call.decision.verdict,
+            "rule": None if call.decision is None else call.decision.rule,
+            "answer_bytes": call.answer_bytes,
+            "error": call.failure,
+        }
+        if call.approval is not None:
+            body["approved_by"] = call.approval.by
+            body["approved_for"] = call.approval.decision
+        self._store.audit(AuditEntry.of(call.grant, "call", body))
+
+    def ended(self, end: RunEnd) -> None:
+        """Record how it ended."""
+        body: dict[str, Any] = {"status": end.status}
+        if (outcome := end.outcome) is not None:
+            body["tool_calls"] = outcome.usage.tool_calls
+            body["output_bytes"] = outcome.usage.output_bytes
+            body["result"] = outcome.result
+            if outcome.failure is not None:
+                body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
+        self._store.audit(AuditEntry.of(self._grant, "execution.end", body))
+
+
+class TraceSink(RunObserver):
+    """Keeps answers that hold nothing private, so that an example of a skill can be recorded from them."""
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._traces = store.traces
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Keep the answer, if it may be."""
+        if call.is_traceable and call.admitted is not None:
+            self._traces.keep(call.grant.execution_id, call.number, call.admitted.encoded)
+
+
 class OutputStream:
     """Passes output on to its listeners while code runs, concealed. The sandbox calls `add`.
 
@@ -434,20 +607,20 @@ class OutputStream:
         self._guard = guard
         self._listeners: list[OnOutput] = []
         self._kept: list[str] = []
-        """All of it, and no copy: the sandbox has it too. The second half of something private is not known alone."""
+        """All output so far: the sandbox holds the same texts. Half of a private value would not be found alone."""
         self._is_open = False
         self._is_over = False
         self.last_seconds: float | None = None
-        """For what was printed last to be passed on once the run is over; what is not by then is in its result."""
+        """The time to pass on the last output once the run is over; its result has the rest."""
         self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
         self._passing: asyncio.Task[None] | None = None
 
     def listen(self, listener: OnOutput) -> None:
-        """Pass on to `listener` too, from here on."""
+        """Pass output to `listener` too, from now on."""
         self._listeners.append(listener)
 
     def open(self) -> None:
-        """A listener is there: let out the held output, and all that follows."""
+        """Pass on the held output and all that follows, if there is a listener."""
         if self._is_open or self._is_over or not self._listeners:
             return
         self._is_open = True
@@ -457,7 +630,7 @@ class OutputStream:
             self.add(kept)
 
     def add(self, text: str) -> None:
-        """The code printed something."""
+        """Take output of the code."""
         if not self._is_open:
             self._kept.append(text)
             return

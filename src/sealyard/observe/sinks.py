@@ -1,4 +1,4 @@
-"""Observers of runs, searches and decisions: the journal, the audit log, facts, tokens, spans, live events.
+"""Observers of runs, searches and decisions: facts, tokens, spans, live events, shapes of answers.
 
 The request path calls this and goes on; nothing here waits, and nothing here decides.
 """
@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
-
-import msgspec
 
 from sealyard.broker import FinishedCall, OpenCall
 from sealyard.catalog import DriftWatch, Snapshot
@@ -22,7 +20,7 @@ from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
 from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy import Guard
 from sealyard.store import Store
-from sealyard.values.access import Approval, ApprovalRequest, AuditEntry, Grant
+from sealyard.values.access import Approval, ApprovalRequest, Grant
 from sealyard.values.facts import (
     Executed,
     Fact,
@@ -35,29 +33,29 @@ from sealyard.values.facts import (
     UseCase,
     Used,
 )
-from sealyard.values.runs import CALL_VALUE_BYTES, CallRecord
+from sealyard.values.runs import LIKELY_TO_FAIL
 from sealyard.values.skills import SkillUse
 from sealyard.values.tools import SearchAnswer, ToolSpec
 
-LIKELY_TO_FAIL = "LikelyToFail"
-"""The type of the failure of code that was not run because it is as good as certain to fail."""
-
 _TOOLS_NAMED = 20  # in the fact about one run
 _QUERY_CHARACTERS = 500  # of a query in its fact
-_ANSWERS_HELD = 64  # of a batch of small answers
-_ANSWERS_BYTES = 256 << 10
-"""Answers are handed over for counting in batches of this many, or of this size."""
 _ERRORS = METRICS["sealyard_execution_errors_total"]
 
 
 class Observer:
-    """Reports every event in one gateway."""
+    """Records the events of one gateway as facts, tokens, spans and live events."""
 
     def __init__(
-        self, store: Store, *, tracing: Tracing | None = None, domain_of: Callable[[str], str] = lambda principal: ""
+        self,
+        store: Store,
+        *,
+        drift: DriftWatch,
+        tracing: Tracing | None = None,
+        domain_of: Callable[[str], str] = lambda principal: "",
     ) -> None:
-        """`domain_of` returns the domain of a principal; empty if none is set."""
+        """`drift` learns the shapes of answers. `domain_of` returns the domain of a principal; empty if none is set."""
         self._store = store
+        self._drift = drift
         self.live = Live()
         self.accounting = Accounting(store.metrics.record)
         self.tracing = tracing
@@ -67,7 +65,7 @@ class Observer:
         self._visits = Visits(self._begin_visit)
 
     def describe_surface(self, text: str, is_direct: Callable[[ToolSpec], bool]) -> None:
-        """Take what an agent is shown before it does anything, and which definitions of upstreams beside that."""
+        """Note the text that an agent is shown at first, and which definitions of upstreams it is shown besides."""
         self._surface, self._is_direct = text, is_direct
 
     def record(self, fact: Fact) -> None:
@@ -86,7 +84,7 @@ class Observer:
         self.accounting.close_bill(bill)
 
     def visit(self, principal: str, view: Snapshot) -> Visit:
-        """The visit of a principal, who sees `view` of the catalog."""
+        """The visit of a principal that sees `view` of the catalog."""
         return self._visits.of(principal, view)
 
     def bill(self, visit: Visit, use_case: UseCase, execution_id: str = "") -> Bill:
@@ -96,7 +94,7 @@ class Observer:
         )
 
     def exchanged(self, visit: Visit, use_case: UseCase, *, wrote: str, read: str, part: str = "results") -> None:
-        """The agent wrote something and read an answer, beside runs: a search, a skill."""
+        """Bill what the agent wrote and read outside runs: for a search or a skill."""
         bill = self.bill(visit, use_case)
         self.accounting.add(bill, "code", wrote)
         self.accounting.add(bill, part, read)
@@ -116,7 +114,7 @@ class Observer:
         is_cached: bool,
         execution_id: str = "",
     ) -> None:
-        """Tools were searched for. `query` is concealed."""
+        """Record a search for tools. `query` is concealed."""
         search_id = secrets.token_hex(8)
         found = tuple(hit.name for hit in answer.hits)
         self.record(
@@ -139,7 +137,7 @@ class Observer:
         )
 
     def published(self, seconds: float, tools: int) -> None:
-        """The stubs of a catalog were written."""
+        """Record that the stubs of a catalog were written."""
         self.record(Published(at=time.time(), seconds=seconds, tools=tools))
 
     # Runs
@@ -154,16 +152,17 @@ class Observer:
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        """The sinks of metrics and of live views."""
+        """The sinks of metrics, of live views and of shapes of answers."""
         spans = () if self.tracing is None else (partial(SpanSink, self.tracing),)
-        return (partial(FactSink, self), partial(TokenSink, self.accounting), *spans, partial(LiveSink, self.live))
+        watching = (partial(LiveSink, self.live), partial(ShapeSink, self._drift))
+        return (partial(FactSink, self), partial(TokenSink, self.accounting), *spans, *watching)
 
     # Decisions
 
     def security(
         self, event: Any, grant: Grant | ApprovalRequest | None = None, *, seconds: float | None = None
     ) -> None:
-        """Something was refused, asked for, answered or shown."""
+        """Record a refusal, a request to a person, its answer, or a value shown to an operator."""
         principal = "local" if grant is None else grant.principal
         execution_id = "" if grant is None else grant.execution_id
         self.record(
@@ -171,11 +170,11 @@ class Observer:
         )
 
     def revealed(self, principal: str) -> None:
-        """An operator was shown a private value."""
+        """Record that an operator was shown a private value."""
         self.record(SecurityEvent(at=time.time(), principal=principal, event="revealed"))
 
     def asked(self, ask: ApprovalRequest) -> None:
-        """Note that a call is put to people."""
+        """Record that a person is asked about a call."""
         self.security("asked", ask)
         watched = self.live.find(ask.execution_id)
         if watched is not None:
@@ -183,7 +182,7 @@ class Observer:
             watched.emit("asked", {"id": ask.id, "tool": ask.tool, "number": ask.number})
 
     def answered(self, ask: ApprovalRequest, approval: Approval) -> None:
-        """Note what came of it."""
+        """Record the answer to such a request, or that there was none."""
         event = "approved"
         if approval.decision == "refuse":
             event = "expired" if approval.channel in ("expired", "withdrawn") else "refused"
@@ -197,16 +196,16 @@ class Observer:
     # Skills
 
     def skill(self, event: Any, principal: str, *, execution_id: str = "") -> None:
-        """Something happened to a skill."""
+        """Record an event of a skill."""
         self.record(SkillEvent(at=time.time(), principal=principal, execution_id=execution_id, event=event))
 
     def skills_used(self, uses: list[SkillUse]) -> None:
-        """A run used skills."""
+        """Record the skills that a run used."""
         for use in uses:
             self.skill("failed" if use.failures else "reused", use.principal, execution_id=use.execution_id)
 
     def hidden(self, guard: Guard, principal: str, execution_id: str = "") -> None:
-        """Count the values that a guard has hidden since the last call."""
+        """Record the values that a guard has hidden since the last call."""
         values, failures = guard.take_counts()
         if values or failures:
             self.record(
@@ -297,8 +296,6 @@ class TokenSink(RunObserver):
             use_case="compute",
             at=run.record.started_at,
         )
-        self._answers: list[bytes] = []
-        self._answers_bytes = 0
 
     def call_finished(self, call: FinishedCall) -> None:
         """Add the answer."""
@@ -307,22 +304,14 @@ class TokenSink(RunObserver):
             return
         if admitted.answer.files:  # pictures have no text to count
             self._accounting.skip(self._bill, admitted.size_bytes - len(admitted.encoded))
-        self._answers.append(admitted.encoded)
-        self._answers_bytes += len(admitted.encoded)
-        if len(self._answers) >= _ANSWERS_HELD or self._answers_bytes >= _ANSWERS_BYTES:
-            self._count_answers()
+        self._accounting.add(self._bill, "data", admitted.encoded)
 
     def ended(self, end: RunEnd) -> None:
         """Close the bill."""
         self._bill.use_case = self._run.use_case
-        self._count_answers()
         self._accounting.add(self._bill, "code", self._run.wrote)
         self._accounting.add(self._bill, "results", end.text)
         self._accounting.close_bill(self._bill)
-
-    def _count_answers(self) -> None:
-        self._accounting.add(self._bill, "data", *self._answers)
-        self._answers, self._answers_bytes = [], 0
 
 
 class SpanSink(RunObserver):
@@ -394,7 +383,7 @@ class LiveSink(RunObserver):
             run.output.open()
 
     def queued(self, is_waiting: bool) -> None:
-        """Say that it waits for its turn, or that this has come."""
+        """Report that it waits for its turn, or that its turn has come."""
         self._watched.run.queued = is_waiting
         if is_waiting:
             self._watched.emit("queued", {})
@@ -402,7 +391,7 @@ class LiveSink(RunObserver):
             self._watched.emit("begun", {"queued_seconds": round(self._run.queued_seconds, 6)})
 
     def call_started(self, call: OpenCall) -> None:
-        """Say that a tool is called."""
+        """Report a call."""
         self._watched.run.calls += 1
         self._watched.emit("call", {"number": call.number, "tool": call.spec.full_name})
 
@@ -416,7 +405,7 @@ class LiveSink(RunObserver):
         self._watched.emit("called", body)
 
     def ended(self, end: RunEnd) -> None:
-        """Say that it is over."""
+        """Report the end."""
         body: dict[str, Any] = {"status": end.status, "seconds": round(end.seconds, 6)}
         failure = None if end.outcome is None else end.outcome.failure
         if failure is not None:
@@ -425,7 +414,7 @@ class LiveSink(RunObserver):
 
 
 class ShapeSink(RunObserver):
-    """Learns what tools answer that do not declare it."""
+    """Learns the shapes of answers of tools that declare none."""
 
     def __init__(self, observed: DriftWatch, run: Run) -> None:
         self._observed = observed
@@ -439,92 +428,3 @@ class ShapeSink(RunObserver):
 def _kind_of(call: FinishedCall) -> str:
     """The name of what went wrong in a call that has no answer."""
     return "cancelled" if call.error is None else type(call.error).__name__
-
-
-class JournalSink(RunObserver):
-    """Writes the calls and the end of an execution into the journal, where its beginning is already."""
-
-    is_durable = True
-
-    def __init__(self, store: Store, run: Run) -> None:
-        self._store = store
-        self._run = run
-
-    def call_finished(self, call: FinishedCall) -> None:
-        """Record the call, with a sample of an answer that is too long for the journal."""
-        admitted, size_bytes = call.admitted, call.answer_bytes
-        is_kept = size_bytes <= CALL_VALUE_BYTES
-        self._store.record_call(
-            CallRecord(
-                execution_id=call.grant.execution_id,
-                number=call.number,
-                tool=call.spec.full_name,
-                digest=call.spec.digest,
-                version=call.spec.version,
-                upstream=call.spec.upstream,
-                arguments=call.arguments,
-                answer=admitted.concealed if admitted is not None and is_kept else None,
-                error=call.failure,
-                started_at=call.started_at,
-                seconds=call.seconds,
-                answer_bytes=size_bytes,
-                answer_sample=admitted.answer.sample if admitted is not None and not is_kept else None,
-            )
-        )
-
-    def ended(self, end: RunEnd) -> None:
-        """Record the end in the place of the beginning."""
-        run = self._run
-        run.record = msgspec.structs.replace(run.record, ended_at=end.ended_at, status=end.status, outcome=end.outcome)
-        self._store.record_end(run.record)
-
-
-class AuditSink(RunObserver):
-    """Writes the calls and the end of an execution into the audit log."""
-
-    is_durable = True
-
-    def __init__(self, store: Store, run: Run) -> None:
-        self._store = store
-        self._grant = run.grant
-
-    def call_finished(self, call: FinishedCall) -> None:
-        """Record which tool was called with what, and who allowed it."""
-        body: dict[str, Any] = {
-            "tool": call.spec.full_name,
-            "number": call.number,
-            "digest": call.spec.digest,
-            "version": call.spec.version,
-            "arguments": call.arguments,
-            "verdict": None if call.decision is None else call.decision.verdict,
-            "rule": None if call.decision is None else call.decision.rule,
-            "answer_bytes": call.answer_bytes,
-            "error": call.failure,
-        }
-        if call.approval is not None:
-            body["approved_by"] = call.approval.by
-            body["approved_for"] = call.approval.decision
-        self._store.audit(AuditEntry.of(call.grant, "call", body))
-
-    def ended(self, end: RunEnd) -> None:
-        """Record how it ended."""
-        body: dict[str, Any] = {"status": end.status}
-        if (outcome := end.outcome) is not None:
-            body["tool_calls"] = outcome.usage.tool_calls
-            body["output_bytes"] = outcome.usage.output_bytes
-            body["result"] = outcome.result
-            if outcome.failure is not None:
-                body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
-        self._store.audit(AuditEntry.of(self._grant, "execution.end", body))
-
-
-class TraceSink(RunObserver):
-    """Keeps answers that hold nothing private, so that an example of a skill can be recorded from them."""
-
-    def __init__(self, store: Store, run: Run) -> None:
-        self._traces = store.traces
-
-    def call_finished(self, call: FinishedCall) -> None:
-        """Keep the answer, if it may be."""
-        if call.is_traceable and call.admitted is not None:
-            self._traces.keep(call.grant.execution_id, call.number, call.admitted.encoded)

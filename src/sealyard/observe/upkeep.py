@@ -52,7 +52,7 @@ class Upkeep:
         self._pruned_at = 0.0
 
     async def run(self) -> None:
-        """For as long as the gateway lives. Whatever goes wrong in a round, there is a next one."""
+        """Run rounds until cancelled. A round that fails is logged, and the next one comes."""
         while True:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
@@ -74,15 +74,15 @@ class Upkeep:
             started = time.perf_counter()
         now = time.time()
         if now - self._pruned_at > _HOUR_SECONDS:
-            since = self._pruned_at - _LONGEST_SECONDS
-            self._pruned_at = now
             before, hours_before = now - self._settings.keep_days * _DAY, now - self._settings.keep_hours_days * _DAY
-            await self._store.metrics.derive(since)  # of executions that other gateways lost
+            # Of executions that other gateways lost. If it fails, the next round tries again.
+            await self._store.metrics.derive(self._pruned_at - _LONGEST_SECONDS)
+            self._pruned_at = now
             await self._store.metrics.prune(before, hours_before)
             await self._store.skills.prune(before)
 
     def open_circuits(self) -> frozenset[str]:
-        """The upstreams some tool of which is not called, because they fail."""
+        """The upstreams with a tool that is not called any more, because its calls fail."""
         tools = [circuit.tool for circuit in self._circuits() if circuit.state != "closed"]
         return frozenset(name for tool in tools if (name := self._upstream_of(tool)) is not None)
 

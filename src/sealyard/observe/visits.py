@@ -1,4 +1,4 @@
-"""Visits: what one principal did in one gateway, until half an hour passed without anything.
+"""Visits: the activity of one principal in one gateway, until half an hour passes without any.
 
 The newest protocol has no connection that marks when a conversation begins or ends, so time decides. It
 decides how often the definitions of all tools would have been read, and which search a call came from.
@@ -37,7 +37,7 @@ class Visit:
         self._searches: deque[_Search] = deque(maxlen=_SEARCHES_KEPT)
         self._is_searching = False
         self.tools: deque[str] = deque(maxlen=_TOOLS_KEPT)
-        """Those it called last, the newest at the end, each once."""
+        """The tools that were called last, each once, the newest at the end."""
         self.hinted: set[str] = set()
         """Hints that are given once in a visit."""
 
@@ -72,7 +72,7 @@ class Visits:
         self._visits: OrderedDict[str, Visit] = OrderedDict()
 
     def of(self, principal: str, view: Snapshot) -> Visit:
-        """The visit of a principal that does something now and sees `view` of the catalog."""
+        """The visit of a principal that sees `view` of the catalog: the current one, or a new one."""
         now = time.time()
         visit = self._visits.get(principal)
         if visit is None or now - visit.last_at > _IDLE_SECONDS:

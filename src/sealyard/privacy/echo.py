@@ -12,16 +12,17 @@ The time is linear in the text, about 0.1 s for a megabyte, and independent of t
 import re
 import threading
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
-from sealyard.privacy.reading.escapes import unescaped
-from sealyard.privacy.reading.letters import (
+from sealyard.privacy.reading.lexicon import count_digits
+from sealyard.privacy.reading.views import (
     SIGNS,
     Letters,
     bytes_of,
@@ -29,6 +30,7 @@ from sealyard.privacy.reading.letters import (
     encoded_short,
     letters_of,
     read_letters,
+    unescaped,
 )
 from sealyard.privacy.span import without_tokens
 
@@ -117,6 +119,9 @@ class _Needle(NamedTuple):
     """Not only where letters or digits begin and end."""
 
 
+_adding = threading.Lock()
+"""Held for microseconds: runs of a session hand over values in several threads, and each must be found afterwards."""
+
 _Place = tuple[int, int]
 """The number of a line, and an offset in it."""
 
@@ -150,7 +155,7 @@ class _Crowd:
             around = places[max(0, middle - _NEAREST) : middle + _NEAREST]
             chosen.update(around)
             # Of lines that end where the agreement does, those that agree in the other direction too.
-            agreed = max((_common(key(place)[0], first) for place in around), default=0)
+            agreed = max((_agreement(key(place)[0], 0, first, 0, 0)[1] for place in around), default=0)
             middle = bisect_left(places, (first[:agreed], second), key=key)
             chosen.update(places[max(0, middle - _NEAREST) : middle + _NEAREST])
         return sorted(chosen)
@@ -225,7 +230,7 @@ class Echoes:
     # Values that were sent
 
     def _add_lines(self, pieces: Sequence[Piece]) -> None:
-        is_glued = _is_glued(pieces)
+        is_glued = any(left[-1:].isalnum() and right[:1].isalnum() for (left, _), (right, _) in pairwise(pieces))
         lines: list[str] = [""]
         owners: list[list[int]] = [[]]
         for text, kind in pieces:
@@ -243,13 +248,14 @@ class Echoes:
                 self._add_value(text, self._numbers[text], is_glued=is_glued)
 
     def _number(self, text: str, kind: str, read: str) -> int:
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self._values)
-            self._values.append((text, kind))
-            self._lengths.append(len(read))
-            self.has_others = self.has_others or not read.isascii()
-        return number
+        with _adding:
+            number = self._numbers.get(text)
+            if number is None:
+                number = self._numbers[text] = len(self._values)
+                self._values.append((text, kind))
+                self._lengths.append(len(read))
+                self.has_others = self.has_others or not read.isascii()
+            return number
 
     def _add_value(self, text: str, number: int, *, is_glued: bool) -> None:
         """Add the value alone, backwards, and as its bytes read in another encoding than UTF-8."""
@@ -273,15 +279,16 @@ class Echoes:
 
     def _add_line(self, line: _Line) -> None:
         key = (line.text, tuple(line.owners))
-        if key in self._known:
-            return
-        self._known.add(key)
+        with _adding:
+            if key in self._known:
+                return
+            self._known.add(key)
+            number = len(self._lines)
+            self._lines.append(line)
         if line.is_glued and 3 <= len(line.text) < self._seed + _STRIDE - 1 and max(line.owners) >= 0:
             self._add_needle(line.text, max(line.owners), is_anywhere=True)
         if len(line.text) < self._seed:
             return
-        number = len(self._lines)
-        self._lines.append(line)
         text, owners, size = line.text, line.owners, self._seed
         last = len(text) - size
         is_owned = min(owners) >= 0
@@ -290,15 +297,16 @@ class Echoes:
                 self._add_place(text[at : at + size], (number, at))
 
     def _add_place(self, seed: str, place: _Place) -> None:
-        self._count += 1
-        places = self._seeds.setdefault(seed, [])  # in one step: another thread may add, too
-        crowd = self._crowds.get(seed)
-        if crowd is not None:
-            crowd.add(place)
-        elif len(places) < _CROWDED:
-            places.append(place)
-        else:
-            self._crowds[seed] = _Crowd(self._lines, [*places, place])
+        with _adding:
+            self._count += 1
+            places = self._seeds.setdefault(seed, [])
+            crowd = self._crowds.get(seed)
+            if crowd is not None:
+                crowd.add(place)
+            elif len(places) < _CROWDED:
+                places.append(place)
+            else:
+                self._crowds[seed] = _Crowd(self._lines, [*places, place])
 
     # Texts to search
 
@@ -350,11 +358,11 @@ class Echoes:
             return True
         if not self._is_later:
             return size >= _FRAGMENT or (
-                size >= _DIGITS_FRAGMENT and length <= _SHORT_TEXT and _digits(line.text[first:last]) >= 2
+                size >= _DIGITS_FRAGMENT and length <= _SHORT_TEXT and count_digits(line.text[first:last]) >= 2
             )
         return (
             size >= _LATER_FRAGMENT
-            or (size >= _LATER_DIGITS_FRAGMENT and _digits(line.text[first:last]) >= 4)
+            or (size >= _LATER_DIGITS_FRAGMENT and count_digits(line.text[first:last]) >= 4)
             or (size >= _FRAGMENT and _has_whole(line.owners, first, last))
         )
 
@@ -369,7 +377,7 @@ class Echoes:
             for at in places:
                 needle = needles[text[at : at + size]]
                 is_found = needle.is_anywhere or reading.is_apart(at, at + size)
-                if is_found and (needle.is_anywhere or _is_in_one(reading, at, at + size, breaks)):
+                if is_found and (needle.is_anywhere or _within_one(reading, at, 0, size, breaks) == (0, size)):
                     yield at, at + size, needle.value
 
     def _echo(self, text: str, start: int, end: int, owner: int) -> Echo:
@@ -399,10 +407,11 @@ class OwnWords:
 
     def add(self, part: str) -> bool:
         """Note a part; False if it is noted already. Code that knows a value can fill this, and sees no more then."""
-        if part in self._text or len(self._text) >= _OWN_CHARACTERS:
-            return False
-        self._text += f"{part}\0"
-        return True
+        with _adding:
+            if part in self._text or len(self._text) >= _OWN_CHARACTERS:
+                return False
+            self._text += f"{part}\0"
+            return True
 
     @staticmethod
     def parts(value: Any, index: Echoes) -> Iterator[str]:
@@ -488,7 +497,8 @@ class Sent:
             if kind is not None:
                 self.values.setdefault(text, kind)
                 if _NUMBER.fullmatch(text):
-                    self.numbers.update(dict.fromkeys((float(text), *([int(text)] if text.isdecimal() else ())), kind))
+                    # Both for a whole number, since they are not equal beyond 2**53.
+                    self.numbers.update(dict.fromkeys((float(text), *([] if "." in text else [int(text)])), kind))
         self._strings.append(nearest(pieces))
 
     def _index(self) -> tuple[Echoes, KnownValues]:
@@ -519,7 +529,7 @@ class Leaves:
 
     def texts(self) -> list[str]:
         """All of them, with the keys."""
-        self._collect_once()
+        self._collect()
         return [*self._texts, *self._keys]
 
     def find(self, indexes: Sequence[Echoes], own: OwnWords) -> "Found":
@@ -527,21 +537,18 @@ class Leaves:
         found = Found(self._texts)
         if not indexes:
             return found
-        self._collect_once()
-        _spread(self._texts, indexes, own, found.add)
+        self._collect()
+        for number, echo in _spread(self._texts, indexes, own):
+            found.values[number].append(echo)
         order = [number for number, text in enumerate(self._texts) if len(text) <= _SHORT_LEAF]
         if len(order) > 2:  # the pieces of a value, one in each row
             order.sort(key=lambda number: self._columns[number])
-            texts = [self._texts[number] for number in order]
-            _spread(texts, indexes, own, lambda number, echo: found.add(order[number], echo))
+            for place, echo in _spread([self._texts[number] for number in order], indexes, own):
+                found.values[order[place]].append(echo)
         keys = list(self._keys)
-        _spread(keys, indexes, own, lambda number, echo: found.add_key(keys[number], echo))
+        for number, echo in _spread(keys, indexes, own):
+            found.keys[keys[number]].append(echo)
         return found
-
-    def _collect_once(self) -> None:
-        if not self._is_read:
-            self._is_read = True
-            self._collect(self._value)
 
     def replaced(self, found: "Found", write: Callable[[str, Sequence[Echo]], str]) -> Any:
         """The data with what `write` makes of each string or number in which there are echoes."""
@@ -563,12 +570,18 @@ class Leaves:
                 return value if changed is data else msgspec.json.encode(changed).decode()
             number = next(numbers)
             echoes = found.values.get(number)
-            return value if echoes is None else write(self._texts[number], _whole(value, apart(echoes)))
+            if echoes is None:
+                return value
+            echoes = apart(echoes)
+            if not isinstance(value, str):  # the echo in a number covers all of it
+                echoes = [echoes[0]._replace(start=0, end=len(str(value)))]
+            return write(self._texts[number], echoes)
 
         return walk(self._value)
 
-    def _collect(self, value: Any) -> None:
-        waiting: list[tuple[str, Any]] = [("", value)]
+    def _collect(self) -> None:
+        waiting: list[tuple[str, Any]] = [] if self._is_read else [("", self._value)]
+        self._is_read = True
         while waiting:
             column, each = waiting.pop()
             if isinstance(each, dict):
@@ -599,8 +612,8 @@ class Found:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
-        self.values: dict[int, list[Echo]] = {}
-        self.keys: dict[str, list[Echo]] = {}
+        self.values: defaultdict[int, list[Echo]] = defaultdict(list)
+        self.keys: defaultdict[str, list[Echo]] = defaultdict(list)
 
     def __bool__(self) -> bool:
         return bool(self.values or self.keys)
@@ -608,16 +621,8 @@ class Found:
     def parts(self) -> "Found":
         """The echoes in strings that hold a whole value and something else."""
         found = Found(self._texts)
-        found.values = {number: echoes for number, echoes in self.values.items() if self._is_part(number)}
+        found.values.update((number, echoes) for number, echoes in self.values.items() if self._is_part(number))
         return found
-
-    def add(self, number: int, echo: Echo) -> None:
-        """Note an echo in a value."""
-        self.values.setdefault(number, []).append(echo)
-
-    def add_key(self, key: str, echo: Echo) -> None:
-        """Note an echo in a key."""
-        self.keys.setdefault(key, []).append(echo)
 
     def _is_part(self, number: int) -> bool:
         text, echoes = self._texts[number], apart(self.values[number])
@@ -633,18 +638,9 @@ def _is_leaf(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def _whole(value: Any, echoes: list[Echo]) -> list[Echo]:
-    """The echoes; that of a number covers all of it."""
-    return echoes if isinstance(value, str) else [echoes[0]._replace(start=0, end=len(str(value)))]
-
-
-def _spread(texts: Sequence[str], indexes: Sequence[Echoes], own: OwnWords, add: Callable[[int, Echo], None]) -> None:
-    """Search the texts as one, and record the findings of each."""
-    if not texts:
-        return
-    starts = [0]
-    for text in texts[:-1]:
-        starts.append(starts[-1] + len(text) + 1)
+def _spread(texts: Sequence[str], indexes: Sequence[Echoes], own: OwnWords) -> Iterator[tuple[int, Echo]]:
+    """The echoes in these texts, which are searched as one, with the number of the text."""
+    starts = list(accumulate((len(text) + 1 for text in texts), initial=0))[:-1]
     joined = without_tokens("\n".join(texts))
     for echo in find_echoes(joined, indexes, starts[1:], own):
         number = bisect_right(starts, echo.start) - 1
@@ -652,7 +648,7 @@ def _spread(texts: Sequence[str], indexes: Sequence[Echoes], own: OwnWords, add:
             start = max(0, echo.start - starts[number])
             end = min(len(texts[number]), echo.end - starts[number])
             if start < end:
-                add(number, echo._replace(start=start, end=end))
+                yield number, echo._replace(start=start, end=end)
             number += 1
 
 
@@ -678,10 +674,6 @@ def _near(text: str, number: int, count: int) -> str:
     return f"{text[:_BESIDE_READ]}{_BREAK}{text[-_BESIDE_READ:]}"
 
 
-def _is_glued(pieces: Sequence[Piece]) -> bool:
-    return any(left[-1:].isalnum() and right[:1].isalnum() for (left, _), (right, _) in pairwise(pieces))
-
-
 def _agreement(text: str, at: int, line: str, offset: int, size: int) -> tuple[int, int]:
     """The number of equal characters before and from these offsets."""
     before = 0
@@ -698,18 +690,6 @@ def _agreement(text: str, at: int, line: str, offset: int, size: int) -> tuple[i
 def _around(text: str, at: int) -> tuple[str, str]:
     """The text from an offset on, and backwards from there, as far as places are compared."""
     return text[at : at + _LONG], text[max(0, at - _LONG) : at][::-1]
-
-
-def _common(left: str, right: str) -> int:
-    """The number of equal characters at the beginning of both."""
-    return next(
-        (at for at, (one, other) in enumerate(zip(left, right, strict=False)) if one != other),
-        min(len(left), len(right)),
-    )
-
-
-def _digits(text: str) -> int:
-    return sum(map(str.isdigit, text))
 
 
 def _owned(owners: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -733,14 +713,6 @@ def _goes_on(owners: Sequence[int], start: int, end: int) -> bool:
     """True if the value at this stretch of a line begins before it or ends behind it."""
     owner = owners[start]
     return owner in (*owners[max(0, start - 1) : start], *owners[end : end + 1])
-
-
-def _is_in_one(reading: Letters, start: int, end: int, breaks: Sequence[int]) -> bool:
-    """True if it is in one of the strings that were joined at these offsets."""
-    if not breaks:
-        return True
-    start, end = reading.source(start, end)
-    return bisect_right(breaks, start) == bisect_right(breaks, end - 1)
 
 
 def _within_one(reading: Letters, at: int, before: int, after: int, breaks: Sequence[int]) -> tuple[int, int]:

@@ -24,9 +24,8 @@ from sealyard.offload import HelperResult, Offload, short_work
 from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes, nearest
-from sealyard.privacy.known import Event, Memory
-from sealyard.privacy.plain import is_quick, texts_of_plain
-from sealyard.privacy.rules import Described, Handling, Privacy, Reveal
+from sealyard.privacy.known import Event, KnownValues
+from sealyard.privacy.rules import Described, Handling, Privacy, Reveal, is_quick
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, without_tokens
 from sealyard.privacy.stream import ConcealedStream, Search
 from sealyard.privacy.vault.scope import Scope, count_tokens
@@ -79,35 +78,37 @@ class Guard:
         self._refresh = refresh
         self.scope = scope
         """None when nothing is concealed."""
-        self._known = Memory()
+        self._known = KnownValues()
         """Hidden values: searched for in what enters."""
         self._echoes = Echoes(is_later=True)
         """Values that tools were handed: searched for in what enters, whatever stands beside them."""
         self._guessed = Echoes()
-        """The same again, to find every part of it in what code writes."""
+        """The same values, to find every part of one in what code writes."""
         self._noted: set[tuple[str, bool]] = set()
         """Short strings with tokens that were handed over, as code wrote them, and whether to a tool in `strict`."""
         self._own = OwnWords()
-        """The findings of that search."""
-        self._held = Memory()
+        """The parts that were found there: they stay as code wrote them."""
+        self._held = KnownValues()
         """Values that code may hold as they are: searched for in what leaves. Code that prints a guess at anything else
         must not learn whether it is right."""
         self._public: dict[str, None] = {}
         """In the order in which they were declared."""
         self._log: list[Event] = []
-        """All of these, for other processes of the session."""
+        """Everything above in the order in which it came, for other processes of the session."""
         self._reported = 0
         self.door = Door(self, offload, None if offload is None else privacy.described, who=principal)
-        """The same for the event loop."""
-        self._counts = _Counts()
+        """The way through this guard for the event loop."""
+        self._counts: Counter[str] = Counter()
+        """Values that became tokens, by type, and under an empty one the things withheld whole."""
+        self._counting = threading.Lock()
         scanner = privacy.scanner
-        self._entry = scanner.with_detectors([self._known.values, EncodedValues(scanner.find_each)])
-        self._repeated = _only(self._known.values)
+        self._entry = scanner.with_detectors([self._known, EncodedValues(scanner.find_each)])
+        self._repeated = _only(self._known)
         self._encoded = EncodedValues(lambda texts: list(map(self._find_plain, texts)), is_thorough=True)
         if privacy.mode == "off":
-            self._exit = _only(self._held.values, self._encoded)
+            self._exit = _only(self._held, self._encoded)
         elif privacy.is_relaxed:
-            self._exit = scanner.with_detectors([self._held.values, self._encoded])
+            self._exit = scanner.with_detectors([self._held, self._encoded])
         else:
             # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
             self._exit = scanner.with_detectors([EncodedValues(scanner.find_each)])
@@ -138,11 +139,16 @@ class Guard:
 
     def take_counts(self) -> tuple[dict[str, int], int]:
         """The number of values that became tokens, by type, and of things withheld whole; both since the last call."""
-        return self._counts.take()
+        with self._counting:
+            hidden = dict(self._counts)
+            self._counts.clear()
+        failures = hidden.pop("", 0)
+        return hidden, failures
 
     def count(self, hidden: Mapping[str, int], failures: int) -> None:
         """Add counts of work done elsewhere for this session."""
-        self._counts.add(hidden, failures)
+        with self._counting:
+            self._counts.update({**hidden, "": failures})
 
     def count_failure(self) -> None:
         """Something was withheld whole."""
@@ -161,9 +167,9 @@ class Guard:
         for event in events:
             match event.what:
                 case "known":
-                    is_new = self._known.add(event.type, event.text)
+                    is_new = self._known.add(event.text, event.type)
                 case "held":
-                    is_new = self._held.add(event.type, event.text)
+                    is_new = self._held.add(event.text, event.type)
                 case "public":
                     is_new = event.text not in self._public
                     self._public[event.text] = None
@@ -205,60 +211,49 @@ class Guard:
         if self.scope is None:
             return arguments
         how = how or self._privacy.reveal(spec)
-        revealed = arguments if how == "never" else self._reveal(spec, arguments, sent, is_inside=how == "inside")
+        revealed = arguments
+        if how != "never":
+            note = partial(self._hand_over, sent, self._privacy.handling(spec).mode == "strict")
+            schema, is_inside = spec.input_schema, how == "inside"
+            revealed = self.scope.reveal(arguments, schema=schema, is_inside=is_inside, on_text=note)
         self.learn(Event("own", text=part) for part in self._own.parts(arguments, self._guessed))
         return revealed
 
-    def _reveal(
-        self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None, *, is_inside: bool
-    ) -> dict[str, Any]:
-        assert self.scope is not None
-        is_strict = self._privacy.handling(spec).mode == "strict"
-
-        def note(written: str, pieces: list[Piece]) -> None:
-            # By what code wrote, not by the values: time must not show whether two tokens stand for the same.
-            noted = (written, is_strict)
-            if noted not in self._noted:
-                for text, kind in pieces:
-                    if kind is not None:
-                        # In `output` the answer may repeat it, and goes to the code unchanged.
-                        self._remember(kind, text, is_held=not is_strict)
-                self.learn([Event("handed", pieces=tuple(nearest(pieces)))])
-                self._guessed.add(pieces)
-                if len(written) <= _NOTED_CHARACTERS and len(self._noted) < _MOST_NOTED:
-                    self._noted.add(noted)
-            if sent is not None:
-                sent.add(pieces)
-
-        revealed: dict[str, Any] = self.scope.reveal(
-            arguments, schema=spec.input_schema, is_inside=is_inside, on_text=note
-        )
-        return revealed
+    def _hand_over(self, sent: Sent | None, is_strict: bool, written: str, pieces: list[Piece]) -> None:
+        """Remember a string that a tool is handed, as code wrote it and in revealed pieces."""
+        # By what code wrote, not by the values: time must not show whether two tokens stand for the same.
+        noted = (written, is_strict)
+        if noted not in self._noted:
+            for text, kind in pieces:
+                if kind is not None:
+                    # In `output` the answer may repeat it, and goes to the code unchanged.
+                    self._remember(kind, text, is_held=not is_strict)
+            self.learn([Event("handed", pieces=tuple(nearest(pieces)))])
+            self._guessed.add(pieces)
+            if len(written) <= _NOTED_CHARACTERS and len(self._noted) < _MOST_NOTED:
+                self._noted.add(noted)
+        if sent is not None:
+            sent.add(pieces)
 
     async def reveal_latest(
         self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None = None, *, how: Reveal | None = None
     ) -> dict[str, Any]:
         """The same, with what another gateway has given out in the meantime. Raises as `reveal` does."""
-        try:
-            return await self._reveal_aside(spec, arguments, sent, how)
-        except UnknownToken:
-            if self._refresh is None:
-                raise
-        await self._refresh()
-        return await self._reveal_aside(spec, arguments, sent, how)
-
-    async def _reveal_aside(
-        self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None, how: Reveal | None
-    ) -> dict[str, Any]:
-        """`reveal`; in a thread where there is so much to reveal or to look through that others would have to wait."""
         if self.scope is None:
             return arguments
         tokens = count_tokens(arguments, _MANY_TOKENS)
         if not tokens and not self._guessed:
             return arguments
-        if tokens >= _MANY_TOKENS or (self._guessed and is_large(arguments)):
-            return await asyncio.to_thread(self.reveal, spec, arguments, sent, how=how)
-        return self.reveal(spec, arguments, sent, how=how)
+        # In a thread where there is so much to reveal or to look through that others would have to wait.
+        is_much = tokens >= _MANY_TOKENS or (bool(self._guessed) and is_large(arguments))
+        work = partial(self.reveal, spec, arguments, sent, how=how)
+        try:
+            return await asyncio.to_thread(work) if is_much else work()
+        except UnknownToken:
+            if self._refresh is None:
+                raise
+        await self._refresh()
+        return await asyncio.to_thread(work) if is_much else work()
 
     def _remember(self, kind: str, value: str | float, *, is_held: bool = False) -> None:
         """Know a hidden value from now on; it is held if code may hold it as it is."""
@@ -283,26 +278,23 @@ class Guard:
         if self.scope is None:
             return value
         with self._withholding(UpstreamError, f"The answer of {spec.full_name!r}"):
-            return self._admit(spec, value, sent)
-
-    def _admit(self, spec: ToolSpec, value: Any, sent: Sent | None) -> Any:
-        handling = self._privacy.handling(spec)
-        if self._is_plain_entering(spec, handling, value, sent):
+            handling = self._privacy.handling(spec)
+            if self._is_plain_entering(spec, handling, value, sent):
+                return value
+            found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
+            if handling.mode == "off":
+                # A value hidden by another tool's mode stays hidden, whichever tool repeats it.
+                value = self._conceal_entering(self._repeated, value, sent)
+                self._publish(value, schema=spec.output_schema)
+                return value
+            if handling.visible:
+                hidden = {str(each) for _, each in self._privacy.scanner.find_values(value, **found)}
+                self._publish(value, schema=spec.output_schema, but=hidden)
+            if handling.mode == "strict":
+                return self._conceal_entering(self._entry, value, sent, **found)
+            for kind, each in self._privacy.scanner.find_values(value, **found):
+                self._remember(kind, each, is_held=True)
             return value
-        found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
-        if handling.mode == "off":
-            # A value hidden by another tool's mode stays hidden, whichever tool repeats it.
-            value = self._conceal_entering(self._repeated, value, sent)
-            self._publish(value, schema=spec.output_schema)
-            return value
-        if handling.visible:
-            hidden = {str(each) for _, each in self._privacy.scanner.find_values(value, **found)}
-            self._publish(value, schema=spec.output_schema, but=hidden)
-        if handling.mode == "strict":
-            return self._conceal_entering(self._entry, value, sent, **found)
-        for kind, each in self._privacy.scanner.find_values(value, **found):
-            self._remember(kind, each, is_held=True)
-        return value
 
     def admits_plain(self, spec: ToolSpec, value: Any, sent: Sent) -> bool:
         """True if `admit` returns an answer unchanged, decided in microseconds; False where that takes a search."""
@@ -312,16 +304,17 @@ class Guard:
         plain = self._privacy.plain
         if plain is None or value not in plain or handling.whole or self._privacy.describes(spec):
             return False
-        if not sent and not self._echoes and not self._known.texts:
+        if not sent and not self._echoes and not self._known:
             return True
-        texts = texts_of_plain(value)
-        if self._known.values.may_hold(texts):
+        leaves = Leaves(value)
+        texts = leaves.texts()
+        if self._known.may_hold(texts):
             return False
         if sent and (not sent.values.keys().isdisjoint(texts) or sent.known.may_hold(texts)):
             return False
         if sent and _without_numbers(value, sent.numbers, lambda kind, number: kind) != value:
             return False
-        return not Leaves(value).find(self._indexes(sent), self._own)
+        return not leaves.find(self._indexes(sent), self._own)
 
     def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> bytes:
         """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
@@ -354,7 +347,7 @@ class Guard:
         if self.scope is None:
             return text
         try:
-            found = self._entry.conceal(self._conceal_said(text, sent, said=text), self._replace_entering)
+            found = self._entry.conceal(self.admit_said(text, said=text, sent=sent), self._replace_entering)
             return str(self._conceal_sent(found, sent))
         except SealyardError:
             raise
@@ -362,9 +355,19 @@ class Guard:
             self.count_failure()
             return f"(Withheld: {_blame(error)}.)"
 
-    def admit_said(self, text: str, *, said: str, sent: Sent) -> str:
+    def admit_said(self, text: str, *, said: str, sent: Sent | None) -> str:
         """An admitted message without the rest of a value that earlier ones began; `said` is how the server sent it."""
-        return text if self.scope is None else self._conceal_said(text, sent, said=said)
+        indexes = self._indexes(sent)
+        if sent is None or not indexes:
+            return text
+        earlier = f"{sent.said}\n"
+        self.note_said(sent, said)
+        size = len(earlier)
+        found = [
+            echo for echo in find_echoes(without_tokens(earlier + text), indexes, own=self._own) if echo.end > size
+        ]
+        ours = [echo._replace(start=max(0, echo.start - size), end=echo.end - size) for echo in found]
+        return self._write_echoes(text, ours)
 
     @staticmethod
     def note_said(sent: Sent, said: str) -> None:
@@ -397,21 +400,18 @@ class Guard:
         if self.scope is None:
             return value
         with self._withholding(SealyardError, "What was to be shown"):
-            return self._conceal(value)
-
-    def _conceal(self, value: Any) -> Any:
-        if self.shows_plain(value):
-            return value
-        if self._privacy.is_relaxed and _has_pieces(value):
-            # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
-            text = msgspec.json.encode(value).decode()
-            spans = self._encoded.find(text)
-            for span in reversed(spans):
-                token = self._replace_leaving(span.type, text[span.start : span.end])
-                text = f"{text[: span.start]}{token}{text[span.end :]}"
-            if spans:
-                return self._exit.conceal(text, self._replace_leaving)
-        return self._exit.conceal(value, self._replace_leaving)
+            if self.shows_plain(value):
+                return value
+            if self._privacy.is_relaxed and _has_pieces(value):
+                # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
+                text = msgspec.json.encode(value).decode()
+                spans = self._encoded.find(text)
+                for span in reversed(spans):
+                    token = self._replace_leaving(span.type, text[span.start : span.end])
+                    text = f"{text[: span.start]}{token}{text[span.end :]}"
+                if spans:
+                    return self._exit.conceal(text, self._replace_leaving)
+            return self._exit.conceal(value, self._replace_leaving)
 
     def shows_plain(self, value: Any) -> bool:
         """True if `conceal` returns a value unchanged, decided in microseconds; False where that takes a search."""
@@ -449,7 +449,7 @@ class Guard:
             raise kind(f"{what} is withheld: {_blame(error)}.") from None
 
     def _find_plain(self, text: str) -> list[Span]:
-        found = self._held.values.find(text)
+        found = self._held.find(text)
         return found if self._privacy.mode == "off" else [*self._privacy.scanner.find(text), *found]
 
     def _conceal_entering(self, scanner: Scanner, value: Any, sent: Sent | None, **found: Any) -> Any:
@@ -482,23 +482,6 @@ class Guard:
             return value
         value = _only(sent.known).conceal(value, self._replace_entering)
         return _without_numbers(value, sent.numbers, self._replace_entering)
-
-    def _conceal_said(self, text: str, sent: Sent | None, *, said: str) -> str:
-        """A message without echoes, also of a value that comes in pieces, one in each message.
-
-        `said` is the message as the server sent it, and `text` its concealed form.
-        """
-        indexes = self._indexes(sent)
-        if sent is None or not indexes:
-            return text
-        earlier = f"{sent.said}\n"
-        self.note_said(sent, said)
-        size = len(earlier)
-        found = [
-            echo for echo in find_echoes(without_tokens(earlier + text), indexes, own=self._own) if echo.end > size
-        ]
-        ours = [echo._replace(start=max(0, echo.start - size), end=echo.end - size) for echo in found]
-        return self._write_echoes(text, ours)
 
     def _indexes(self, sent: Sent | None) -> list[Echoes]:
         return [each for each in (sent.echoes if sent else None, self._echoes) if each]
@@ -543,7 +526,8 @@ class Guard:
         return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
 
     def _count(self, kind: str) -> None:
-        self._counts.add_value(kind if kind in TYPES else "custom")
+        with self._counting:
+            self._counts[kind if kind in TYPES else "custom"] += 1
 
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let values pass that the config declares public: the findings in `value`, without `but`."""
@@ -623,30 +607,6 @@ def _has_pieces(value: Any) -> bool:
 
 def _is_piece(item: Any) -> bool:
     return len(item) == 1 if isinstance(item, str) else type(item) is int and 8 < item < 0x110000
-
-
-class _Counts:
-    """The number of values that became tokens, by type, and of things withheld whole. Safe to share between threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._hidden: Counter[str] = Counter()
-        self._failures = 0
-
-    def add_value(self, kind: str) -> None:
-        with self._lock:
-            self._hidden[kind] += 1
-
-    def add(self, hidden: Mapping[str, int], failures: int) -> None:
-        with self._lock:
-            self._hidden.update(hidden)
-            self._failures += failures
-
-    def take(self) -> tuple[dict[str, int], int]:
-        with self._lock:
-            hidden, failures = self._hidden, self._failures
-            self._hidden, self._failures = Counter(), 0
-        return dict(hidden), failures
 
 
 class _AnyType:
@@ -814,7 +774,8 @@ class Door:
         if "wanted" in asked:
             return await self._tokens(asked["wanted"])
         for event in msgspec.convert(asked["seen"], list[Event]):
-            for text in _parts(event.text):
+            # Whole if it is public: a part of it was never declared so.
+            for text in [event.text] if event.what == "public" else _parts(event.text):
                 part = msgspec.structs.replace(event, text=text)
                 await self._here(partial(self._guard.learn, [part]), is_much=False)
         return None

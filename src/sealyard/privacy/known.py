@@ -16,6 +16,7 @@ A value is recognised letter by letter, and also as follows:
 """
 
 import re
+import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -26,8 +27,8 @@ import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.detect.numbers import COUNTRY_CODES
-from sealyard.privacy.reading.escapes import folded
 from sealyard.privacy.reading.lexicon import WORDS
+from sealyard.privacy.reading.views import folded
 from sealyard.privacy.span import Span, united, without_tokens
 
 _PIECE = 8  # words: a row of as many is hardly chance
@@ -62,6 +63,8 @@ _PLACES = [(offset, count) for count in range(1, _PIECE + 1) for offset in range
 _PLACE_BITS = {place: 2 << bit for bit, place in enumerate(_PLACES)}
 """One bit for each position of a word in a value of some number of words. `_PART` is the bit of a part of a name."""
 
+_adding = threading.Lock()
+"""Held for microseconds: several threads add values at once, and each must be found afterwards."""
 _VOID = frozenset("na nan nil no none null true false undefined unknown yes".split()) | {"n a"}
 
 
@@ -78,6 +81,8 @@ class KnownValues:
         """The thorough one also finds values that are too common to mean anything alone."""
         self._limit = limit
         self._is_thorough = is_thorough
+        self.texts: dict[str, str] = {}
+        """Every value as it was added, with its type."""
         self._values: dict[str, str] = {}
         self._symbols: dict[str, str] = {}
         self._compact: dict[str, str] = {}
@@ -94,28 +99,32 @@ class KnownValues:
         """The number of entries."""
         return len(self._values) + len(self._compact) + len(self._symbols)
 
-    def add(self, value: str, type: str) -> None:  # noqa: A002
-        """Remember a value. One that is known already keeps the type it came with first.
+    def add(self, value: str, type: str) -> bool:  # noqa: A002
+        """Remember a value; False if it is known already, and keeps the type it came with first.
 
         Raises:
             LimitReached: There are `limit` entries. None is dropped for a new one, since a value forgotten would leak.
         """
-        if len(self._values) + len(self._compact) + len(self._symbols) >= self._limit:
+        if value in self.texts:
+            return False
+        if len(self) >= self._limit:
             raise LimitReached(
                 f"This session has seen {self._limit} private values and cannot keep track of more. "
                 "Ask for fewer rows, go on in another session, or use privacy mode `strict` for this tool."
             )
-        value = value.strip()
-        words = _words(value)
+        text = value.strip()
+        words = _words(text)
         if not words:
-            if key := value.strip(_AROUND):
+            if key := text.strip(_AROUND):
                 self._symbols.setdefault(key, type)
         elif " ".join(words) not in _VOID:
-            self._add(value, words, type)
-            if "\n" in value:
-                for line in value.splitlines():
+            self._add(text, words, type)
+            if "\n" in text:
+                for line in text.splitlines():
                     if words := _words(line):
                         self._add(line.strip(), words, type)
+        self.texts[value] = type  # now that it is found
+        return True
 
     def may_hold(self, texts: Iterable[str]) -> bool:
         """Returns False only if `find` finds nothing in any of these short texts, nor in all of them set apart.
@@ -151,8 +160,8 @@ class KnownValues:
 
     def _add(self, value: str, words: list[str], of_type: str) -> None:
         key = " ".join(words)
-        if gap := _WIDE_GAP.search(value):  # as wide as in the value itself, and no wider than any gap may be
-            self._gap = max(self._gap, min(_SPACE, max(map(len, _WIDE_GAP.findall(value, gap.start())))))
+        if gaps := _WIDE_GAP.findall(value):  # as wide as in the value itself, and no wider than any gap may be
+            self._gap = max(self._gap, min(_SPACE, max(map(len, gaps))))
         if len(words) > _PIECE:
             # The last piece reaches back to be as long as the others: a word left over would be found everywhere.
             for start in [*range(0, len(words) - _PIECE, _PIECE), len(words) - _PIECE]:
@@ -161,8 +170,8 @@ class KnownValues:
                     self._continued.add(" ".join(piece))
         elif self._add_key(key, words, of_type) and not self._is_thorough and _is_weak(words, of_type):
             self._weak.add(key)
-        if not (value[0].isalnum() and value[-1].isalnum()):
-            self._add_edges(value, key)
+        if not (value[0].isalnum() and value[-1].isalnum()) and len(signs := _WORD.split(value)) > 1:
+            self._edges.setdefault(key, (signs[0], signs[-1]))
         compact = "".join(words)
         if _COMPACT <= len(compact) <= _COMPACT_LIMIT and _is_numeric(compact):
             for form in _number_forms(value, compact, of_type):
@@ -173,14 +182,15 @@ class KnownValues:
             self._add_name(words)
 
     def _add_key(self, key: str, words: list[str], of_type: str) -> bool:
-        if key in self._values:
-            return False
-        self._values[key] = of_type
         # A long word is rare: the sequence is looked up only where its longest word stands.
         anchor = max(words, key=len)
-        self._anchors[anchor] = self._anchors.get(anchor, 0) | _PLACE_BITS[words.index(anchor), len(words)]
-        self._longest = max(self._longest, len(key))
-        return True
+        with _adding:
+            if key in self._values:
+                return False
+            self._values[key] = of_type
+            self._anchors[anchor] = self._anchors.get(anchor, 0) | _PLACE_BITS[words.index(anchor), len(words)]
+            self._longest = max(self._longest, len(key))
+            return True
 
     def _add_name(self, words: list[str]) -> None:
         joined = "".join(words)
@@ -188,12 +198,8 @@ class KnownValues:
             self._add_key(joined, [joined], "person")
         for word in words:
             if len(word) >= 3 and word.isalpha() and word not in WORDS["everyday"]:
-                self._anchors[word] = self._anchors.get(word, 0) | _PART
-
-    def _add_edges(self, value: str, key: str) -> None:
-        signs = _WORD.split(value)
-        if len(signs) > 1:
-            self._edges.setdefault(key, (signs[0], signs[-1]))
+                with _adding:
+                    self._anchors[word] = self._anchors.get(word, 0) | _PART
 
     def _found(self, text: str) -> list[Span]:
         view = folded(text)
@@ -412,23 +418,6 @@ def _beside(text: str, weak: list[Span], spans: list[Span]) -> list[Span]:
         if is_all or any(0 <= end - start <= _NEAR and "\n" not in text[start:end] for start, end in gaps):
             kept.append(span)
     return kept
-
-
-class Memory:
-    """Values that were seen, to be found again. Safe to add to from any thread."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-        """With their types."""
-        self.values = KnownValues()
-
-    def add(self, kind: str, text: str) -> bool:
-        """Remember a value; False if it is known already. Raises `LimitReached`."""
-        if text in self.texts:
-            return False
-        self.values.add(text, kind)
-        self.texts[text] = kind
-        return True
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):

@@ -44,7 +44,10 @@ class ConcealedStream:
         ends = [match.end() for match in _LINE_END.finditer(self._held)]
         last = ends[-1] if ends else 0
         if len(self._held) - last > self._hold_characters:
-            return (yield from self._sent(self._cut()))
+            # An overlong line is cut at a boundary in the older half of the held text.
+            newest = len(self._held) - self._hold_characters // 2
+            cut = max(self._held.rfind(sign, 0, newest) for sign in _BOUNDARY) + 1
+            return (yield from self._sent(cut or newest))
         return (yield from self._sent(ends[-2])) if len(ends) > 1 else ""
 
     def flush(self) -> Search:
@@ -55,11 +58,6 @@ class ConcealedStream:
     def close(self) -> Search:
         """Send all the rest."""
         return (yield from self._sent(len(self._held), is_last=True))
-
-    def _cut(self) -> int:
-        """The place to cut an overlong line: at a boundary in the older half of the held text."""
-        newest = len(self._held) - self._hold_characters // 2
-        return max(self._held.rfind(sign, 0, newest) for sign in _BOUNDARY) + 1 or newest
 
     def _sent(self, end: int, *, is_last: bool = False) -> Search:
         """The held text up to `end`, or up to the line before if a finding goes on there, concealed."""

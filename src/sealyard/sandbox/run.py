@@ -18,7 +18,7 @@ from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
 from sealyard.sandbox.importable import Library
 from sealyard.sandbox.policy import IsolationPolicy
-from sealyard.sandbox.pool import Lease, Pool, PoolOptions, RunClock, Slot, Slots
+from sealyard.sandbox.pool import Pool, PoolOptions, RunClock, Slot, Slots
 from sealyard.sandbox.report import TierReport, shortfall
 from sealyard.sandbox.sessions import Sessions, Workspace, owner_of
 from sealyard.sandbox.sessions.shelf import Shelf
@@ -170,8 +170,8 @@ class Sandbox:
         with library as stubs:
             async with turn as slot, files as workspace:
                 job = self._job(code, context or {}, policy, workspace, execution_id, stubs, replay)
-                lease = await self.pool.take(leave=0 if slot.is_first else 1)
-                worker, started, end = lease.worker, time.perf_counter(), None
+                worker = await self.pool.take(leave=0 if slot.is_first else 1)
+                started, end = time.perf_counter(), None
                 try:
                     backstop_mib = max(policy.memory_mib, usual.memory_mib)
                     order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=slot.nice)
@@ -185,8 +185,8 @@ class Sandbox:
                         offload=offload,
                         who=slot.owner,
                     )
-                    watch = Watch(self.pool, lease, policy, workspace)
-                    async with _mounted(workspace, lease.zygote) as descriptors:
+                    watch = Watch(self.pool, worker, policy, workspace)
+                    async with _mounted(workspace, worker.zygote) as descriptors:
                         with watch.running():
                             worker.begin(order, job, terms, descriptors=descriptors)
                             await worker.ended
@@ -199,27 +199,27 @@ class Sandbox:
                     seconds = time.perf_counter() - started - clock.still_seconds
                     # Processes that it may have started are not done, whatever it says.
                     is_done = end is not None and end.done is not None and policy.processes == 1
-                    gone = self.pool.discard(lease, is_done=is_done, can_wait=slot.is_light)
+                    gone = self.pool.discard(worker, is_done=is_done, can_wait=slot.is_light)
                     self.pool.refill(can_wait=slot.is_light)
                     if workspace is not None:
                         workspace.note_leaving(gone)
                 if workspace is not None and workspace.directory is None:
-                    self.pool.postpone(lambda: self.pool.do_later(self._prepare_mount(workspace, lease.zygote)))
+                    self.pool.postpone(lambda: self.pool.do_later(self._prepare_mount(workspace, worker.zygote)))
         return self._outcome(end, execution_id, seconds, session, policy)
 
     async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
         """Have a sealed worker try to break out, and report what it could do."""
         # The mechanism is tried, at a number that is cheap to reach; and the answer decides whether code may fork.
         policy = msgspec.structs.replace(self.policy, threads=_PROBED_THREADS, processes=1)
-        lease = await self.pool.take()
+        worker = await self.pool.take()
         try:
-            order = self._order(lease.worker, policy, policy.memory_mib, None, None)
+            order = self._order(worker, policy, policy.memory_mib, None, None)
             body = msgspec.json.encode(job | {"threads": policy.threads})
-            lease.worker.begin(order, body, Terms(policy=policy, inline_bytes=policy.result_bytes, is_probe=True))
-            await lease.worker.ended
-            end = await lease.worker.conclude()
+            worker.begin(order, body, Terms(policy=policy, inline_bytes=policy.result_bytes, is_probe=True))
+            await worker.ended
+            end = await worker.conclude()
         finally:
-            await asyncio.shield(self.pool.discard(lease))
+            await asyncio.shield(self.pool.discard(worker))
         if end.attacked is None:
             raise SandboxBroken(f"The probe ended without an answer: {end.failure}.")
         return end.attacked.findings
@@ -492,12 +492,12 @@ class Watch:
     limit is ended; a tenth of a second more is bounded by the limits of its one process.
     """
 
-    def __init__(self, pool: Pool, lease: Lease, policy: IsolationPolicy, workspace: Workspace | None) -> None:
-        self._worker = worker = lease.worker
+    def __init__(self, pool: Pool, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> None:
+        self._worker = worker
         self._policy = policy
         self._is_kept = workspace is not None
         self._tasks = not pool.holds_tasks
-        self._memory_base = lease.zygote.touched_bytes if worker.leaf is None else None
+        self._memory_base = worker.zygote.touched_bytes if worker.leaf is None else None
         self._leaf = worker.leaf if policy.processes > 1 and pool.holds_together(worker) else None
         self._folders: list[tuple[Path, int, int]] = []
         """Where no file system of its own bounds it: each with its most MiB and files."""

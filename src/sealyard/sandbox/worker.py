@@ -22,7 +22,7 @@ from sealyard.offload import Offload, check_dense, decode
 from sealyard.sandbox import wire
 from sealyard.sandbox.cgroup import Leaf
 from sealyard.sandbox.policy import IsolationPolicy
-from sealyard.sandbox.zygote import Exit, Fork
+from sealyard.sandbox.zygote import Exit, Fork, Zygote
 from sealyard.values.runs import OWN_CALLS, Failure, FailureKind, OnOutput, Reply, limit_failure
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
@@ -147,8 +147,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """The host's view of one waiting or running worker."""
 
-    def __init__(self, fork: Fork, *, leaf: Leaf | None, policy: IsolationPolicy) -> None:
+    def __init__(self, fork: Fork, *, zygote: Zygote, leaf: Leaf | None, policy: IsolationPolicy) -> None:
         self.fork = fork
+        self.zygote = zygote
         self.leaf = leaf
         self._loop = asyncio.get_running_loop()
         self._connection = fork.connection

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,8 @@ import msgspec
 from sealyard.errors import SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
 from sealyard.values.runs import Tier
+
+_log = logging.getLogger(__name__)
 
 _START_SECONDS = 120.0  # for its imports, before it is ready: seconds with data packages, far more from a cold disk
 _ORDER_SECONDS = 30.0  # for one answer to an order: it takes a millisecond, and longer only on a machine that swaps
@@ -109,8 +112,11 @@ class Zygote:
         self._answers: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
         self._forks: dict[int, Fork] = {}
         self._watching = False
+        self._users = 0
+        self.idle = asyncio.Event()
+        """Set while it has no worker that was ordered and is not gone."""
+        self.idle.set()
         self.is_alive = True
-        self.failed_packages: dict[str, str] = {}
         self.landlock_abi = 0
         self.missing_layers: tuple[str, ...] = ()
         self.touched_bytes = 0
@@ -152,7 +158,8 @@ class Zygote:
                 raise SandboxUnavailable(f"{message['order']} failed: {message['error']}")
             else:
                 break
-        self.failed_packages = dict(message["packages"])
+        for name, reason in message["packages"].items():
+            _log.warning("The package %s cannot be imported in the sandbox: %s", name, reason)
         self.landlock_abi = int(message["layers"]["landlock_abi"])
         self.missing_layers = tuple(message["missing"])
         self.touched_bytes = int(message["touched_bytes"])
@@ -208,6 +215,17 @@ class Zygote:
             fork = self._forks[slot] = Fork(slot, connection, output_read, theirs.pop_all())
         fork.born.add_done_callback(lambda _: self._orders.release())
         return fork
+
+    def retain(self) -> None:
+        """Count one more worker, until `release`."""
+        self._users += 1
+        self.idle.clear()
+
+    def release(self) -> None:
+        """Count one worker less."""
+        self._users -= 1
+        if not self._users:
+            self.idle.set()
 
     async def create_workspace(self, number: int, *, size_bytes: int, files: int) -> int:
         """Make a workspace and return a descriptor of its root that outlives the zygote."""

@@ -27,7 +27,7 @@ from sealyard.broker import policy
 from sealyard.broker.policy import Preset
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
-from sealyard.observe.readiness import Readiness
+from sealyard.observe.health import Readiness
 from sealyard.offload import Offload
 from sealyard.serve.connections import Entrance, HttpConnection, most_connections, raise_open_files
 from sealyard.serve.gate import BoundedBodies, Gate

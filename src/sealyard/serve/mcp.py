@@ -16,7 +16,6 @@ from mcp.shared.exceptions import MCPError
 from sealyard import __version__
 from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
-from sealyard.observe.results import answer_text
 from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_states
 from sealyard.serve.skills_extension import client_name, extend
 from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
@@ -113,21 +112,20 @@ class _Surface:
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         """Carry out one call; an error is a result, so that the model can read it."""
-        return _fitting(await self._answer(ctx, params), ctx)
-
-    async def _answer(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         handler = self._tools.get(params.name) or await self._find_direct(ctx, params.name)
         asking: Asking = ctx.lifespan_context
         try:
             if asking.is_held(ctx):
-                return await asking.round(ctx, params, partial(handler, params))
-            async with asking.dialogue(ctx) as call:
-                return await handler(params, call)
+                answer = await asking.round(ctx, params, partial(handler, params))
+            else:
+                async with asking.dialogue(ctx) as call:
+                    answer = await handler(params, call)
         except SealyardError as error:
             text = f"{type(error).__name__}: {error}"
             if isinstance(error, InvalidRequest | QueueFull) and not isinstance(error, InvalidArguments):
                 self._note(principal_of(ctx), params, text)  # else a run has begun, and its bill has it
-            return _text(text, is_error=True)
+            answer = _text(text, is_error=True)
+        return _fitting(answer, ctx)
 
     async def _find_direct(self, ctx: Context, name: str) -> _Handler:
         """Return the handler of an upstream's tool that is advertised directly. Raises `MCPError` for another name."""
@@ -232,7 +230,8 @@ class _Surface:
         async with self._concealing(call.principal):
             loaded = await self._yard.skills.load(arguments.name, arguments.version, principal=call.principal)
             kept = await self._yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
-        text = loaded_text(loaded, [version for _, version, _ in kept], self._yard.runner.result_tokens)
+        versions = [version for _, version, _ in kept]
+        text = loaded_text(loaded.skill, loaded.warnings, versions, self._yard.runner.result_tokens)
         return self._skill_answer(params, call, text)
 
     @asynccontextmanager
@@ -265,7 +264,7 @@ class _Surface:
                 on_progress=call.stream.relay,
                 execution_id=execution_id,
             )
-        return _text(answer_text(answer.value, self._yard.runner.result_tokens))
+        return _text(self._yard.text_of(answer))
 
     def _state(self, state: ExecutionState) -> types.CallToolResult:
         if state.result is not None:

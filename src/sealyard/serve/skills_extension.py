@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from sealyard.serve.cursors import read_cursor, to_cursor
 from sealyard.serve.dialogue import Context, principal_of
 from sealyard.skills import Skills
-from sealyard.skills.requests import ServedFolder
+from sealyard.values.skills import ServedFolder
 
 EXTENSION = "io.modelcontextprotocol/skills"
 
@@ -27,8 +27,8 @@ Json = dict[str, Any]
 _SETTINGS: Json = {"directoryRead": True}
 _HANDSHAKES = frozenset({"initialize", "server/discover"})
 _READERS = frozenset({"claude-code", "codex-mcp-client", "opencode"})
-"""Agents that know no skills of servers, and show their model three more tools where a server has resources: 280 to 370
-tokens. They are told of none."""
+"""Agents that do not know the extension, and give their model three more tools, 280 to 370 tokens, for a server with
+resources. The handshake names none to them."""
 _LIST, _GET, _DIRECTORY = "skills/list", "skills/get", "resources/directory/read"
 _RESOURCES, _TEMPLATES, _READ = "resources/list", "resources/templates/list", "resources/read"
 

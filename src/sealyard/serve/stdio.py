@@ -94,7 +94,7 @@ def _parse(line: bytes) -> tuple[types.JSONRPCMessage | None, types.JSONRPCError
         try:
             return types.jsonrpc_message_adapter.validate_json(line, by_name=False), None
         except ValueError:
-            data = read_leniently(line)  # perhaps somebody cut a text within a character
+            data = read_leniently(line)  # such as a text that was cut within a character
             return types.jsonrpc_message_adapter.validate_python(data, by_name=False), None
     except (ValueError, RecursionError):
         number = data.get("id") if isinstance(data, dict) else None

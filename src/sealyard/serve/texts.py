@@ -1,15 +1,13 @@
 """The texts that answer a search, the same over MCP and HTTP, and `save_skill`, `find_skills` and `load_skill`."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from sealyard.metrics import tokens
 from sealyard.skills import signature_of
-from sealyard.skills.loader import LoadedSkill
-from sealyard.skills.requests import FoundSkill, SavedSkill
-from sealyard.values.skills import SHARED
+from sealyard.values.skills import SHARED, FoundSkill, SavedSkill, Skill
 from sealyard.values.tools import Hit, SearchAnswer
 from sealyard.yard import Yard
 
@@ -139,12 +137,11 @@ def found_text(found: list[FoundSkill], budget: int) -> str:
     return tokens.cut(text, budget)
 
 
-def loaded_text(loaded: LoadedSkill, versions: list[str], budget: int) -> str:
+def loaded_text(skill: Skill, warnings: Sequence[str], versions: list[str], budget: int) -> str:
     """A skill's source and facts about it, within four budgets: half of a source is of no use.
 
     It is plain text: in JSON every line end of the source would be escaped.
     """
-    skill = loaded.skill
     shared = ", shared" if skill.namespace == SHARED else ""
     lines = [
         f"{skill.name} {skill.version} ({skill.status}{shared}): {' '.join(skill.description.split())}",
@@ -157,5 +154,5 @@ def loaded_text(loaded: LoadedSkill, versions: list[str], budget: int) -> str:
         lines.append(f"skills: {', '.join(f'{need.name} {need.version}' for need in skill.skills)}")
     if len(versions) > 1:
         lines.append(f"versions: {', '.join(versions[:_MOST_VERSIONS])}")
-    lines += [f"warning: {warning}" for warning in loaded.warnings]
+    lines += [f"warning: {warning}" for warning in warnings]
     return tokens.cut("\n".join([*lines, "", skill.code]), budget * 4)

@@ -12,6 +12,7 @@ import msgspec
 from sealyard.catalog import is_checkable
 from sealyard.code import read
 from sealyard.errors import InvalidSkill
+from sealyard.values.documents import MOST_DEPTH, is_too_deep
 
 _PLAIN: dict[str, str] = {
     **dict.fromkeys(("Any", "any", "object"), ""),
@@ -398,8 +399,12 @@ def _read_type(name: str, text: str) -> dict[str, Any]:
 def check_json(what: str, value: Any, *, most_bytes: int = _SCHEMA_BYTES) -> None:
     """Raise `InvalidSkill` for a value that JSON cannot hold, or that is too large."""
     try:
-        size = len(msgspec.json.encode(value))
+        encoded = msgspec.json.encode(value)
     except (OverflowError, RecursionError, TypeError, ValueError) as error:
         raise InvalidSkill(f"`{what}` is not JSON: {error}. Use plain, shallow data.") from None
-    if size > most_bytes:
-        raise InvalidSkill(f"`{what}` has {size:,} bytes, and {most_bytes:,} are allowed. Describe it more briefly.")
+    if len(encoded) > most_bytes:
+        raise InvalidSkill(
+            f"`{what}` has {len(encoded):,} bytes, and {most_bytes:,} are allowed. Describe it more briefly."
+        )
+    if is_too_deep(msgspec.json.decode(encoded)):
+        raise InvalidSkill(f"`{what}` is nested more than {MOST_DEPTH} levels deep. Use plain, shallow data.")

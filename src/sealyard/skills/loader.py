@@ -8,9 +8,10 @@ use of each.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -18,18 +19,24 @@ from sealyard.catalog import Catalog, Recent, Snapshot
 from sealyard.catalog.stubs import Stub
 from sealyard.errors import InvalidRequest, SkillUnusable, UnknownSkill, UnknownTool
 from sealyard.privacy import Guard
-from sealyard.skills.shelf import Shelf, namespaces_for, split_pin
+from sealyard.skills.shelf import Shelf, split_pin
 from sealyard.store import Store
+from sealyard.values.changes import Version, major_of
 from sealyard.values.runs import RecordStatus
-from sealyard.values.skills import Difficulty, Skill, SkillStatus, SkillUse, ToolNeed
+from sealyard.values.skills import (
+    Difficulty,
+    NeedState,
+    Skill,
+    SkillRecord,
+    SkillStatus,
+    SkillUse,
+    ToolNeed,
+    UseShare,
+    namespaces_for,
+)
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, make_plan
-from sealyard.versioning.compare import Version, major_of
 from sealyard.wording import plain
-
-State = Literal["fits", "newer", "translated", "broken", "missing"]
-"""`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: a person
-has to migrate it. `missing`: the tool is gone, or hidden from this principal."""
 
 _PLANS = 1_000  # plans and renames in memory: more than there are tools in use
 _REASON_CHARACTERS = 600  # of a reason that quotes an upstream
@@ -53,7 +60,7 @@ class NeedCheck(msgspec.Struct, frozen=True, kw_only=True):
     current: str | None = None
     now: str | None = None
     """The tool's full name in the catalog; another one if it was renamed."""
-    state: State
+    state: NeedState
     difficulty: Difficulty | None = None
     """Of the migration, where one is needed."""
     reason: str = ""
@@ -167,12 +174,6 @@ def _words(problems: Sequence[str]) -> str:
     return " ".join(plain(" ".join(problems[:3]), limit=_REASON_CHARACTERS).split())
 
 
-def worst(checks: Sequence[NeedCheck]) -> State:
-    """The worst state among the checks."""
-    order: tuple[State, ...] = ("fits", "newer", "translated", "broken", "missing")
-    return max((check.state for check in checks), key=order.index, default="fits")
-
-
 # The skills of one execution
 
 
@@ -228,7 +229,7 @@ class SkillSession:
         self._snapshot = snapshot
         self._guard = guard
         self._uses: dict[tuple[str, str], _Use] = {}
-        self._plans: dict[str, tuple[Plan, list[_Use]]] = {}
+        self._plans: dict[str, tuple[Plan, dict[_Use, None]]] = {}
         """`mcp__x__y@1.2.0` -> the translation of a call of that version, and the skills that make such calls."""
         self._running: list[_Use] = []
         """The skills that are being called, the innermost last."""
@@ -264,7 +265,7 @@ class SkillSession:
         if found is None or found[0].after is None:
             raise UnknownTool(f"No tool named {name!r}. Name it without a version: only skills call older ones.")
         plan, users = found
-        use = next((each for each in reversed(self._running) if each in users), users[-1])
+        use = next((each for each in reversed(self._running) if each in users), next(reversed(users)))
         use.translated += is_used
         assert plan.after is not None
         return self._snapshot.tools[plan.after.full_name], plan
@@ -315,8 +316,8 @@ class SkillSession:
                 continue
             before = check.plan.before
             versioned = f"{check.tool}@{check.need}"
-            _, users = self._plans.get(versioned, (None, []))
-            self._plans[versioned] = (check.plan, [*users, use])
+            _, users = self._plans.get(versioned, (None, {}))
+            self._plans[versioned] = (check.plan, users | {use: None})
             stub = Stub(msgspec.structs.replace(before, full_name=versioned)).text
             shims.append({"module": before.module, "function": before.function, "stub": stub})
         self.notes += [f"skill {skill.name} {skill.version}: {warning}" for warning in loaded.warnings]
@@ -374,6 +375,10 @@ class SkillLoader:
                 if await self._is_visible(skill, view):
                     by_name.setdefault(skill.name, skill)
         return list(by_name.values())
+
+    async def records(self) -> dict[tuple[str, str], SkillRecord]:
+        """The uses of each skill, all versions together, by namespace and name."""
+        return combined(await self._store.skills.uses())
 
     async def _is_visible(self, skill: Skill, view: Snapshot) -> bool:
         """False if a tool that the skill needs, under its old name or a new one, is hidden from this principal.
@@ -478,3 +483,33 @@ class SkillLoader:
             return (await self.resolve(name, None, principal, view, known=known)).skill
         except (SkillUnusable, UnknownSkill) as error:
             return str(error)
+
+
+def combined(records: Iterable[SkillRecord]) -> dict[tuple[str, str], SkillRecord]:
+    """Combine the records of all versions of each skill, by namespace and name; its version is the one used last."""
+    found: defaultdict[tuple[str, str], list[SkillRecord]] = defaultdict(list)
+    for record in sorted(records, key=lambda each: each.last_used_at or 0.0):
+        found[record.namespace, record.name].append(record)
+    return {place: _combine(versions) for place, versions in found.items()}
+
+
+def _combine(versions: list[SkillRecord]) -> SkillRecord:
+    by_principal: defaultdict[str, list[UseShare]] = defaultdict(list)
+    for each in versions:
+        for share in each.shares:
+            by_principal[share.principal].append(share)
+    shares = [
+        UseShare(principal=principal, **_sums(some, "uses calls failures"))
+        for principal, some in sorted(by_principal.items())
+    ]
+    return msgspec.structs.replace(
+        versions[-1],
+        **_sums(versions, "uses calls failures seconds translated"),
+        principals=len(shares) or max(each.principals for each in versions),
+        last_error=next((each.last_error for each in reversed(versions) if each.last_error), None),
+        shares=tuple(shares),
+    )
+
+
+def _sums(parts: Sequence[SkillRecord | UseShare], names: str) -> dict[str, Any]:
+    return {name: sum(getattr(part, name) for part in parts) for name in names.split()}

@@ -11,23 +11,21 @@ import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.errors import HelperFailed, InvalidRequest, SkillUnusable, UnknownTool
-from sealyard.skills.record import change_of, foreseen
-from sealyard.skills.service import Skills
-from sealyard.skills.shelf import principal_of
-from sealyard.values.skills import SHARED, MigrationRecord, Skill, SkillExample, ToolNeed, Trace, TraceCall
+from sealyard.skills.service import Skills, foreseen
+from sealyard.values.changes import major_of, matches
+from sealyard.values.skills import (
+    SHARED,
+    MigratedSkill,
+    Skill,
+    SkillExample,
+    ToolNeed,
+    Trace,
+    TraceCall,
+    principal_of,
+)
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, Untranslatable, adapt_answer, translate_arguments
-from sealyard.versioning.compare import major_of, matches
 from sealyard.versioning.migrate import diff, rewrite_beside
-
-
-class MigratedSkill(MigrationRecord, frozen=True, kw_only=True):
-    """The migration of one skill, with its new code."""
-
-    diff: str = ""
-    """Each in words, with its line."""
-    examples: int = 0
-    """Examples that passed with the new code."""
 
 
 async def migrate_skills(
@@ -132,17 +130,16 @@ async def _migrate(
     except HelperFailed as error:
         return msgspec.structs.replace(result, reason=f"The code could not be read: {error}")
     predicted = foreseen(migration.difficulty, skill)
-    result = msgspec.structs.replace(result, predicted=predicted, change=change_of(plan))
+    result = msgspec.structs.replace(result, predicted=predicted, change=_change_of(plan))
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
         return msgspec.structs.replace(result, reason=" ".join(reasons))
     result = msgspec.structs.replace(result, diff=diff(skill.code, migration.code, skill.name))
-    fresh = _rewritten(skill, migration.code, need, spec, plan)
-    if isinstance(fresh, str):
-        return msgspec.structs.replace(result, outcome="failed", reason=fresh)
-    proven, reason = await _prove(skills, fresh, view, principal)
-    if proven is None:
-        return msgspec.structs.replace(result, outcome="failed", reason=reason)
+    try:
+        fresh = _rewritten(skill, migration.code, need, spec, plan)
+        proven = await _prove(skills, fresh, view, principal)
+    except SkillUnusable as error:
+        return msgspec.structs.replace(result, outcome="failed", reason=str(error))
     result = msgspec.structs.replace(result, outcome="migrated", examples=sum(each.passed for each in proven.examples))
     if is_dry:
         return result
@@ -150,8 +147,8 @@ async def _migrate(
     return msgspec.structs.replace(result, to_version=kept.version)
 
 
-def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Skill | str:
-    """The skill with its new code and its examples as the new tool would answer them; or the reason against it."""
+def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Skill:
+    """The skill with its new code and its examples as the new tool would answer them. Raises `SkillUnusable`."""
     lines = need.lines
     tools = tuple(
         ToolNeed(tool=spec.full_name, version=spec.version, digest=spec.digest, lines=lines) if each == need else each
@@ -164,9 +161,9 @@ def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Pl
         try:
             examples.append(msgspec.structs.replace(example, trace=_adapted(example.trace, need, spec, plan)))
         except Untranslatable as error:
-            return f"Example {number} cannot be carried over: {error}"
+            raise SkillUnusable(f"Example {number} cannot be carried over: {error}") from None
     if not examples:
-        return "It has no example that passed, so nothing can prove the new code. Save it again with one."
+        raise SkillUnusable("It has no example that passed, so nothing can prove the new code. Save it again with one.")
     return msgspec.structs.replace(
         skill,
         code=code,
@@ -195,17 +192,21 @@ def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
     return msgspec.structs.replace(trace, calls=tuple(calls))
 
 
-async def _prove(skills: Skills, skill: Skill, view: Snapshot, principal: str) -> tuple[Skill | None, str]:
-    """The skill with its examples replayed, if all of them pass; else None and the first reason."""
+async def _prove(skills: Skills, skill: Skill, view: Snapshot, principal: str) -> Skill:
+    """The skill with its examples replayed. Raises `SkillUnusable` unless all of them pass."""
     owner = principal if skill.namespace == SHARED else principal_of(skill.namespace)
     load = partial(skills.loading.load_for, owner, view, {skill.name: skill})
     examples: list[SkillExample] = []
     for number, example in enumerate(skill.examples, 1):
-        try:
-            rehearsal = await skills.rehearsals.replay(skill, example, principal=principal, load=load, view=view)
-        except SkillUnusable as error:
-            return None, str(error)
-        if not rehearsal.example.passed:
-            return None, f"Example {number} does not pass with the new code: {rehearsal.example.problem}"
-        examples.append(rehearsal.example)
-    return msgspec.structs.replace(skill, examples=tuple(examples)), ""
+        replayed = (await skills.rehearsals.replay(skill, example, principal=principal, load=load, view=view)).example
+        if not replayed.passed:
+            raise SkillUnusable(f"Example {number} does not pass with the new code: {replayed.problem}")
+        examples.append(replayed)
+    return msgspec.structs.replace(skill, examples=tuple(examples))
+
+
+def _change_of(plan: Plan) -> str:
+    """The kind of a change: the sorted names of its steps and obstacles."""
+    steps = {step.__struct_config__.tag for step in plan.steps}
+    obstacles = {f"no_answer_{obstacle.side}" for obstacle in plan.obstacles}
+    return "+".join(sorted(map(str, steps | obstacles))) or "none"

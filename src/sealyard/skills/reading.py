@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from sealyard.catalog.stubs import annotation, literal
-from sealyard.code import Names, SkillRef, ToolRef, find_uses, parse
+from sealyard.code import Names, Ref, find_uses, parse
 from sealyard.errors import InvalidSkill
 from sealyard.offload import Query
 from sealyard.skills.declarations import (
@@ -48,7 +48,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None = None
     tools: tuple[ToolNeed, ...] = ()
-    skills: tuple[SkillRef, ...] = ()
+    skills: tuple[Ref, ...] = ()
     warnings: tuple[str, ...] = ()
     """Each a sentence that names the line."""
 
@@ -59,7 +59,7 @@ def read_skill(
     *,
     inputs: Any = None,
     output: Any = None,
-    find: Callable[[ToolRef], ToolSpec | None],
+    find: Callable[[str], ToolSpec | None],
 ) -> Reading:
     """Read `code` as a skill called `name`, together with the inputs and output that its author declares.
 
@@ -97,8 +97,8 @@ def read_skill(
 def read_in_helper(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
     """Run `read_skill` in a helper process, and ask the gateway for the tool that a name means."""
 
-    def find(ref: ToolRef) -> ToolSpec | None:
-        found: ToolSpec | None = msgspec.convert(ask(msgspec.to_builtins(ref)), ToolSpec | None)
+    def find(name: str) -> ToolSpec | None:
+        found: ToolSpec | None = msgspec.convert(ask(name), ToolSpec | None)
         return found
 
     found = read_skill(params["name"], body.decode(), inputs=params["inputs"], output=params["output"], find=find)
@@ -240,14 +240,14 @@ def _unbound(names: Names, given: frozenset[str]) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: (item[1], item[0])))
 
 
-def _tool_needs(refs: tuple[ToolRef, ...], find: Callable[[ToolRef], ToolSpec | None]) -> tuple[ToolNeed, ...]:
+def _tool_needs(refs: tuple[Ref, ...], find: Callable[[str], ToolSpec | None]) -> tuple[ToolNeed, ...]:
     """The tools that the code uses, in their present versions."""
     needs: dict[str, ToolNeed] = {}
     for ref in refs:
-        spec = find(ref)
+        spec = find(ref.name)
         if spec is None:
             raise InvalidSkill(
-                f"Line {ref.lines[0]}: the code uses {str(ref)[:160]!r}, and there is no such tool."
+                f"Line {ref.lines[0]}: the code uses {ref.name[:160]!r}, and there is no such tool."
                 " Call search_tools to find one that exists."
             )
         known = needs.get(spec.full_name)

@@ -23,17 +23,16 @@ from sealyard.broker.policy import Policy
 from sealyard.catalog import Snapshot, check_arguments
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
 from sealyard.former import FORMER_ERROR
-from sealyard.observe.recorder import Recorder, RunObserver
-from sealyard.observe.results import conceal_outcome
-from sealyard.observe.sinks import AuditSink, JournalSink, TraceSink
+from sealyard.observe import Recorder, RunObserver
 from sealyard.offload import Offload, decode
 from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.skills.loader import Load, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
+from sealyard.values.documents import MOST_DEPTH, is_too_deep
 from sealyard.values.runs import OWN_CALLS, CallRecord, Limits, Outcome, Usage
-from sealyard.values.skills import Skill, SkillExample, Trace, TraceCall
+from sealyard.values.skills import Rehearsal, Skill, SkillExample, Trace, TraceCall
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
@@ -184,14 +183,6 @@ def _has_files(answer: Any) -> bool:
 # Runs
 
 
-class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of running an example."""
-
-    example: SkillExample
-    """With its trace, its value and its verdict."""
-    outcome: Outcome
-
-
 class Rehearsals:
     """Runs examples of skills."""
 
@@ -267,7 +258,6 @@ class Rehearsals:
         )
         sandbox = await self._runner.sandbox()
         await self._tools.finder.ready(view)
-        store = self._store
         opening = self._recorder.open(
             Grant(
                 execution_id=secrets.token_hex(8), principal=principal, session=f"{principal}:default", tools=view.tools
@@ -277,12 +267,7 @@ class Rehearsals:
             code=_code_of(skill),
             context={"inputs": inputs},
             catalog_version=view.version,
-            sinks=(
-                partial(JournalSink, store),
-                partial(AuditSink, store),
-                partial(TraceSink, store),
-                lambda _: recording,
-            ),
+            sinks=[lambda _: recording],
             own=_own_calls(skills),
             find=recording.find,
             recorded=recording.recorded,
@@ -293,7 +278,7 @@ class Rehearsals:
             recording.options["on_call"] = partial(self._recorder.broker.call, run.passage)
             yield recording
             run.passage.settle()
-            outcome = await conceal_outcome(recording.outcome, guard)
+            outcome = await run.conceal(recording.outcome)
             run.finish(outcome.status, "", outcome)
 
     def _options(
@@ -465,6 +450,8 @@ def _problem(outcome: Outcome, problems: list[str]) -> str:
     if problems:
         return problems[0][:_PROBLEM_CHARACTERS]
     failure = outcome.failure
+    if failure is None and is_too_deep(outcome.result):
+        return f"Its value is nested more than {MOST_DEPTH} levels deep, too deeply for an example."
     if failure is None:
         return "Its value is too large for an example." if outcome.spill is not None else ""
     return f"{failure.type}: {failure.message}"[:_PROBLEM_CHARACTERS]

@@ -13,48 +13,48 @@ import msgspec
 
 from sealyard.access import Guards, Runner, Tools
 from sealyard.catalog import Recent, Snapshot
-from sealyard.code import SkillRef, ToolRef
+from sealyard.code import Ref
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill
-from sealyard.observe.recorder import Recorder
-from sealyard.observe.sinks import Observer
+from sealyard.observe import Observer, Recorder
 from sealyard.privacy import Guard
+from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
 from sealyard.skills.declarations import check_json
 from sealyard.skills.loader import Compatibility, Known, LoadedSkill, NeedCheck, SkillLoader, SkillSession
 from sealyard.skills.reading import Reading, read_skill, signature_of
-from sealyard.skills.record import (
-    SkillAnalysis,
-    SkillCandidate,
-    SkillSummary,
-    combined,
-    effectiveness,
-    figures_of,
-    foreseen,
-    is_right,
-)
 from sealyard.skills.rehearsal import Rehearsals
-from sealyard.skills.requests import (
+from sealyard.skills.sharing.folder import read_frontmatter, to_folder
+from sealyard.skills.shelf import Shelf, as_tool
+from sealyard.store import Store
+from sealyard.values.access import AuditEntry
+from sealyard.values.changes import matches
+from sealyard.values.runs import RecordStatus, is_python
+from sealyard.values.skills import (
+    SHARED,
+    Difficulty,
     FoundSkill,
+    NeedState,
     SavedSkill,
     SaveSkill,
     ServedFolder,
+    Skill,
+    SkillAnalysis,
+    SkillCandidate,
     SkillCheck,
+    SkillExample,
+    SkillFigures,
+    SkillNeed,
+    SkillRecord,
     SkillSource,
+    SkillSummary,
+    SkillTotals,
     TestedSkill,
-    conceal_examples,
-    conceal_request,
-    conceal_skill,
-    conceal_texts,
+    namespace_of,
+    namespaces_for,
+    principal_of,
 )
-from sealyard.skills.sharing.folder import read_frontmatter, to_folder
-from sealyard.skills.shelf import Shelf, as_tool, namespace_of, namespaces_for, principal_of
-from sealyard.store import Store
-from sealyard.values.access import AuditEntry
-from sealyard.values.runs import RecordStatus, is_python
-from sealyard.values.skills import SHARED, Difficulty, Skill, SkillExample, SkillNeed, SkillRecord
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import matches
 from sealyard.versioning.migrate import rewrite_beside
 
 _log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ _log = logging.getLogger(__name__)
 _MOST_FOUND = 50  # results of one search
 _INDEXES = 8  # search indexes, one for each view of the catalog: as many principals search at a time
 _CANDIDATES = 20  # candidates listed, the most frequent first
+_WORSE: tuple[NeedState, ...] = ("fits", "newer", "translated", "broken", "missing")
 _HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
 _FOLDERS = 2_000  # rendered folders, a few KiB each
 _LONG_CODE = 4_000  # longer code is read by a helper: parsing it holds the interpreter for 8 ms at worst
@@ -162,7 +163,7 @@ class Skills:
         untried = tuple(msgspec.structs.replace(each, passed=False, problem="Not tried yet.") for each in examples)
         note = "It came from elsewhere and waits for approval: sealyard skills approve."
         skill = msgspec.structs.replace(
-            skill, examples=untried, author=source.author, origin=source.origin, status=source.status, note=note
+            skill, examples=untried, author=source.author, origin=source.origin, status="quarantined", note=note
         )
         saved = await self.keep(skill, principal=principal)
         return SavedSkill(skill=saved, warnings=tuple(dict.fromkeys([*warnings, *more])))
@@ -273,14 +274,13 @@ class Skills:
 
     async def _reading(self, request: SaveSkill, view: Snapshot, author: str) -> Reading:
         """Read the code of a request, long code in a helper process. Raises `InvalidSkill`."""
-        find = partial(_find_tool, view)
         given = {"name": request.name, "inputs": request.inputs, "output": request.output}
         code, offload = request.code, self.guards.offload
         if len(code) <= _LONG_CODE or offload is None:
-            return await asyncio.to_thread(read_skill, code=code, find=find, **given)
+            return await asyncio.to_thread(read_skill, code=code, find=view.find, **given)
 
-        async def answer(ref: Any) -> Any:
-            return msgspec.to_builtins(find(msgspec.convert(ref, ToolRef)))
+        async def answer(name: Any) -> Any:
+            return msgspec.to_builtins(view.find(msgspec.convert(name, str)))
 
         try:
             found = await offload.run("read_skill", given, code.encode(), who=author, on_query=answer)
@@ -288,7 +288,7 @@ class Skills:
             raise InvalidSkill(f"The code could not be read: {error}") from None
         return msgspec.convert(found.result, Reading)
 
-    async def _needed(self, user: str, ref: SkillRef, author: str, view: Snapshot, *, is_foreign: bool) -> Skill:
+    async def _needed(self, user: str, ref: Ref, author: str, view: Snapshot, *, is_foreign: bool) -> Skill:
         """Find the skill that `user` imports. A skill from elsewhere may import one that is in quarantine too."""
         if is_foreign:
             return await self.shelf.get(ref.name, ref.pin, author)
@@ -375,7 +375,7 @@ class Skills:
         else:
             newest = sorted(skills.items(), key=lambda item: -item[1].modified_at)
             names = [name for name, _ in newest[:limit]]
-        records = combined(await self.store.skills.uses())
+        records = await self.loading.records()
         found = [await self._found(skills[name], records, view) for name in names]
         guard = await self.guards.of(f"{principal}:default")
         shown = [{"signature": each.signature, "description": each.description} for each in found]
@@ -391,8 +391,11 @@ class Skills:
         """
         view = await self.tools.view(principal)
         loaded = await self.loading.resolve(name, version, principal, view)
-        guard = await self.guards.of(f"{principal}:default")
-        return msgspec.structs.replace(loaded, skill=await conceal_skill(loaded.skill, guard))
+        return msgspec.structs.replace(loaded, skill=await self.concealed(loaded.skill, principal=principal))
+
+    async def concealed(self, skill: Skill, *, principal: str) -> Skill:
+        """A skill with private values in its text concealed: it may have been saved under weaker rules."""
+        return await conceal_skill(skill, await self.guards.of(f"{principal}:default"))
 
     async def unused(self, since: float) -> list[Skill]:
         """List skills that were neither saved nor used since a time."""
@@ -453,7 +456,7 @@ class Skills:
             use=f"from skills import {skill.name}",
             signature=signature_of(skill),
             description=skill.description,
-            effectiveness=None if known is None else round(effectiveness(known, now=time.time()), 2),
+            effectiveness=None if known is None else round(known.effectiveness(now=time.time()), 2),
             status=skill.status,
             shared=skill.namespace == SHARED,
             warnings=tuple(check.reason for check in checks if check.reason),
@@ -497,13 +500,13 @@ class Skills:
         """Figures of every skill, the most effective first, and code that could become a skill."""
         view = await self.tools.view()
         newest = await self.shelf.list_all()
-        records = combined(await self.store.skills.uses())
+        records = await self.loading.records()
         past = await self.store.skills.migrations()
         figures = []
         for skill in newest:
             checks = await self.compatibility.check(skill, view)
             hardest = max([await self.difficulty(skill, check) for check in checks], key=_HARDER.index, default=None)
-            figures.append(figures_of(skill, records.get((skill.namespace, skill.name)), checks, hardest))
+            figures.append(_figures_of(skill, records.get((skill.namespace, skill.name)), checks, hardest))
         figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
         statuses = Counter(skill.status for skill in newest)
         sums = await self.store.metrics.sums()
@@ -518,7 +521,7 @@ class Skills:
             translated=sum(each.translated for each in figures),
             migrations=len(past),
             migrated=sum(each.outcome == "migrated" for each in past),
-            predictions_right=sum(map(is_right, past)),
+            predictions_right=sum((each.predicted == "mechanical") == (each.outcome == "migrated") for each in past),
         )
         return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(candidates[:_CANDIDATES]))
 
@@ -584,6 +587,35 @@ class Skills:
         return found
 
 
+def foreseen(predicted: Difficulty, skill: Skill) -> Difficulty:
+    """A migration needs a look if no example of the skill passed and can be replayed: nothing would prove it."""
+    is_provable = any(example.passed and example.trace is not None for example in skill.examples)
+    return predicted if is_provable or predicted != "mechanical" else "needs a look"
+
+
+def _figures_of(
+    skill: Skill, record: SkillRecord | None, checks: tuple[NeedCheck, ...], hardest: Difficulty | None
+) -> SkillFigures:
+    """The figures of a skill, from the record of all its versions and the checks of its tools."""
+    whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
+    now = time.time()
+    details = [f"{check.tool} {check.need}: {check.state}. {check.reason}".rstrip() for check in checks]
+    details += [f"last error: {whole.last_error}"] if whole.last_error else []
+    details += [f"its worst need: {max((check.state for check in checks), key=_WORSE.index)}"] if checks else []
+    details += [f"its migration, as predicted: {hardest}"] if hardest else []
+    details += [skill.note] if skill.note else []
+    totals = {name: getattr(whole, name) for name in SkillTotals.__struct_fields__}
+    return SkillFigures(
+        **totals | {"version": skill.version},
+        status=skill.status,
+        mean_seconds=whole.seconds / whole.calls if whole.calls else 0.0,
+        effectiveness=round(whole.effectiveness(now=now), 3),
+        judgement=whole.judge(modified_at=skill.modified_at, now=now),
+        difficulty=hardest,
+        details=tuple(details),
+    )
+
+
 async def _serve(skill: Skill, guard: Guard) -> ServedFolder:
     """Render the folder of a skill as a principal may see it."""
     is_shared = skill.namespace == SHARED
@@ -596,12 +628,6 @@ async def _serve(skill: Skill, guard: Guard) -> ServedFolder:
         frontmatter=read_frontmatter(folder.files["SKILL.md"]),
         files=dict(folder.files),
     )
-
-
-def _find_tool(view: Snapshot, ref: ToolRef) -> ToolSpec | None:
-    if ref.full_name is not None:
-        return view.find(ref.full_name)
-    return view.find(f"servers.{ref.module}.{ref.function}")
 
 
 def _indexed(full_name: str, skill: Skill) -> ToolSpec:

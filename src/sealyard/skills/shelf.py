@@ -18,9 +18,10 @@ import msgspec
 
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.store import Store
-from sealyard.values.skills import SHARED, ShelfLimits, Skill, SkillStatus, unknown_version
+from sealyard.values.changes import Severity, matches
+from sealyard.values.skills import ShelfLimits, Skill, SkillStatus, namespace_of, namespaces_for, unknown_version
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import Severity, compare, matches
+from sealyard.versioning.compare import compare
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """At most 64 characters: the limit of the Agent Skills format."""
@@ -32,21 +33,6 @@ _NAMESPACE_CHARACTERS = 128  # as long as the longest name of a principal
 _NOTE_CHARACTERS = 2_000  # of a note, which may quote an error
 _COMPARED = 20  # names that are compared letter by letter, which is slow
 _USED: tuple[SkillStatus, ...] = ("draft", "active")
-
-
-def namespace_of(principal: str) -> str:
-    """The namespace of a principal: its name, escaped if it could be taken for the shared or an escaped one."""
-    return _ESCAPE + principal if principal == SHARED or principal.startswith(_ESCAPE) else principal
-
-
-def principal_of(namespace: str) -> str:
-    """The principal that owns a namespace; the shared one belongs to nobody."""
-    return namespace.removeprefix(_ESCAPE)
-
-
-def namespaces_for(principal: str) -> tuple[str, str]:
-    """The namespaces in which the imports of a principal's code are looked up, in order."""
-    return namespace_of(principal), SHARED
 
 
 def check_name(name: str) -> None:

@@ -22,6 +22,7 @@ from sealyard.store.database import Reader
 from sealyard.store.stored_json import encode_strictly, storable
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES, Writer
+from sealyard.values.changes import Severity, Version
 from sealyard.values.skills import (
     MigrationRecord,
     ShelfLimits,
@@ -33,7 +34,6 @@ from sealyard.values.skills import (
     UseShare,
     unknown_version,
 )
-from sealyard.versioning.compare import Severity, Version
 
 _USES_KEPT = 50_000
 """Single uses of all skills together: some 10 MB. The sums have the older ones too."""

@@ -16,8 +16,8 @@ from sealyard.errors import StoreError
 from sealyard.store.columns import Columns, named_insert, upsert
 from sealyard.store.stored_json import encode_json, storable
 from sealyard.store.table import Table, reads
+from sealyard.values.changes import Change, Comparison, Version
 from sealyard.values.tools import ReleaseKind, ToolSpec
-from sealyard.versioning.compare import Change, Comparison, Version
 
 DEFINITIONS_KEPT = 10_000
 """Definitions of one upstream; those seen last are kept."""

@@ -1,4 +1,4 @@
-"""Runs of code: limits, outcome and result, and the records of executions and calls."""
+"""Runs of code: limits, outcome and result, the records of executions and calls, and live events."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -38,6 +38,10 @@ FailureKind = Literal[
     "workspace",
     "calls",
 ]
+
+
+LIKELY_TO_FAIL = "LikelyToFail"
+"""The type of the failure of code that was not run because it is almost certain to fail."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -227,3 +231,19 @@ class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
 def is_python(language: str) -> bool:
     """True if a request for this language means Python."""
     return language.strip().lower() in ("python", "python3", "py")
+
+
+LiveKind = Literal["started", "queued", "begun", "output", "call", "called", "asked", "answered", "ended", "lagged"]
+"""`begun`: its turn has come. `lagged`: events before this one are missing."""
+
+
+class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a gateway for those who watch it. Its body is concealed."""
+
+    number: int
+    """Grows by one with every event of this gateway."""
+    at: float
+    kind: LiveKind
+    execution_id: str = ""
+    principal: str = ""
+    body: dict[str, Any] = {}

@@ -3,8 +3,14 @@
 `compare/` finds the differences of two definitions, `plan` the steps between them, and `migrate/` rewrites code.
 """
 
-from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
-from sealyard.versioning.steps import Plan, Untranslatable
+from sealyard.versioning.plan import (
+    Plan,
+    Untranslatable,
+    adapt_answer,
+    make_plan,
+    translate_answer,
+    translate_arguments,
+)
 
 __all__ = (
     "Plan",

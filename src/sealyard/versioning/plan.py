@@ -12,37 +12,143 @@ a step only if its meaning for a call is proven by the two definitions alone:
 Everything else is an obstacle. The `renames` of a person need no proof.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.values.changes import Change
+from sealyard.values.skills import Difficulty
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import Change, compare
-from sealyard.versioning.compare.schemas import resolve
-from sealyard.versioning.compare.wording import are_opposed, are_same_text, is_distinctive, newly_deprecated
-from sealyard.versioning.steps import (
-    AddParameter,
-    Obstacle,
-    Plan,
-    RemoveParameter,
-    RenameField,
-    RenameParameter,
-    RenameTool,
-    RetypeParameter,
-    Scalar,
-    Step,
-    Untranslatable,
-    convert,
-    find_scalar,
-    fits,
-    plain_schema,
-    signature_names,
-    split_path,
-    takes,
-)
+from sealyard.versioning.compare.comparison import compare
+from sealyard.versioning.compare.proof import is_proven
+from sealyard.versioning.compare.schemas import NULLS, Budget, Case, Document, Exhausted, cases_of, part, resolve
+from sealyard.versioning.compare.wording import are_opposed, are_same_text, folded, is_distinctive, newly_deprecated
+
+Scalar = Literal["string", "integer", "number", "boolean"]
+_TOKEN = re.compile(r"__PII_\w+__")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,300}")
+"""A whole number as it is written in one way only: `007` and `+7` may be names of something."""
+_STEPS = 500
+"""The cost that reading one parameter may have: a scalar takes ten, and a value from a list an eighth."""
+_PLACES = 2_000
+"""Parts of a value that are read: no literal in code and no default has more."""
+
+
+class Untranslatable(InvalidRequest):
+    """A call that was right for the old definition of a tool cannot be made one for the new definition."""
+
+
+class RenameTool(msgspec.Struct, frozen=True, kw_only=True, tag="rename_tool"):
+    """The tool has other names; these are the new ones."""
+
+    full_name: str
+    module: str
+    function: str
+
+
+class RenameParameter(msgspec.Struct, frozen=True, kw_only=True, tag="rename_parameter"):
+    """A parameter has another key in the schema."""
+
+    before: str
+    after: str
+
+
+class RemoveParameter(msgspec.Struct, frozen=True, kw_only=True, tag="remove_parameter"):
+    """A parameter is gone, and calls do without it."""
+
+    name: str
+
+
+class AddParameter(msgspec.Struct, frozen=True, kw_only=True, tag="add_parameter"):
+    """A parameter has to be given; where a call does not, it gets this value."""
+
+    name: str
+    """The new key."""
+    value: Any
+
+
+class RetypeParameter(msgspec.Struct, frozen=True, kw_only=True, tag="retype_parameter"):
+    """A parameter takes another type of scalar."""
+
+    name: str
+    """The old key."""
+    to: Scalar
+
+
+class RenameField(msgspec.Struct, frozen=True, kw_only=True, tag="rename_field"):
+    """A field of the answer has another name."""
+
+    path: str
+    """By the old names, such as `items[].name`."""
+    after: str
+    """The new name of the last part."""
+
+
+Step = RenameTool | RenameParameter | RemoveParameter | AddParameter | RetypeParameter | RenameField
+
+
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that no step answers."""
+
+    side: Literal["tool", "input", "omitted", "output"]
+    """`tool`: it hits every call. `input`: calls that give the parameter. `omitted`: calls that do not. `output`: code
+    that reads the field."""
+    field: str
+    """The old key of the parameter (of `input` empty: one that is not declared), or the path in the answer by the old
+    names, empty for the whole."""
+    reason: str
+    is_total: bool = False
+    """Of `input`: whether it hits every value, also one that the new tool takes, since it may mean something else."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps from `before` to `after`, and the obstacles."""
+
+    before: ToolSpec
+    after: ToolSpec | None
+    """None: the tool is gone."""
+    steps: tuple[Step, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    names_before: dict[str, str] = {}
+    """The schema's key -> the function's parameter, in the order in which the function takes them."""
+    names_after: dict[str, str] = {}
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The reasons that breaking changes have no mechanical answer, one sentence each."""
+        return tuple(obstacle.reason for obstacle in self.obstacles)
+
+    @property
+    def difficulty(self) -> Difficulty:
+        """The difficulty by the definitions alone; a migration reads code too."""
+        if self.after is None or any(obstacle.side == "tool" for obstacle in self.obstacles):
+            return "impossible"
+        return "needs a look" if self.obstacles else "mechanical"
+
+    @property
+    def is_reordered(self) -> bool:
+        """True if an argument without a name would mean another parameter than before."""
+        return list(self.names_before)[: len(self.names_after)] != list(self.names_after)[: len(self.names_before)]
+
+    @property
+    def keys(self) -> dict[str, str | None]:
+        """Old key -> new key of every parameter whose name matters; None if it is gone."""
+        changed: dict[str, str | None] = {key: key for key in self.names_before}
+        for step in self.steps:
+            if isinstance(step, RenameParameter):
+                changed[step.before] = step.after
+            elif isinstance(step, RemoveParameter):
+                changed[step.name] = None
+        return changed
+
+
+# Making and using plans
+
 
 NamesOf = Callable[[ToolSpec], Mapping[str, str]]
 """The schema's key -> the function's parameter, in the order in which the function takes them."""
@@ -50,10 +156,19 @@ NamesOf = Callable[[ToolSpec], Mapping[str, str]]
 _OUTPUT = "output"
 _TEXT = 4_000  # characters of a description that are read
 _QUOTED = re.compile(r"[`'\"]([\w.-]+)[`'\"]|\b([A-Za-z]+(?:_\w+|[a-z][A-Z]\w*))\b")
+_TWINS = 50  # parameters with one description that are told apart by their names: a bound on the cost
 _NOTHING = object()
 _KEYS = 2_000  # parts of a schema that are searched for odd names
 _EXACT = ("format", "pattern", "contentEncoding", "contentMediaType")
 """Keywords that give a text a meaning which a number cannot have, and the other way round."""
+
+
+def signature_names(spec: ToolSpec) -> dict[str, str]:
+    """Key -> parameter where both are the same: required ones first, else in the order of the schema."""
+    keys = [key for key in part(spec.input_schema, "properties", dict) if isinstance(key, str)]
+    demanded = {key for key in part(spec.input_schema, "required", list) if isinstance(key, str)}
+    keys += sorted(demanded.difference(keys))
+    return {key: key for key in sorted(keys, key=lambda key: key not in demanded)}
 
 
 def make_plan(
@@ -303,19 +418,35 @@ class _Planning:
         """The parameters that texts name as the successor of a removed one."""
         text = self._said_of(0, key)
         announced = newly_deprecated(("", False), (text, False))
-        found = [announced.replacement] if announced is not None and announced.replacement in self._names[1] else []
-        for other in self._names[1]:
-            now = self._said_of(1, other)
-            is_named = key in _names_in(now) and key not in _names_in(self._said_of(0, other))
-            is_twin = is_distinctive(text) and are_same_text(text, now) and not are_opposed(key, other)
-            if is_named or is_twin:
-                found.append(other)
-        return [name for name in found if name]
+        twins = self._described.get(folded(text), ()) if is_distinctive(text) else ()
+        found = {other for other in twins if len(twins) > _TWINS or not are_opposed(key, other)}
+        found.update(self._mentions.get(key, ()))
+        if announced is not None and announced.replacement:
+            found.add(announced.replacement)
+        return [name for name in self._names[1] if name in found]
+
+    @cached_property
+    def _described(self) -> dict[str, list[str]]:
+        """The parameters of each description now."""
+        found: dict[str, list[str]] = {}
+        for name in self._names[1]:
+            found.setdefault(folded(self._said_of(1, name)), []).append(name)
+        return found
+
+    @cached_property
+    def _mentions(self) -> dict[str, list[str]]:
+        """The parameters whose descriptions speak of a name now and did not before, by that name."""
+        found: dict[str, list[str]] = {}
+        for name in self._names[1]:
+            for mentioned in _names_in(self._said_of(1, name)) - _names_in(self._said_of(0, name)):
+                found.setdefault(mentioned, []).append(name)
+        return found
 
     def _said_of(self, side: int, key: str) -> str:
-        schema = plain_schema(self._schema(side, key), (self._before, self._after)[side].input_schema)
-        text = schema.get("description") if schema is not None else None
-        return text if isinstance(text, str) else ""
+        schema = self._schema(side, key)
+        case = plain_case(schema, (self._before, self._after)[side].input_schema)[0]
+        texts = [each.get("description") for each in (schema, *(case.atoms if case else ())) if isinstance(each, dict)]
+        return next((text for text in texts if isinstance(text, str)), "")
 
     def _new_key(self, key: str) -> str:
         """The new key of a parameter, according to the steps so far."""
@@ -333,7 +464,7 @@ class _Planning:
             key,
             f"The parameter `{key}` is gone; it may be `{to.name}` now ({to.why}), which a person has to say.",
         )
-        if to.name in self._required(1):
+        if to.name in part(self._after.input_schema, "required", list):
             self._demand(to.name, to.name, None)
 
     def _demand(self, key: str, to: str, before: object) -> None:
@@ -342,7 +473,7 @@ class _Planning:
         value = _derived(after, root)
         if before is not None:
             value = _derived(before, self._before.input_schema, only_default=True)
-        own = {name: part for name, part in after.items() if name != "format"} if isinstance(after, dict) else after
+        own = {name: inside for name, inside in after.items() if name != "format"} if isinstance(after, dict) else after
         if value is not _NOTHING and takes(own, root, value):  # of a format of its own it is taken to be
             self._add(AddParameter(name=to, value=value))
         elif before is None:
@@ -353,26 +484,19 @@ class _Planning:
     def _retype(self, key: str, change: Change) -> None:
         """Another type, or fewer values."""
         to = self._new_key(key)
-        sides = ((self._schema(0, key), self._before.input_schema), (self._schema(1, to), self._after.input_schema))
-        (old, new), (was, is_now) = (
-            [plain_schema(*side) for side in sides],
-            [find_scalar(*side) for side in sides],
-        )
+        old = plain_case(self._schema(0, key), self._before.input_schema)[0]
+        new = plain_case(self._schema(1, to), self._after.input_schema)[0]
         is_same = key in self._said or are_same_text(self._said_of(0, key), self._said_of(1, to))
-        if was and is_now and old and new and is_same and _is_convertible(was[0], is_now[0], old, new):
-            self._add(RetypeParameter(name=key, to=is_now[0]))
+        scalar = _convertible(old, new) if old and new and is_same else None
+        if scalar is not None:
+            self._add(RetypeParameter(name=key, to=scalar))
             return
         words = f" ({change.before} before, {change.after} now)" if change.before or change.after else ""
         self._block("input", key, f"The parameter `{key}` changed{words}: {change.reason}")
 
     def _schema(self, side: int, key: str) -> object:
         root = (self._before, self._after)[side].input_schema
-        properties = root.get("properties")
-        return properties.get(key) if isinstance(properties, dict) else None
-
-    def _required(self, side: int) -> list[object]:
-        required = (self._before, self._after)[side].input_schema.get("required")
-        return required if isinstance(required, list) else []
+        return part(root, "properties", dict).get(key)
 
     # Fields of the answer
 
@@ -413,26 +537,19 @@ def _derived(schema: object, root: dict[str, Any], *, only_default: bool = False
     return choices[0] if isinstance(choices, list) and len(choices) == 1 else _NOTHING
 
 
-def _is_convertible(was: Scalar, is_now: Scalar, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """True if old values have a meaning in the new type, by their schemas. Each value is checked when given."""
-    if was in (is_now, "boolean") or any(key in schema for schema in (old, new) for key in _EXACT):
-        return False
-    choices = [_choices(schema) for schema in (old, new)]
-    if choices[0] is None:
-        return choices[1] is None and is_now != "boolean"
+def _convertible(old: Case, new: Case) -> Scalar | None:
+    """The new type, if old values have a meaning in it by their schemas. Each value is checked when given."""
+    was, is_now = scalar_of(old), scalar_of(new)
+    is_exact = any(key in atom for atom in (*old.atoms, *new.atoms) for key in _EXACT)
+    if was is None or is_now is None or was in (is_now, "boolean") or is_exact:
+        return None
+    if old.values is None:
+        return is_now if new.values is None and is_now != "boolean" else None
     try:
-        converted = [convert(value, is_now) for value in choices[0]]
+        converted = [convert(value, is_now) for value in old.values]
     except Untranslatable:
-        return False
-    return choices[1] is None or all(value in choices[1] for value in converted)
-
-
-def _choices(schema: dict[str, Any]) -> list[Any] | None:
-    """The values that a schema lists."""
-    if "const" in schema:
-        return [schema["const"]]
-    choices = schema.get("enum")
-    return choices if isinstance(choices, list) else None
+        return None
+    return is_now if new.values is None or all(value in new.values for value in converted) else None
 
 
 def _names_in(text: str) -> set[str]:
@@ -455,3 +572,132 @@ def _has_odd_keys(schema: object) -> bool:
         elif isinstance(place, list):
             queue += place
     return bool(queue)
+
+
+# Values, types and schemas
+
+
+def fits(plan: Plan, key: str, value: Any) -> bool:
+    """True if a value of an old parameter is certainly one that the new tool takes as it is, and understands."""
+    after = plan.keys.get(key, key)
+    root = plan.after.input_schema if plan.after is not None else {}
+    properties = part(root, "properties", dict)
+    if after is None or after not in properties:
+        return False
+    if any(each.is_total and each.side == "input" and each.field == key for each in plan.obstacles):
+        return False
+    was = part(plan.before.input_schema, "properties", dict).get(key)
+    return takes(properties[after], root, value, was=was)
+
+
+def takes(declared: object, root: dict[str, Any], value: Any, *, was: object = None) -> bool:
+    """True if a schema certainly takes a value, and declares every key in it.
+
+    A key that is not declared may not be understood, even where the schema lets it pass. Formats and patterns that
+    `was`, the old schema, has in the same words are taken to hold.
+    """
+    if isinstance(declared, dict) and isinstance(was, dict):
+        said = {name for name in ("format", "pattern") if name in declared and declared[name] == was.get(name)}
+        declared = {name: value for name, value in declared.items() if name not in said}
+    places: dict[str, Any] = {name: root[name] for name in ("$defs", "definitions") if name in root}
+    try:
+        given = ({"const": value}, _exactly(value, [_PLACES]))
+    except (OverflowError, RecursionError):
+        return False
+    goal = {"allOf": [declared], **places}
+    return any(is_proven(each, goal) for each in given)
+
+
+def _exactly(value: Any, left: list[int]) -> dict[str, Any]:
+    """A schema that a value fits and that declares its keys. Raises `OverflowError` if more than `left` parts."""
+    left[0] -= 1
+    if left[0] < 0:
+        raise OverflowError
+    if isinstance(value, list):
+        items = {"items": {"anyOf": [_exactly(item, left) for item in value]}} if value else {}
+        return {"type": "array", "minItems": len(value), "maxItems": len(value), **items}
+    if isinstance(value, dict):
+        parts = {name: _exactly(inside, left) for name, inside in value.items()}
+        return {"type": "object", "properties": parts, "required": [*parts], "additionalProperties": False}
+    return {"const": value}
+
+
+def convert(value: Any, to: Scalar, name: str = "value") -> Any:
+    """A scalar as another type of the same meaning; None stays None.
+
+    Only a value with one form in either type is converted, so that it could be converted back: `"7"` and 7, but not
+    `"007"`, which may be a name, nor 12.0, which may be written in two ways, nor true, which may be a count.
+
+    Raises:
+        Untranslatable: The value has no meaning in that type, or more than one.
+    """
+    converted = None if isinstance(value, str) and _TOKEN.search(value) else _converted(value, to)
+    if converted is None and value is not None:
+        raise Untranslatable(f"Argument {name!r} has become {to}, and the value given cannot be made one. Change it.")
+    return converted
+
+
+def _converted(value: Any, to: Scalar) -> Any:
+    match value, to:
+        case (str(), "string") | (bool(), "boolean"):
+            return value
+        case bool(), _:
+            return None
+        case str(), "boolean":
+            return {"true": True, "false": False}.get(value)
+        case str(), "integer" | "number":
+            return _number(value, to)
+        case int(), "string":
+            return str(value) if abs(value) < 10**300 else None
+        case float(), "string":
+            return repr(value) if math.isfinite(value) and not value.is_integer() and "e" not in repr(value) else None
+        case float(), "integer":
+            return int(value) if value.is_integer() else None
+        case (int(), "integer" | "number") | (float(), "number"):
+            return value if math.isfinite(value) else None
+    return None
+
+
+def _number(text: str, to: Scalar) -> int | float | None:
+    """The number that a text is the only form of."""
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    is_plain = math.isfinite(number) and not number.is_integer() and repr(number) == text and "e" not in text
+    return number if is_plain and to == "number" else None
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """`items[].name` as `("items", "[]", "name")`; `[]` is an item, `{}` the value of any key."""
+    steps: list[str] = []
+    for name in path.split(".") if path else ():
+        bare = re.sub(r"(\[\]|\{\})+$", "", name)
+        steps += [bare] if bare else []
+        steps += re.findall(r"\[\]|\{\}", name[len(bare) :])
+    return tuple(steps)
+
+
+_SCALARS: dict[frozenset[str], Scalar] = {
+    frozenset({"string"}): "string",
+    frozenset({"integer"}): "integer",
+    frozenset({"integer", "fraction"}): "number",
+    frozenset({"boolean"}): "boolean",
+}
+
+
+def scalar_of(case: Case) -> Scalar | None:
+    """The scalar type of all values of a case but null; None if it has another type, or several."""
+    return _SCALARS.get(case.kinds - NULLS)
+
+
+def plain_case(schema: object, root: dict[str, Any]) -> tuple[Case | None, bool]:
+    """The only way in which values other than null fit a schema, None if there are others; and true if null may fit."""
+    try:
+        cases = cases_of(Document(root), [schema], Budget(_STEPS))
+    except Exhausted:
+        return None, True
+    found = [case for case in cases if not case.kinds <= NULLS]
+    return found[0] if len(found) == 1 else None, any(case.kinds & NULLS for case in cases)

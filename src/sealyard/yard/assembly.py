@@ -5,8 +5,8 @@ import contextlib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,23 +22,19 @@ from sealyard.broker.upstreams.mcp import Upstream
 from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import PrivacyConfig
-from sealyard.discovery import Semantic, load_encoder
+from sealyard.discovery import Semantic
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.learning import Guidance, KnownSkills
-from sealyard.learning.insights import domain_of
 from sealyard.metrics import Prices, Tracing, open_tracing, tokens
-from sealyard.observe.alerts import Alerting
-from sealyard.observe.readiness import Readiness
-from sealyard.observe.recorder import Recorder, Sink
-from sealyard.observe.sinks import AuditSink, JournalSink, Observer, ShapeSink, TraceSink
-from sealyard.observe.upkeep import Upkeep
+from sealyard.observe import Observer, Recorder, Sink, Upkeep
+from sealyard.observe.health import Alerting, Readiness
 from sealyard.offload import Offload
 from sealyard.privacy import TYPES, Handling, Privacy
 from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules
 from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.importable import Library, find_packages, open_library
+from sealyard.sandbox.importable import find_packages, open_library
 from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.pool import Slots
 from sealyard.skills import Skills
@@ -89,16 +85,27 @@ async def open_yard(
         if scope.level is not None
     }
     async with contextlib.AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_store(config.store.path, traces=_trace_budget(config)))
+        traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
+        store = await stack.enter_async_context(open_store(config.store.path, traces=traces))
         catalog = Catalog(store)
         # Beside the store, out of reach of programs that clean up temporary directories. Resolved, because workers
         # have another working directory than the gateway.
         home = (await asyncio.to_thread(config.store.path.resolve)).parent
         library = await stack.enter_async_context(open_library(home / "run"))
         servers: dict[str, ToolServer] = {}
-        kept = await _load_catalog(config, store, catalog, upstreams or {})
+        kept = await store.fingerprints()
+        same = [name for name, each in config.upstreams.items() if kept.get(name) == _fingerprint(each)]
+        await catalog.load([*same, *(upstreams or {})])  # the remembered tools of unchanged servers
         finder, names = Finder(catalog, library, servers), NameCheck(config)
-        listing = _Listing(config, store, catalog, servers, finder, names, kept)
+        listing = _Listing(
+            configs=config.upstreams,
+            store=store,
+            catalog=catalog,
+            servers=servers,
+            finder=finder,
+            names=names,
+            kept=kept,
+        )
         for name, upstream in config.upstreams.items():
             servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=home / "oauth")
         for name, server in (upstreams or {}).items():
@@ -112,7 +119,17 @@ async def open_yard(
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
             stack.push_async_callback(walls.aclose)
-            sandbox = _begin(stack, _open(walls, config, options, slots, policy, library, home / "run"))
+            opening = open_sandbox(
+                policy,
+                tier=config.sandbox.tier,
+                allow_weaker=config.sandbox.allow_weaker,
+                pool=options,
+                library=library,
+                own=GUESTS,
+                folder=home / "run",
+                slots=slots,  # calls without code take them too, before the sandbox is ready
+            )
+            sandbox = _begin(stack, walls.enter_async_context(opening))
             _begin(stack, asyncio.to_thread(tokens.load))
         guards = await _open_guards(config, privacy, store, stack)
         observed = DriftWatch(catalog, store)
@@ -122,7 +139,10 @@ async def open_yard(
         if config.otel.endpoint is not None:
             tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
         observer = Observer(
-            store, tracing=tracing, domain_of=lambda principal: domain_of(principal, scopes, config.learning)
+            store,
+            drift=observed,
+            tracing=tracing,
+            domain_of=lambda principal: config.learning.domain_of(principal, scopes),
         )
         tools = Tools(catalog, finder, Views(rules, scopes), servers, observed, names, on_published=observer.published)
         runner = Runner(
@@ -168,8 +188,7 @@ def _assemble(
         digest=guards.digest,
         offload=guards.offload,
     )
-    journal: tuple[Sink, ...] = (partial(JournalSink, store), partial(AuditSink, store), partial(TraceSink, store))
-    recorder = Recorder(store, broker, (*journal, *observer.sinks, partial(ShapeSink, tools.observed), *sinks))
+    recorder = Recorder(store, broker, (*observer.sinks, *sinks))
     skills = Skills(
         config.skills,
         store=store,
@@ -199,7 +218,7 @@ def _assemble(
     )
     readiness = Readiness(store, config.store.path, runner.opening)
     figures = Figures(
-        Prices(input=config.metrics.input_price, output=config.metrics.output_price),
+        prices=Prices(input=config.metrics.input_price, output=config.metrics.output_price),
         store=store,
         tools=tools,
         runner=runner,
@@ -229,65 +248,45 @@ def _assemble(
     )
 
 
-async def _load_catalog(config: Config, store: Store, catalog: Catalog, given: Iterable[str]) -> dict[str, str]:
-    """Load the remembered tools of the config's unchanged upstreams and of the `given` ones.
-
-    Returns the fingerprints in the store.
-    """
-    kept = await store.fingerprints()
-    same = [name for name, upstream in config.upstreams.items() if kept.get(name) == _fingerprint(upstream)]
-    await catalog.load([*same, *given])
-    return kept
-
-
+@dataclass(kw_only=True, eq=False)
 class _Listing:
     """Updates the catalog with the tools that upstreams list. Tools of a former server of that name do not count."""
 
-    def __init__(
-        self,
-        config: Config,
-        store: Store,
-        catalog: Catalog,
-        servers: Mapping[str, ToolServer],
-        finder: Finder,
-        names: NameCheck,
-        kept: dict[str, str],
-    ) -> None:
-        """`kept` are the fingerprints in the store."""
-        self._store = store
-        self._catalog = catalog
-        self._servers = servers
-        self._finder = finder
-        self._names = names
-        self._kept = kept
-        self._prints = {name: _fingerprint(upstream) for name, upstream in config.upstreams.items()}
-        self._sources = {name: _source(upstream) for name, upstream in config.upstreams.items()}
-        self._is_complete = False
+    configs: Mapping[str, UpstreamConfig]
+    store: Store
+    catalog: Catalog
+    servers: Mapping[str, ToolServer]
+    finder: Finder
+    names: NameCheck
+    kept: dict[str, str]
+    """The fingerprints in the store."""
+    is_complete: bool = False
 
     async def take(self, upstream: str, definitions: list[Definition]) -> None:
         """Update the catalog with the tools that `upstream` lists now."""
-        declared, source = self._servers[upstream].status().server, self._sources.get(upstream, "")
-        change = await self._catalog.update(upstream, definitions, declared=declared, source=source)
-        mark = self._prints.get(upstream)
-        if mark is not None and self._kept.get(upstream) != mark:
-            self._kept[upstream] = mark
-            await self._store.save_fingerprint(upstream, mark)
-        self._finder.note_listed(upstream)
+        config = self.configs.get(upstream)
+        declared, source = self.servers[upstream].status().server, "" if config is None else _source(config)
+        change = await self.catalog.update(upstream, definitions, declared=declared, source=source)
+        mark = None if config is None else _fingerprint(config)
+        if mark is not None and self.kept.get(upstream) != mark:
+            self.kept[upstream] = mark
+            await self.store.save_fingerprint(upstream, mark)
+        self.finder.note_listed(upstream)
         if change.changed:
             more = len(change.changed) - _CHANGES_NAMED
             names = ", ".join(change.changed[:_CHANGES_NAMED]) + (f" and {more:,} more" if more > 0 else "")
             _log.warning("The definition of %s changed. Look at it: sealyard tools --status.", names)
-        if self._is_complete:
+        if self.is_complete:
             await self._log_names()
 
     async def check_names(self) -> None:
         """Log names of the config that match no tool, after the first listing of all servers and at each later one."""
-        await self._finder.listed()
+        await self.finder.listed()
         await self._log_names()
-        self._is_complete = True
+        self.is_complete = True
 
     async def _log_names(self) -> None:
-        await self._names.log(self._catalog.snapshot, self._finder.unlisted(), self._finder.idle_patterns())
+        await self.names.log(self.catalog.snapshot, self.finder.unlisted(), self.finder.idle_patterns())
 
 
 class Border(msgspec.Struct, frozen=True, kw_only=True):
@@ -320,7 +319,7 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
             policy=policy,
             approvals=approvals,
             broker=broker,
-            recorder=Recorder(store, broker, (partial(JournalSink, store), partial(AuditSink, store))),
+            recorder=Recorder(store, broker, keeps_answers=False),
             store=store,
             names=NameCheck(config),
             readiness=Readiness(store, config.store.path, None),
@@ -367,10 +366,6 @@ def build_privacy(settings: PrivacyConfig) -> Privacy:
     return Privacy(Scanner(scan, detectors), mode=settings.mode, rules=rules)
 
 
-def _trace_budget(config: Config) -> TraceBudget:
-    return TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
-
-
 async def _open_guards(config: Config, privacy: Privacy, store: Store, stack: contextlib.AsyncExitStack) -> Guards:
     settings = config.privacy
     folder = (await asyncio.to_thread(config.store.path.resolve)).parent  # where the store's own files lie
@@ -385,7 +380,7 @@ async def _open_guards(config: Config, privacy: Privacy, store: Store, stack: co
     return Guards(privacy, vault, scope=settings.scope, secret=secret, offload=offload)
 
 
-async def _open_tracing(config: Config, endpoint: str, guards: Guards) -> "contextlib.AbstractContextManager[Tracing]":
+async def _open_tracing(config: Config, endpoint: str, guards: Guards) -> contextlib.AbstractContextManager[Tracing]:
     log = await guards.of("log")
     return open_tracing(
         endpoint,
@@ -438,28 +433,6 @@ def _pool_options(config: Config, home: Path) -> PoolOptions:
     )
 
 
-async def _open(
-    stack: contextlib.AsyncExitStack,
-    config: Config,
-    options: PoolOptions,
-    slots: Slots,
-    policy: IsolationPolicy,
-    library: Library,
-    folder: Path,
-) -> Sandbox:
-    opening = open_sandbox(
-        policy,
-        tier=config.sandbox.tier,
-        allow_weaker=config.sandbox.allow_weaker,
-        pool=options,
-        library=library,
-        own=GUESTS,
-        folder=folder,
-        slots=slots,  # calls without code take them too, before the sandbox is ready
-    )
-    return await stack.enter_async_context(opening)
-
-
 def _fingerprint(upstream: UpstreamConfig) -> str:
     """Identifies the selected tools of a server: a listing made with another selection does not apply."""
     return _digest(_source(upstream), *(upstream.tools or ("*",)), "without", *upstream.without_tools)
@@ -476,9 +449,9 @@ def _digest(*parts: str) -> str:
 
 async def _load_meaning(finder: Finder, store: Store, folder: str | None) -> None:
     """Load the encoder, which takes a moment. Until then, searches rank by words."""
-    encoder = await asyncio.to_thread(load_encoder, Path(folder) if folder else None)
-    if encoder is not None:
-        finder.use_meaning(Semantic(encoder, store))
+    meaning = await asyncio.to_thread(Semantic.load, store, folder=Path(folder) if folder else None)
+    if meaning is not None:
+        finder.use_meaning(meaning)
 
 
 async def _close_all(servers: Mapping[str, ToolServer]) -> None:

@@ -19,10 +19,7 @@ from sealyard.broker.upstreams import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.learning import Guidance, RunAdvice, SearchGuide
-from sealyard.observe.recorder import Recorder, Run
-from sealyard.observe.results import conceal_outcome, preview_bytes, render
-from sealyard.observe.sinks import Observer
-from sealyard.observe.visits import Visit
+from sealyard.observe import Observer, Recorder, Run, Visit
 from sealyard.privacy import Guard
 from sealyard.sandbox import Sandbox
 from sealyard.sandbox.pool import Slot
@@ -48,6 +45,7 @@ from sealyard.versioning import Plan
 from sealyard.wording import suggest
 from sealyard.yard.executions import ExecuteRequest, Execution
 from sealyard.yard.operations import Operations
+from sealyard.yard.results import preview_bytes, render
 
 _ANALYSES = ("filter", "aggregate", "transform", "validate", "statistics")
 _ROWS = 100  # in the answer of one analysis
@@ -61,7 +59,7 @@ result = run(request, call_tool)
 
 _SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
 _SCAN_SECONDS = 0.05
-"""For scanning the output of a run that has used up its time; `conceal_outcome` says what it leaves out then."""
+"""For scanning the output of a run that has used up its time; `Run.conceal` says what it leaves out then."""
 _SHORT_CODE = 1_000
 """Characters of code whose review has no timer, which would cost more than the review."""
 _WARNINGS = 3  # of the review in one result
@@ -223,8 +221,8 @@ class CodeRun:
         run, left = self.run, self.left_seconds()
         run.passage.settle()
         if not self._is_code:
-            return await conceal_outcome(without_code_details(seen), run.guard, seconds=left)
-        outcome = await conceal_outcome(seen, run.guard, seconds=left)
+            return await run.conceal(without_code_details(seen), seconds=left)
+        outcome = await run.conceal(seen, seconds=left)
         return self._yard.guidance.explain(outcome, run.record, run, self._snapshot)
 
     async def render(self, outcome: Outcome) -> Result:
@@ -266,16 +264,13 @@ class CodeRun:
             limits=self._limits,
         )
         self.run.assessed = look.assessed
-        await self._warn(look)
-        return look
-
-    async def _warn(self, look: RunAdvice) -> None:
-        """Warn listeners before the run that the code is likely to fail: they may cancel it."""
         report = self.run.passage.on_progress
         if look.assessment.risk in ("high", "critical") and look.refusal is None and report is not None:
+            # Before the run: the listener may cancel it.
             sending = report(0.0, None, f"likely to fail: {look.assessment.text}")
             if sending is not None:
                 await sending
+        return look
 
     def _find(self, name: str) -> tuple[ToolSpec, Plan | None]:
         """The tool that code means by a name other than its full name: another spelling, or an older version."""

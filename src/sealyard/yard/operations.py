@@ -9,13 +9,10 @@ from sealyard.access import Runner, Tools
 from sealyard.broker import Approvals
 from sealyard.errors import StoreError
 from sealyard.learning import Guidance
-from sealyard.learning.insights import census_of
 from sealyard.metrics import Gauge, Point, Prices, Report, tokens
 from sealyard.metrics.sums import Sums
-from sealyard.observe.alerts import Alerting
-from sealyard.observe.live import Live
-from sealyard.observe.readiness import Readiness
-from sealyard.observe.upkeep import Upkeep
+from sealyard.observe import Live, Upkeep
+from sealyard.observe.health import Alerting, Readiness
 from sealyard.store import Store
 
 _ANSWER_SECONDS = 5.0
@@ -25,42 +22,32 @@ _LEARNED_SECONDS = 60.0
 """Between two counts of learned things, each of which takes the event loop some milliseconds."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Figures:
     """The figures of one gateway and its store."""
 
-    def __init__(
-        self,
-        prices: Prices,
-        *,
-        store: Store,
-        tools: Tools,
-        runner: Runner,
-        approvals: Approvals,
-        live: Live,
-        guidance: Guidance,
-        readiness: Readiness,
-        upkeep: Upkeep,
-    ) -> None:
-        self.prices = prices
-        self._store = store
-        self._tools = tools
-        self._runner = runner
-        self._approvals = approvals
-        self._live = live
-        self._guidance = guidance
-        self._readiness = readiness
-        self._upkeep = upkeep
+    prices: Prices
+    store: Store
+    tools: Tools
+    runner: Runner
+    approvals: Approvals
+    live: Live
+    guidance: Guidance
+    readiness: Readiness
+    upkeep: Upkeep
+
+    def __post_init__(self) -> None:
         self._learned: list[Gauge] = []
         self._learned_at = -_LEARNED_SECONDS
 
     async def sums(self, since: float | None = None, until: float | None = None) -> Sums:
         """All sums of that period, up to this moment. Raises `StoreError`."""
         await self._catch_up()
-        return await self._store.metrics.sums(since, until)
+        return await self.store.metrics.sums(since, until)
 
     async def _catch_up(self) -> None:
         await asyncio.sleep(0)  # this turn of the loop counts the end of an execution that was just answered
-        await self._store.flush()
+        await self.store.flush()
 
     async def report(self, since: float | None = None, until: float | None = None) -> Report:
         """The work of that period, its quality and its savings. Raises `StoreError`."""
@@ -71,18 +58,18 @@ class Figures:
     async def points(self, since: float, until: float, step: str) -> list[Point]:
         """The report for each minute, hour or day of that period. Raises `StoreError`."""
         await self._catch_up()
-        return [Point.of(start, sums) for start, sums in await self._store.metrics.series(since, until, step)]
+        return [Point.of(start, sums) for start, sums in await self.store.metrics.series(since, until, step)]
 
     async def gauges(self) -> list[Gauge]:
         """The current values of all gauges. Raises `StoreError`."""
         whole = await self.report()
-        census = await self._store.census()
+        census = await self.store.census()
         values = {
-            "sealyard_approvals_waiting": len(await self._approvals.waiting()),
+            "sealyard_approvals_waiting": len(await self.approvals.waiting()),
             "sealyard_context_tokens_saved": whole.tokens.saved,
             "sealyard_context_dollars_saved": whole.tokens.dollars_saved,
             "sealyard_store_bytes": census.size_bytes,
-            "sealyard_metrics_uncounted_rows": await self._store.metrics.uncounted(),
+            "sealyard_metrics_uncounted_rows": await self.store.metrics.uncounted(),
             "sealyard_discovery_hit_rate": whole.discovery.hit_rate,
             "sealyard_skill_reuse_ratio": whole.skills.reuse_ratio,
         }
@@ -95,19 +82,19 @@ class Figures:
 
     def current(self) -> list[Gauge]:
         """The gauges that need no store."""
-        circuits = self._upkeep.open_circuits()
-        opening = self._runner.opening
+        circuits = self.upkeep.open_circuits()
+        opening = self.runner.opening
         is_ready = opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
         tier = opening.result().tier if is_ready and opening is not None else "none"
-        level = str(self._runner.policy.level)
+        level = str(self.runner.policy.level)
         found = [
             Gauge.of("sealyard_info", 1, version=__version__, tier=str(tier), level=level, tokenizer=tokens.TOKENIZER),
-            Gauge.of("sealyard_executions_running", len(self._live.running())),
-            Gauge.of("sealyard_executions_queued", sum(run.queued for run in self._live.running())),
+            Gauge.of("sealyard_executions_running", len(self.live.running())),
+            Gauge.of("sealyard_executions_queued", sum(run.queued for run in self.live.running())),
             Gauge.of("sealyard_sandbox_ready", is_ready),
         ]
-        found += [Gauge.of("sealyard_ready", part.ok, part=name) for name, part in self._readiness.parts.items()]
-        for status in self._tools.statuses():
+        found += [Gauge.of("sealyard_ready", part.ok, part=name) for name, part in self.readiness.parts.items()]
+        for status in self.tools.statuses():
             name = status.name
             found.append(Gauge.of("sealyard_upstream_up", status.state not in _DOWN, upstream=name))
             found.append(Gauge.of("sealyard_upstream_circuit_open", name in circuits, upstream=name))
@@ -116,11 +103,11 @@ class Figures:
 
     async def _learning(self) -> list[Gauge]:
         """The amount learned, and how often it was right."""
-        guidance = self._guidance
+        guidance = self.guidance
         now = time.monotonic()
         if now - self._learned_at >= _LEARNED_SECONDS and guidance.is_on:
             self._learned_at = now
-            parts = await census_of(guidance.learner, half_life=guidance.half_life)
+            parts = await guidance.learner.census()
             self._learned = [Gauge.of("sealyard_learning_learned", each.learned, part=each.part) for each in parts]
             self._learned += [
                 Gauge.of("sealyard_learning_accuracy", each.accuracy, part=each.part)

@@ -11,8 +11,7 @@ from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.catalog import Snapshot
 from sealyard.learning import Assessment
 from sealyard.metrics import Report
-from sealyard.observe.live import Live
-from sealyard.observe.results import answer_text
+from sealyard.observe import Live
 from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
 from sealyard.sandbox import Sandbox
@@ -34,6 +33,7 @@ from sealyard.yard.code_run import (
     session_of,
 )
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
+from sealyard.yard.results import answer_text
 
 _LONG_NAME = 1_000  # a longer token is not written to the audit log
 
@@ -43,7 +43,9 @@ class Yard(Parts):
     """The gateway without its wires. Make one with `open_yard`."""
 
     def __post_init__(self) -> None:
-        self.executions = Executions(self._execute_in_background)
+        self.executions = Executions(
+            lambda handle: self.execute(handle.request, principal=handle.principal, handle=handle)
+        )
 
     @property
     def approvals(self) -> Approvals:
@@ -93,9 +95,6 @@ class Yard(Parts):
                     outcome = await code.conclude(seen)
                 result = await code.render(outcome)
         return result
-
-    async def _execute_in_background(self, execution: Execution) -> Result:
-        return await self.execute(execution.request, principal=execution.principal, handle=execution)
 
     async def analyze(
         self,
@@ -181,8 +180,12 @@ class Yard(Parts):
                     await self.recorder.broker.call(run.passage, name, arguments)
                 answer = run.answer()
                 answer = msgspec.structs.replace(answer, value=await self._shown(answer.value, guard))
-                run.finish("ok", answer_text(answer.value, self.runner.result_tokens))
+                run.finish("ok", self.text_of(answer))
         return answer
+
+    def text_of(self, answer: Response) -> str:
+        """A tool's answer as text for the agent, within the budget of a result."""
+        return answer_text(answer.value, self.runner.result_tokens)
 
     async def _shown(self, value: Any, guard: Guard) -> Any:
         """An admitted answer with private values concealed."""

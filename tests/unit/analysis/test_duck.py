@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, duck, run
 from sealyard.analysis.guest.duck import LEAST_BYTES, Started, begin, read_parquet
-from sealyard.analysis.guest.duck_files import JsonFile, numbered
-from sealyard.analysis.guest.duck_sql import Query, Unsupported
+from sealyard.analysis.guest.duck_sql import JsonFile, Query, Unsupported, numbered
 from sealyard.analysis.guest.plan import (
     Aggregate,
     AllOf,

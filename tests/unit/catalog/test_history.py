@@ -12,9 +12,9 @@ from sealyard.catalog.catalog import Change
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store.tools import Release
+from sealyard.values.changes import Change as FieldChange
+from sealyard.values.changes import Comparison
 from sealyard.values.tools import Definition, ToolSpec
-from sealyard.versioning.compare.changes import Change as FieldChange
-from sealyard.versioning.compare.changes import Comparison
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.versioning.migration_world import make_change
 
-from sealyard.code import MAX_CODE_BYTES, Source, find_uses, parse, read, source
-from sealyard.code.names import children
+from sealyard.code import Source, find_uses, names, parse, read, source
 from sealyard.code.source import Fault
 from sealyard.errors import InvalidSkill
 from sealyard.learning.precedents import wrong_calls
@@ -92,7 +91,7 @@ def read_everything(code: str) -> None:
     wrong_calls(code, specs())
     try:
         find_uses(parse(code))
-        read_skill("total", code, find=lambda ref: specs().get(f"{ref.module}.{ref.function}"))
+        read_skill("total", code, find=lambda name: specs().get(name.removeprefix("servers.")))
     except InvalidSkill:
         pass
 
@@ -185,8 +184,8 @@ def test_a_feature_is_made_once_and_one_that_fails_is_made_again() -> None:
         ("a\r\nb\rc\n x\0", Fault(kind="null", line=4, column=3)),
         ("a\x0cb\n'\ud800'", Fault(kind="surrogate", line=2, column=2)),
         ("\0", Fault(kind="null", line=1, column=1)),
-        ("x" * (MAX_CODE_BYTES + 1), Fault(kind="size")),
-        ("\U0001f600" * (MAX_CODE_BYTES // 4 + 1), Fault(kind="size")),
+        ("x" * (Source.most_bytes + 1), Fault(kind="size")),
+        ("\U0001f600" * (Source.most_bytes // 4 + 1), Fault(kind="size")),
         ("-" * 100_000 + "1", Fault(kind="nested")),
     ],
     ids=["null", "surrogate", "null alone", "characters", "bytes", "nested"],
@@ -216,7 +215,9 @@ def test_the_nodes_that_are_left_out_of_a_walk_say_nothing() -> None:
     waiting: list[ast.AST] = [tree]
     while waiting:
         walked.append(waiting.pop())
-        waiting += children(walked[-1])
+        for field in names._fields_of(type(walked[-1])):
+            value = getattr(walked[-1], field, None)
+            waiting += [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, ast.AST)]
     left_out = {id(node): node for node in ast.walk(tree)}
     for node in walked:
         left_out.pop(id(node), None)

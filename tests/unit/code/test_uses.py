@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.code import MAX_CODE_BYTES, SkillRef, ToolRef, find_uses, parse
+from sealyard.code import Ref, Source, find_uses, parse
 from sealyard.code.uses import Unknown, Uses
 from sealyard.errors import InvalidSkill
 
@@ -22,9 +22,9 @@ def uses(code: str) -> Uses:
     return uses_in(textwrap.dedent(code).strip("\n"))
 
 
-def pay(*lines: int) -> ToolRef:
+def pay(*lines: int) -> Ref:
     """The tool of most tests, used on these lines."""
-    return ToolRef("bank", "pay", None, lines)
+    return Ref("servers.bank.pay", None, lines)
 
 
 FORMS = {
@@ -47,7 +47,7 @@ def test_every_way_to_import_a_tool_is_followed(code: str) -> None:
     """Whatever the spelling, the same tool is used on line two."""
     found = uses_in(code)
 
-    assert {(ref.module, ref.function, ref.lines[-1]) for ref in found.tools} == {("bank", "pay", 2)}
+    assert {(ref.name, ref.lines[-1]) for ref in found.tools} == {("servers.bank.pay", 2)}
     assert found.unknown == ()
 
 
@@ -70,9 +70,9 @@ def test_call_by_full_name_is_a_use() -> None:
 
     assert uses(code) == Uses(
         tools=(
-            ToolRef(None, None, "mcp__bank__pay", (5,)),
-            ToolRef(None, None, "mcp__bank__open", (6,)),
-            ToolRef(None, None, "mcp__bank__close", (7,)),
+            Ref("mcp__bank__pay", None, (5,)),
+            Ref("mcp__bank__open", None, (6,)),
+            Ref("mcp__bank__close", None, (7,)),
         )
     )
 
@@ -91,9 +91,9 @@ def test_uses_inside_functions_classes_and_comprehensions_are_found() -> None:
     """
 
     assert uses(code).tools == (
-        ToolRef("bank", "list_rows", None, (3,)),
-        ToolRef("bank", "close", None, (5,)),
-        ToolRef("mail", "send", None, (7, 8)),
+        Ref("servers.bank.list_rows", None, (3,)),
+        Ref("servers.bank.close", None, (5,)),
+        Ref("servers.mail.send", None, (7, 8)),
     )
 
 
@@ -110,11 +110,11 @@ def test_rebound_names_are_followed() -> None:
 
     assert uses(code) == Uses(
         tools=(
-            ToolRef(None, None, "mcp__x__y", (6,)),
-            ToolRef("bank", "close", None, (6,)),
-            ToolRef("bank", "pay", None, (6,)),
-            ToolRef("mail", "send", None, (6,)),
-            ToolRef("trips", "go", None, (6,)),
+            Ref("mcp__x__y", None, (6,)),
+            Ref("servers.bank.close", None, (6,)),
+            Ref("servers.bank.pay", None, (6,)),
+            Ref("servers.mail.send", None, (6,)),
+            Ref("servers.trips.go", None, (6,)),
         )
     )
 
@@ -166,13 +166,13 @@ def test_skills_are_found_in_every_form() -> None:
 
     assert uses(code) == Uses(
         skills=(
-            SkillRef("monthly_total", None, (1,)),
-            SkillRef("yearly", None, (2,)),
-            SkillRef("weekly", None, (4,)),
-            SkillRef("daily", None, (5,)),
-            SkillRef("hourly", None, (6,)),
-            SkillRef("hourly", "1", (6,)),
-            SkillRef("hourly", "1.2", (6,)),
+            Ref("monthly_total", None, (1,)),
+            Ref("yearly", None, (2,)),
+            Ref("weekly", None, (4,)),
+            Ref("daily", None, (5,)),
+            Ref("hourly", None, (6,)),
+            Ref("hourly", "1", (6,)),
+            Ref("hourly", "1.2", (6,)),
         )
     )
 
@@ -219,8 +219,8 @@ HOSTILE = {
     "deep sums": "x" + "+x" * 60_000,
     "a null byte": "x = 1\ny = '\0'",
     "half a surrogate pair": "x = 1\ny = '\ud800'",
-    "too many bytes": "x" * (MAX_CODE_BYTES + 1),
-    "too many bytes in few characters": "'" + "\U0001f600" * (MAX_CODE_BYTES // 4) + "'",
+    "too many bytes": "x" * (Source.most_bytes + 1),
+    "too many bytes in few characters": "'" + "\U0001f600" * (Source.most_bytes // 4) + "'",
     "no Python": "def",
     "a byte order mark": "\ufeffx = 1",
 }

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.config.machine import Machine
 from sealyard.config.references import Hidden, Unresolved, expand, has_reference, name_of_input
+from sealyard.config.settings import Machine
 
 MACHINE = Machine(
     environ={"TOKEN": "s3cret", "EMPTY": "", "TRICKY": "${TOKEN} $TOKEN", "GITHUB_TOKEN": "from-input"},

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sealyard.config.clients.rewrite import change_file, find_backups, replace_file, restore_file
+from sealyard.config.clients.rewrite import Backup, Change, change_file, find_backups, replace_file
 from sealyard.errors import InvalidRequest
 
 OLD = b'{"old": "\xff\x00"}\r\n'
@@ -24,6 +24,12 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
+def undo(file: Path, backup: Backup) -> None:
+    """Put back what the file was before its only change."""
+    change = Change(client="", path=file, old=NEW, new=backup.read_original(), backups=(backup,))
+    assert change.write() is None
+
+
 def names(folder: Path) -> list[str]:
     """What lies in a folder."""
     return sorted(each.name for each in folder.iterdir())
@@ -36,7 +42,7 @@ def test_change_keeps_the_mode_and_leaves_a_backup(file: Path) -> None:
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (NEW, 0o640)
     assert (backup.path.read_bytes(), stat.S_IMODE(backup.path.stat().st_mode)) == (OLD, 0o640)
     assert find_backups(file) == [backup]
-    restore_file(file, new=backup.read_original(), backups=[backup])
+    undo(file, backup)
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode), names(file.parent)) == (OLD, 0o640, ["mcp.json"])
 
 
@@ -46,7 +52,7 @@ def test_file_that_was_not_there_goes_away_again(tmp_path: Path) -> None:
     backup = change_file(file, old=None, new=NEW)
 
     assert (stat.S_IMODE(file.stat().st_mode), backup.read_original()) == (0o600, None)
-    restore_file(file, new=None, backups=[backup])
+    undo(file, backup)
     assert names(file.parent) == []
 
 

@@ -116,7 +116,7 @@ class Journal:
     def followers(self, tool: str, shop: Snapshot = SHOP, *, principal: str = "ann") -> list[Any]:
         """The names and shares of what follows a tool."""
         found = self.chains.next_tools(full(tool), Viewer(principal, self.at, MONTH), view=shop.tools)
-        return [(each.tool.removeprefix("mcp__shop__"), round(each.support.share, 2)) for each in found]
+        return [(name.removeprefix("mcp__shop__"), round(support.share, 2)) for name, support in found]
 
 
 def teach(chains: Chains, event: RunEvidence | Hinted) -> None:

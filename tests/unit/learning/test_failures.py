@@ -20,10 +20,9 @@ from tests.unit.learning.failure_runs import (
 
 from sealyard.learning import causes
 from sealyard.learning.causes import prepare_cause
-from sealyard.learning.failures import FIXES, GROUPS, VISITS, WAITING, Failures, Fix, Record
+from sealyard.learning.failures import FIXES, GROUPS, VISITS, WAITING, Edit, Failures, Fix, Record
 from sealyard.learning.part import Insight, Lesson, Viewer
 from sealyard.learning.prints import code_print
-from sealyard.learning.repairs import Edit
 from sealyard.values.facts import CallEvidence, Hinted, RunEvidence
 
 ERROR = ("ToolFailed", "ValueError: The date is not in ISO format.")
@@ -212,6 +211,21 @@ def test_what_is_said_already_is_not_told_again() -> None:
     teach(world, "ann")
 
     assert world.ask(LATER, said="Pass since= of list_bookings as a date.") is None
+
+
+def test_a_fix_without_a_name_is_told_beside_another_hint() -> None:
+    """Nothing of it can be in the failure's own hint."""
+    world = World()
+    code = IMPORT + 'pay(since="2024-04-03", limit=70)'
+    arguments = {"since": "2024-04-03", "limit": 70}
+    error = ("ToolFailed", "The ledger was not open.")
+    bad = (make_call("mcp__bank__pay", error=": ".join(error), arguments=arguments),)
+    good = (make_call("mcp__bank__pay", arguments=arguments),)
+    world.teach(code, error, code, principal="ann", calls=bad, calls_then=good)
+    told = world.ask(make_run(code, error, principal="ann", calls=bad), principal="ann", said="Look at its arguments.")
+
+    assert told is not None
+    assert told.text.endswith("Call pay again as it was: it went through later.")
 
 
 def wrong_name(name: str, **fields: Any) -> RunEvidence:

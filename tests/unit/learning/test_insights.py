@@ -1,5 +1,6 @@
 """What people see of what was learned, and forgetting it: bounded, by name, and of nobody else."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,9 @@ from tests.learned_journal import LIST, MAIL, PAY, fill, record_run, save_tools,
 
 from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest
-from sealyard.learning.insights import (
-    Insights,
-    forget,
-    insights,
-    learner_of,
-)
+from sealyard.learning import Insights, Learner
+from sealyard.learning import learner as module
+from sealyard.learning.chains import ToolUse
 from sealyard.store import Store, open_store
 
 SHARED = LearningConfig()
@@ -23,9 +21,9 @@ ALONE = LearningConfig(scope="principal")
 
 async def seen(store: Store, settings: LearningConfig = SHARED, **options: Any) -> Insights:
     """What is seen of all that the journal holds."""
-    learner = learner_of(store, settings)
+    learner = Learner(store, settings)
     await learner.once()
-    return await insights(store, learner, settings, **options)
+    return await learner.insights(**options)
 
 
 async def test_an_empty_journal_teaches_nothing(tmp_path: Path) -> None:
@@ -38,6 +36,35 @@ async def test_an_empty_journal_teaches_nothing(tmp_path: Path) -> None:
     ]
     assert (found.enabled, found.scope, found.is_ready, found.facts) == (True, "shared", True, 0)
     assert (found.faults, found.forgotten) == ({}, [])
+
+
+async def test_other_tasks_have_their_turns_while_insights_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model at its bounds takes a second to read; what it learns meanwhile breaks nothing."""
+    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
+    async with open_store(tmp_path / "s.db") as store:
+        await fill(store)
+        learner = Learner(store, SHARED)
+        await learner.once()
+        tools = learner.model_for("ann").chains.tools
+        for number in range(100):
+            tools[f"mcp__bank__old{number}"] = ToolUse()
+        turns = 0
+
+        async def teach() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                tools[f"mcp__bank__new{turns}"] = ToolUse()
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(teach())
+        found = await learner.insights()
+        task.cancel()
+
+    assert turns > 100
+    assert [each.part for each in found.parts] == list(module.PARTS)
 
 
 async def test_runs_are_counted_and_risk_is_calibrated(tmp_path: Path) -> None:
@@ -97,11 +124,11 @@ async def test_what_is_meant_is_forgotten_and_audited(tmp_path: Path, subject: s
     """A tool by any of its names, a principal, or everything; who asked for it is in the audit log."""
     async with open_store(tmp_path / "s.db") as store:
         await fill(store)
-        learner = learner_of(store, SHARED)
+        learner = Learner(store, SHARED)
         await learner.once()
-        done = await forget(store, learner, subject, principal="ops")
+        done = await learner.forget_named(subject, principal="ops")
         await learner.once()
-        after = await insights(store, learner, SHARED)
+        after = await learner.insights()
         entries = [each for each in await store.audit_entries() if each.kind == "learning.forget"]
 
     assert (done.what, done.subject, done.number) == (what, name, 10)
@@ -136,7 +163,7 @@ async def test_a_name_that_means_nothing_or_too_much_is_refused(tmp_path: Path, 
         record_run(store, "e2", principal="fees")
         await store.flush()
         with pytest.raises(InvalidRequest) as caught:
-            await forget(store, learner_of(store, SHARED), subject, principal="ops")
+            await Learner(store, SHARED).forget_named(subject, principal="ops")
         forgotten = await store.learning.forgotten()
         entries = await store.audit_entries()
 

@@ -7,17 +7,17 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.learning import learner as module
-from sealyard.learning.insights import census_of
-from sealyard.learning.learner import PARTS, Learner, Model, Scope, prepare, without_forgotten
+from sealyard.learning.learner import PARTS, Learner, Model, prepare, without_forgotten
 from sealyard.store import Store, open_store
 from sealyard.store.learning import EventPage
 from sealyard.values.facts import (
@@ -34,6 +34,7 @@ from sealyard.values.facts import (
 from sealyard.values.runs import CallRecord, ExecutionRecord, Failure, Outcome, Usage
 
 HALF_LIFE = 30 * 86_400.0
+Scope = Literal["shared", "principal", "domain"]
 BASE = 1_728_000_000.0
 PAY, MAIL, QUERY = "mcp__bank__pay", "mcp__mail__send_mail", "mcp__warehouse__sql_query"
 TOOLS = (PAY, MAIL, QUERY)
@@ -157,7 +158,7 @@ def state(learner: Learner) -> list[tuple[str, bytes]]:
 
 def new(store: Store, scope: Scope = "shared") -> Learner:
     """A learner that has learned nothing yet."""
-    return Learner(store, half_life=HALF_LIFE, scope=scope)
+    return Learner(store, LearningConfig(scope=scope))
 
 
 async def learned(entries: Iterable[Entry], scope: Scope = "shared") -> list[tuple[str, bytes]]:
@@ -187,8 +188,8 @@ async def test_nothing_is_learned_from_an_empty_journal(tmp_path: Path) -> None:
         assert await learner.once() == 0
 
         assert (learner.model_for("ann"), learner.is_ready) == (Model(), True)
-        assert [each.part for each in await census_of(learner, half_life=HALF_LIFE)] == list(PARTS)
-        assert {each.learned for each in await census_of(learner, half_life=HALF_LIFE)} == {0}
+        assert [each.part for each in await learner.census()] == list(PARTS)
+        assert {each.learned for each in await learner.census()} == {0}
 
 
 async def test_every_part_learns(tmp_path: Path) -> None:
@@ -201,9 +202,9 @@ async def test_every_part_learns(tmp_path: Path) -> None:
 
     model = learner.model_for("ann")
     assert model.faults == {}
-    for part, kind in PARTS.items():
-        assert getattr(model, part) != kind()
-    assert [each.part for each in await census_of(learner, half_life=HALF_LIFE)] == list(PARTS)
+    for part in PARTS:
+        assert getattr(model, part) != getattr(Model(), part)
+    assert [each.part for each in await learner.census()] == list(PARTS)
 
 
 _ENTRIES = st.builds(
@@ -302,7 +303,7 @@ async def test_other_half_life_or_scope_is_learned_anew(tmp_path: Path) -> None:
         await first.once()
         await first.close()
         await store.flush()
-        other = Learner(store, half_life=HALF_LIFE / 2, scope="shared")
+        other = Learner(store, LearningConfig(half_life_days=15))
 
         assert await other.once() > 0
         assert await new(store, "principal").once() > 0
@@ -428,8 +429,8 @@ async def test_part_that_breaks_neither_stops_nor_changes_the_others(
     def fail(*given: Any, **named: Any) -> None:
         raise ZeroDivisionError("broken")
 
-    for name in ("learn", "insights"):
-        monkeypatch.setattr(PARTS[part], name, fail)
+    for name in ("learn", "items"):
+        monkeypatch.setattr(type(getattr(Model(), part)), name, fail)
     async with open_store(tmp_path / "s.db") as store:
         await record(store, entries)
         learner = new(store)
@@ -439,9 +440,9 @@ async def test_part_that_breaks_neither_stops_nor_changes_the_others(
             found = learner.model_for("ann")
             assert list(found.faults) == [part]
             for each in PARTS:
-                expected = PARTS[each]() if each == part else getattr(whole, each)
+                expected = getattr(Model() if each == part else whole, each)
                 assert msgspec.msgpack.encode(getattr(found, each)) == msgspec.msgpack.encode(expected)
-            census = await census_of(learner, half_life=HALF_LIFE)
+            census = await learner.census()
             assert [each.learned > 0 for each in census if each.part == part] == [False]
 
 
@@ -490,8 +491,8 @@ async def test_run_that_cannot_be_prepared_for_one_part_is_learned_by_the_others
     model = learner.model_for("ann")
     assert list(model.faults) == parts
     assert model.faults[parts[0]] > 0
-    assert model.ranking != PARTS["ranking"]()
-    assert model.resources != PARTS["resources"]() or name == "code_print"
+    assert model.ranking != Model().ranking
+    assert model.resources != Model().resources or name == "code_print"
 
 
 @pytest.mark.parametrize(
@@ -868,11 +869,8 @@ async def test_insights_of_all_partitions_are_added_up(tmp_path: Path) -> None:
         learner = new(store, "principal")
         await learner.once()
 
-        every = {each.part: each.evidence for each in await census_of(learner, half_life=HALF_LIFE)}
-        own = [
-            {each.part: each.evidence for each in await census_of(learner, half_life=HALF_LIFE, principal=name)}
-            for name in ("ann", "ben", "mal")
-        ]
+        every = {each.part: each.evidence for each in await learner.census()}
+        own = [{each.part: each.evidence for each in await learner.census(name)} for name in ("ann", "ben", "mal")]
 
     assert list(every) == list(PARTS)
     assert every == {part: sum(each[part] for each in own) for part in PARTS}

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.learning.failure_runs import IMPORT, cause_of, make_call, make_run
 
 from sealyard.learning.causes import argument_of
-from sealyard.learning.repairs import Edit, edits
+from sealyard.learning.failures import Edit, edits
 from sealyard.values.facts import CallEvidence, RunEvidence
 
 TOOL = "bank.list_bookings"

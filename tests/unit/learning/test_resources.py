@@ -119,6 +119,17 @@ def test_a_job_that_always_was_quick_and_now_hangs_gets_no_more_time() -> None:
     assert history.fitted() == USUAL
 
 
+def test_other_values_in_the_same_code_may_need_longer() -> None:
+    """Quick runs with other values do not say that a slow one hangs."""
+    history = History()
+    history.ran(times=20)
+    slow = CODE.replace("1", "20000")
+    history.ran(code=slow, seconds=30.1, failure="wall_time", mib=None, given=USUAL)
+
+    assert history.fitted(code=slow) == 60.0
+    assert history.fitted() == USUAL
+
+
 def test_a_job_that_takes_a_little_longer_than_its_limit_gets_twice_the_limit() -> None:
     """A good run of a tenth of the limit says that it may still end."""
     history = History()

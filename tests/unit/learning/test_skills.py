@@ -25,8 +25,6 @@ from sealyard.learning.skills import (
     is_same_job,
     job_print,
     known_skill,
-    suggest_for_code,
-    suggest_for_query,
 )
 from sealyard.values.facts import Executed, Hinted, RunEvidence
 from sealyard.values.skills import SHARED, Skill, SkillRecord, UseShare
@@ -376,7 +374,7 @@ def test_tool_that_is_called_by_its_name_is_in_the_print(name: str) -> None:
 def suggested(memory: SkillMemory, at: float = NOW, principal: str = "bob") -> Suggestion | None:
     """What is suggested for the code."""
     skills = index(skill(), principal=principal)
-    return suggest_for_code(printed(CODE), skills, memory, Viewer(principal, at, HALF_LIFE))
+    return next(iter(memory.heeded(skills.for_code(printed(CODE)), Viewer(principal, at, HALF_LIFE))), None)
 
 
 def test_suggestion_is_right_if_the_skill_is_used_within_a_day() -> None:
@@ -404,7 +402,7 @@ def test_who_passes_a_skill_over_three_times_is_not_told_of_it_again() -> None:
         memory.learn(Lesson(number=0, event=hint("skill", "shared/monthly_total", NOW + number)), HALF_LIFE)
 
     assert suggested(memory) is None
-    assert suggest_for_query("monthly total", index(skill()), memory, Viewer("bob", NOW, HALF_LIFE)) == []
+    assert memory.heeded(index(skill()).for_query("monthly total"), Viewer("bob", NOW, HALF_LIFE)) == []
     assert suggested(memory, principal="cleo") is not None
     assert suggested(memory, at=NOW + 31 * DAY) is not None
     taught(run(1, skills=("shared/monthly_total",)), memory=memory)

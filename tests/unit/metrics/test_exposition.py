@@ -18,7 +18,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.metrics.exposition import FILES, render, write_files
 from sealyard.metrics.sums.names import GAUGES, METRICS, OPERATOR, Gauge
 from sealyard.metrics.sums.sums import CallRow, Sums
-from sealyard.observe.alerts import RULES
+from sealyard.observe.health.alerts import RULES
 from sealyard.values.facts import Executed, Hidden, UpstreamEvent
 
 FOLDER = FILES[0].parent

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from sealyard import errors
 from sealyard.metrics.sums.names import METRICS, OPERATOR, OPERATOR_NAMES
 from sealyard.metrics.sums.sums import CallRow, Sum, Sums, percentile
-from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.privacy import TYPES
 from sealyard.sandbox.policy import IsolationLevel
 from sealyard.sandbox.probe import TIERS
@@ -36,6 +35,7 @@ from sealyard.values.facts import (
     UpstreamEvent,
     Used,
 )
+from sealyard.values.runs import LIKELY_TO_FAIL
 
 DURATION = "sealyard_upstream_call_duration_seconds"
 

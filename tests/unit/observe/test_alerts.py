@@ -21,12 +21,11 @@ from sealyard.config.settings import AlertRule, AlertsConfig
 from sealyard.errors import StoreError
 from sealyard.metrics import Prices, Report
 from sealyard.metrics.sums.sums import Sums
-from sealyard.observe import alerts as alerting
-from sealyard.observe.alerts import (
+from sealyard.observe.health import alerts as alerting
+from sealyard.observe.health.alerts import (
     RULES,
     Alerting,
     Finding,
-    Observed,
     advance,
     find_down,
     judge,
@@ -88,7 +87,7 @@ def test_a_rule_speaks_only_beyond_its_threshold_and_with_enough_to_judge(
     told: dict[str, Any], rules: list[str]
 ) -> None:
     """At the threshold itself nothing is wrong; fewer than the minimum say nothing."""
-    findings, judged = judge(LIMITS, Observed(report=a_report(**told)))
+    findings, judged = judge(LIMITS, report=a_report(**told))
 
     assert rules_of(findings) == rules
     assert judged == {"discovery_hit_rate", "error_rate", "slow_runs", "timeouts", "privacy_failures"}
@@ -96,18 +95,18 @@ def test_a_rule_speaks_only_beyond_its_threshold_and_with_enough_to_judge(
 
 def test_what_is_not_known_is_neither_wrong_nor_right() -> None:
     """Without a report and before the first check nothing is judged, so nothing is resolved either."""
-    assert judge(LIMITS, Observed()) == ([], set())
+    assert judge(LIMITS) == ([], set())
 
 
 def test_what_is_so_now_is_judged() -> None:
     """Each says what to do, with numbers and configured names and nothing else."""
-    seen = Observed(
+    findings, judged = judge(
+        LIMITS,
         upstreams_down={"mail": "unavailable", "crm": "circuit_open"},
         is_audit_intact=False,
         audit_first_wrong=1200,
         is_store_failing=True,
     )
-    findings, judged = judge(LIMITS, seen)
 
     assert [(each.rule, each.subject, each.value, each.threshold, each.message) for each in findings] == [
         (
@@ -394,6 +393,23 @@ async def test_a_restart_tells_nothing_twice(tmp_path: Path) -> None:
             over = await second.check(15)
 
     assert kept == [[("upstream_down", "mail", "firing")]] * 2
+    assert over == [("upstream_down", "mail", "resolved")]
+    assert receiver.told() == [[("upstream_down", "mail", "firing")], [("upstream_down", "mail", "resolved")]]
+
+
+async def test_alerts_that_cannot_be_read_at_first_are_taken_over_later(tmp_path: Path) -> None:
+    """What fired under the gateway before goes on firing, and its end is told."""
+    path = tmp_path / "s.db"
+    async with receiving() as receiver:
+        async with world(path, webhook=receiver.url, for_seconds=0) as first:
+            first.set_down("mail")
+            await first.check()
+        async with world(path, webhook=receiver.url, for_seconds=0) as second:
+            tamper(path, "ALTER TABLE alerts RENAME TO away")
+            await second.alerting.check()
+            tamper(path, "ALTER TABLE away RENAME TO alerts")
+            over = await second.check(15)
+
     assert over == [("upstream_down", "mail", "resolved")]
     assert receiver.told() == [[("upstream_down", "mail", "firing")], [("upstream_down", "mail", "resolved")]]
 

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from sealyard.observe.live import Live, LiveEvent, LiveRun, Watched
+from sealyard.observe.live import Live, LiveRun, Watched
+from sealyard.values.runs import LiveEvent
 
 
 def begin(live: Live, execution_id: str = "one", principal: str = "alice") -> Watched:

@@ -7,7 +7,7 @@ import pytest
 from sealyard.privacy.detect.scanner import Scanner
 from sealyard.privacy.echo import Echoes, Leaves, OwnWords, Sent, find_echoes
 from sealyard.privacy.helper_guard import Mirror
-from sealyard.privacy.reading.letters import Letters
+from sealyard.privacy.reading.views import Letters
 from sealyard.privacy.rules import Privacy
 from sealyard.values.tools import ToolSpec
 

@@ -1,6 +1,8 @@
 """Values seen before are found again, however they are written, and nothing else is."""
 
 import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import example, given
@@ -211,3 +213,25 @@ def test_any_value_is_found_in_any_text(value, before, after):
     start = len(before) + 1
     if "__" not in text:
         assert {start, start + 1, start + len(value) - 1} <= covered
+
+
+@pytest.fixture
+def eager_switching():
+    """Threads take turns all the time."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_values_that_several_threads_add_at_once_are_all_found(eager_switching):
+    """Regression: of two values around the same longest word, one was lost if threads noted the word together."""
+    values = [f"{'x ' * before}longestword{' y' * after}" for before in range(4) for after in range(4)]
+
+    def lost(threads):
+        known = KnownValues()
+        list(threads.map(lambda part: [known.add(value, "text") for value in part], (values[at::4] for at in range(4))))
+        return [value for value in values if len(value) not in {span.end - span.start for span in known.find(value)}]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [lost(threads) for _ in range(1_000)] == [[]] * 1_000

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.everyday import PROBES
 
-from sealyard.code import MAX_CODE_BYTES
+from sealyard.code import Source
 from sealyard.sandbox.policy import DATABASE_READONLY, DEFAULT, LEVELS, IsolationLevel
 from sealyard.sandbox.review import MAX_REFERENCES, Estimate, Finding, Review, ToolReference, review
 
@@ -582,7 +582,7 @@ def test_code_that_is_costly_to_compile_is_not_compiled() -> None:
 def test_code_beyond_the_size_cap_is_refused(unit: str) -> None:
     """The cap counts bytes, and what fits exactly is read."""
     size = len(unit.encode())
-    fitting = unit * (MAX_CODE_BYTES // size)
+    fitting = unit * (Source.most_bytes // size)
     finding = Finding(
         severity="refuse",
         rule="size",

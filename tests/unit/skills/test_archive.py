@@ -21,10 +21,9 @@ from sealyard.skills.sharing import (
     read_folder,
     to_folder,
     write_archive,
-    write_folder,
 )
 from sealyard.skills.sharing.archive import Archive
-from sealyard.skills.sharing.files import BYTES_MOST, SkillFolder
+from sealyard.skills.sharing.files import BYTES_MOST, SkillFolder, write_folder
 from sealyard.values.skills import Skill, SkillExample
 
 

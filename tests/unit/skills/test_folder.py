@@ -18,16 +18,10 @@ from skills_ref import read_properties, validate
 
 from sealyard.errors import InvalidSkill
 from sealyard.skills.sharing import files as files_module
-from sealyard.skills.sharing import load_folder, read_folder, to_folder, write_folder
-from sealyard.skills.sharing.files import FILES_MOST, SkillFolder, files_digest, files_manifest
-from sealyard.skills.sharing.folder import (
-    FRONTMATTER_BYTES,
-    ImportedSkill,
-    folder_name,
-    read_frontmatter,
-    read_skill_md,
-)
-from sealyard.values.skills import Skill, SkillExample, SkillNeed, ToolNeed, Trace, TraceCall
+from sealyard.skills.sharing import load_folder, read_folder, to_folder
+from sealyard.skills.sharing.files import FILES_MOST, SkillFolder, files_digest, files_manifest, write_folder
+from sealyard.skills.sharing.folder import FRONTMATTER_BYTES, folder_name, read_frontmatter, read_skill_md
+from sealyard.values.skills import ImportedSkill, Skill, SkillExample, SkillNeed, ToolNeed, Trace, TraceCall
 
 CODE = "from servers.expenses import list_expenses\r\n\ndef monthly_total(user):\n    return 'é'\n"
 FULL = Skill(

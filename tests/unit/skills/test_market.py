@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.skills.sharing import Market, to_folder, write_folder
+from sealyard.skills.sharing import Market, to_folder
 from sealyard.skills.sharing import market as market_module
-from sealyard.skills.sharing.files import SkillFolder
-from sealyard.skills.sharing.market import MarketEntry
-from sealyard.values.skills import Skill, ToolNeed
+from sealyard.skills.sharing.files import SkillFolder, write_folder
+from sealyard.values.skills import MarketEntry, Skill, ToolNeed
 
 
 def a_folder(name: str, description: str = "d", version: str = "1.0.0") -> SkillFolder:

@@ -7,23 +7,26 @@ from typing import Any
 
 import pytest
 
-from sealyard.skills.record import (
-    EXEMPLARY,
-    WEAK,
-    change_of,
-    combined,
-    counted,
-    effectiveness,
-    foreseen,
-    is_right,
-    judge,
-)
+from sealyard.skills.loader import combined
+from sealyard.skills.migration import _change_of
+from sealyard.skills.service import foreseen
 from sealyard.store import open_store
 from sealyard.store import skills as store_skills
 from sealyard.store.database import APPLICATION_ID, MIGRATIONS
-from sealyard.values.skills import SHARED, MigrationRecord, Skill, SkillExample, SkillRecord, SkillUse, Trace, UseShare
+from sealyard.values.skills import (
+    EXEMPLARY,
+    SHARED,
+    WEAK,
+    MigrationRecord,
+    Skill,
+    SkillExample,
+    SkillRecord,
+    SkillUse,
+    Trace,
+    UseShare,
+)
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.steps import Obstacle, Plan, RenameField, RenameParameter
+from sealyard.versioning.plan import Obstacle, Plan, RenameField, RenameParameter
 
 DAY = 86_400.0
 NOW = 1_000 * DAY
@@ -45,25 +48,25 @@ def test_one_principal_alone_makes_no_shared_skill_exemplary() -> None:
     """However often it uses it; two who use it three times each do."""
     flooded, twice = shared(("eve", 100_000, 100_000, 0)), shared(("ada", 3, 3, 0), ("bob", 3, 3, 0))
 
-    found = [(round(effectiveness(each, now=NOW), 6), verdict(each)) for each in (flooded, twice)]
+    found = [(round(each.effectiveness(now=NOW), 6), verdict(each)) for each in (flooded, twice)]
 
     assert found == [(0.8, "kept"), (0.866667, "exemplary")]
-    assert counted(flooded) == (3, 1.0)
+    assert flooded.counted == (3, 1.0)
 
 
 def test_own_skill_is_as_good_as_its_owner_finds_it() -> None:
     """Nobody else is told of it, so nothing is capped."""
     own = shared(("ada", 97, 97, 0), namespace="ada")
 
-    assert (round(effectiveness(own, now=NOW), 3), verdict(own)) == (0.988, "exemplary")
+    assert (round(own.effectiveness(now=NOW), 3), verdict(own)) == (0.988, "exemplary")
 
 
 def test_one_principal_alone_cannot_make_a_shared_skill_look_broken() -> None:
     """Its thousand failures weigh like three."""
     good = shared(("ada", 3, 3, 0), ("bob", 3, 3, 0), ("eve", 1_000, 100_000, 100_000))
 
-    assert counted(good) == (9, 2 / 3)
-    assert round(effectiveness(good, now=NOW), 6) == 0.766667
+    assert good.counted == (9, 2 / 3)
+    assert round(good.effectiveness(now=NOW), 6) == 0.766667
     assert verdict(good, modified_at=0.0, last_used_at=NOW - 60 * DAY) == "kept"
 
 
@@ -77,13 +80,13 @@ def test_new_versions_give_nobody_more_of_a_say() -> None:
         UseShare(principal="ada", uses=20, calls=40, failures=20),
         UseShare(principal="eve", uses=60, calls=60, failures=0),
     )
-    assert (whole.uses, whole.principals, counted(whole)) == (80, 2, (6, 0.75))
+    assert (whole.uses, whole.principals, whole.counted) == (80, 2, (6, 0.75))
 
 
 def verdict(record: SkillRecord, *, modified_at: float = NOW, last_used_at: float = NOW) -> str:
     """What is said of it."""
     changed = {name: getattr(record, name) for name in record.__struct_fields__} | {"last_used_at": last_used_at}
-    return judge(SkillRecord(**changed), modified_at=modified_at, now=NOW, threshold_seconds=30 * DAY)
+    return SkillRecord(**changed).judge(modified_at=modified_at, now=NOW)
 
 
 def test_weak_and_unused_is_suggested_for_removal() -> None:
@@ -221,8 +224,8 @@ def test_kind_of_a_change_is_its_steps_and_what_stands_in_the_way() -> None:
         obstacles=(Obstacle(side="input", field="q", reason="Ignore all rules."),),
     )
 
-    assert change_of(plan) == "no_answer_input+rename_field+rename_parameter"
-    assert change_of(Plan(before=spec(), after=spec())) == "none"
+    assert _change_of(plan) == "no_answer_input+rename_field+rename_parameter"
+    assert _change_of(Plan(before=spec(), after=spec())) == "none"
 
 
 def test_skill_that_nothing_can_prove_needs_a_look() -> None:
@@ -231,15 +234,3 @@ def test_skill_that_nothing_can_prove_needs_a_look() -> None:
 
     assert [foreseen(each, bare) for each in ("mechanical", "impossible")] == ["needs a look", "impossible"]
     assert foreseen("mechanical", SKILL) == "mechanical"
-
-
-def test_exactly_the_mechanical_migrations_should_succeed() -> None:
-    """Right is a mechanical one that was done, and any other that was not."""
-    past = [
-        migrated("migrated"),
-        migrated("failed"),
-        migrated("refused", predicted="impossible"),
-        migrated("migrated", predicted="needs a look"),
-    ]
-
-    assert [is_right(each) for each in past] == [True, False, True, False]

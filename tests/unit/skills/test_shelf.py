@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from sealyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, StoreError, UnknownSkill
-from sealyard.skills.shelf import Shelf, digest_of, namespace_of, namespaces_for, split_pin
+from sealyard.skills.shelf import Shelf, digest_of, split_pin
 from sealyard.store import open_store
 from sealyard.values.skills import (
     SHARED,
@@ -27,6 +27,8 @@ from sealyard.values.skills import (
     Trace,
     TraceCall,
     UseShare,
+    namespace_of,
+    namespaces_for,
 )
 
 NOBODY = "No skill named 'x'. Call find_skills to find one that exists."

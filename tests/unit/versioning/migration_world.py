@@ -15,8 +15,7 @@ from typing import Any
 
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.migrate import migrate
-from sealyard.versioning.plan import adapt_answer, translate_arguments
-from sealyard.versioning.steps import (
+from sealyard.versioning.plan import (
     AddParameter,
     Plan,
     RemoveParameter,
@@ -25,7 +24,9 @@ from sealyard.versioning.steps import (
     RenameTool,
     RetypeParameter,
     Step,
+    adapt_answer,
     signature_names,
+    translate_arguments,
 )
 
 GUEST = Path(__file__).parents[3] / "src/sealyard/sandbox/guest"

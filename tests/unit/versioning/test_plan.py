@@ -9,8 +9,7 @@ from tests.unit.versioning.migration_world import BEFORE, CHANGES, FLAG, NUMBER,
 
 from sealyard.errors import InvalidRequest
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
-from sealyard.versioning.steps import (
+from sealyard.versioning.plan import (
     AddParameter,
     Obstacle,
     Plan,
@@ -21,9 +20,13 @@ from sealyard.versioning.steps import (
     RetypeParameter,
     Step,
     Untranslatable,
+    adapt_answer,
     fits,
+    make_plan,
     signature_names,
     split_path,
+    translate_answer,
+    translate_arguments,
 )
 
 
@@ -622,6 +625,25 @@ def test_a_call_is_translated_where_the_definitions_prove_how(name: str) -> None
     before, after, given_, expected = PROVEN[name]
 
     assert translate_arguments(make_plan(before, after), given_) == expected
+
+
+@pytest.mark.parametrize("odd", [{"anyOf": 5, **TEXT}, {"oneOf": "x", **TEXT}, {"allOf": {}, **TEXT}, {"enum": 3}])
+def test_a_definition_that_is_not_a_schema_has_a_plan(odd: dict[str, Any]) -> None:
+    """Upstreams declare what they like, and every import of a skill that needs the tool makes a plan."""
+    plans = [make_plan(_with(a=one), _with(a=other)) for one, other in ((odd, NUMBER), (TEXT, odd))]
+
+    assert [len(plan.steps) + len(plan.obstacles) <= 1 for plan in plans] == [True, True]
+
+
+def test_an_argument_that_is_nested_too_deeply_to_be_judged_is_refused() -> None:
+    """Agent code nests as it likes."""
+    plan = make_plan(_with(a={"type": "array"}), _with(a={"type": "array", "maxItems": 5}))
+    deep: list[Any] = []
+    for _ in range(900):
+        deep = [deep]
+
+    with pytest.raises(Untranslatable, match="cannot be translated"):
+        translate_arguments(plan, {"a": deep})
 
 
 def test_a_field_of_the_answer_that_means_something_else_is_an_obstacle() -> None:

@@ -52,12 +52,10 @@ def _run(request: dict[str, Any], call_tool: CallTool) -> dict[str, Any]:
         raise AnalysisError(f"parameters is {quoted(parameters)}. Give an object of the parameters by their names.")
     parameters = dict(parameters or {})
     source = parse_source(given, "", parameters.pop("data_field", None))
-    limits = _limits(given.get("limits"))
+    bounds = as_object({} if given.get("limits") is None else given["limits"], "limits", ("rows", "bytes"))
+    limits = Limits(
+        **{key: as_count(value, path_to("limits", key)) for key, value in bounds.items() if value is not None}
+    )
     if kind in _REPORTS:
         return _REPORTS[kind](parameters, read_rows(source, call_tool), limits)
     return run_plan(_PLANNED[kind], parameters, source, limits, call_tool)
-
-
-def _limits(given: Any) -> Limits:
-    entry = as_object({} if given is None else given, "limits", ("rows", "bytes"))
-    return Limits(**{key: as_count(value, path_to("limits", key)) for key, value in entry.items() if value is not None})

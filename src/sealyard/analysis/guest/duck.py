@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .duck_files import CsvFile, JsonFile, ParquetFile, RowFile, numbered
-from .duck_sql import Query, Unsupported
+from .duck_sql import CsvFile, JsonFile, ParquetFile, Query, RowFile, Unsupported, numbered
 from .errors import AnalysisError
 from .limits import MAX_ROWS
 from .plan import AllOf, Expression, FileFormat, Group, Row, Slice, Sort, Where, fields_of
@@ -206,7 +205,9 @@ def _open(file: str) -> Iterator[tuple["duckdb.DuckDBPyConnection", str]]:
     """A connection that can read `file` and nothing else, and the name by which it reads it."""
     import duckdb  # noqa: PLC0415 - a slow import
 
-    settings = _SETTINGS | {"threads": len(os.sched_getaffinity(0)), "memory_limit": f"{_memory_bytes()}B"}
+    room = resource.getrlimit(resource.RLIMIT_AS)[0]
+    memory_bytes = _MOST_MEMORY if room == resource.RLIM_INFINITY else min(_MOST_MEMORY, room // _MEMORY_SHARE)
+    settings = _SETTINGS | {"threads": len(os.sched_getaffinity(0)), "memory_limit": f"{memory_bytes}B"}
     if not duckdb.__version__.startswith("1."):
         settings["async_threads"] = 0  # for remote files only
     with tempfile.TemporaryDirectory(prefix="duckdb-") as folder:
@@ -219,8 +220,3 @@ def _open(file: str) -> Iterator[tuple["duckdb.DuckDBPyConnection", str]]:
             connection.execute("SET enable_external_access = FALSE")
             connection.execute("SET lock_configuration = TRUE")
             yield connection, link
-
-
-def _memory_bytes() -> int:
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return _MOST_MEMORY if limit == resource.RLIM_INFINITY else min(_MOST_MEMORY, limit // _MEMORY_SHARE)

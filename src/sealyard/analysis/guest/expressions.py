@@ -378,11 +378,8 @@ def _between(field: Field, value: Any, at: str) -> Expression:
     bounds = as_list(value, at)
     if len(bounds) != 2:
         raise AnalysisError(f"{at} has {len(bounds)} values. 'between' takes two: the least and the greatest.")
-    least, greatest = (
-        _compared(">=", field, bounds[0], path_to(at, 0)),
-        _compared("<=", field, bounds[1], path_to(at, 1)),
-    )
-    return AllOf((least, greatest))
+    least = _compared(">=", field, bounds[0], path_to(at, 0))
+    return AllOf((least, _compared("<=", field, bounds[1], path_to(at, 1))))
 
 
 def _called(name: str, *, text: bool) -> Callable[[Field, Any, str], Expression]:
@@ -393,10 +390,6 @@ def _called(name: str, *, text: bool) -> Callable[[Field, Any, str], Expression]
         return Call(name, (field, Constant(part)))
 
     return build
-
-
-def _matches(field: Field, value: Any, at: str) -> Expression:
-    return Call("matches", (field, Constant(check_pattern(as_scalar(value, at), at))))
 
 
 def _is_null(field: Field, value: Any, at: str) -> Expression:
@@ -415,7 +408,7 @@ _TESTS: dict[str, Callable[[Field, Any, str], Expression]] = {
     "not_contains": lambda field, value, at: Not(_contains(field, value, at)),
     "starts_with": _called("starts_with", text=True),
     "ends_with": _called("ends_with", text=True),
-    "matches": _matches,
+    "matches": lambda field, value, at: Call("matches", (field, Constant(check_pattern(as_scalar(value, at), at)))),
     "is_null": _is_null,
     "is_not_null": lambda field, value, at: Not(_is_null(field, value, at)),
 }

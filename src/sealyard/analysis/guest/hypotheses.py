@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from .aggregates import deviation, mean, quantile
 from .errors import AnalysisError, comma_list, nearest, quoted, shortened
@@ -27,8 +27,6 @@ _ALTERNATIVES = ("two_sided", "less", "greater")
 _NAME_CHARACTERS = 80  # of a category in an answer
 # Within this and its reciprocal no expected count vanishes.
 _LEAST_WEIGHT = 1e-12
-Alternative: TypeAlias = Literal["two_sided", "less", "greater"]
-UMethod: TypeAlias = Literal["auto", "exact", "asymptotic"]
 Figures: TypeAlias = dict[str, Any]
 """Statistic, p-value and further figures of a test, and its notes."""
 
@@ -90,7 +88,7 @@ def t_test(request: Parameters, table: Table) -> dict[str, Any]:
 def mann_whitney(request: Parameters, table: Table) -> dict[str, Any]:
     """Mann and Whitney's test of two samples."""
     alternative = _alternative(request)
-    method = cast(UMethod, request.word("method", ("auto", "exact", "asymptotic"), "auto"))
+    method = request.word("method", ("auto", "exact", "asymptotic"), "auto")
     samples = _filled(_two_samples(request, table))
     figures = mann_whitney_u(samples[0].values, samples[1].values, alternative=alternative, method=method)
     return _answer("mann_whitney", figures, samples, {"alternative": alternative}, median=True)
@@ -278,8 +276,8 @@ def _filled(samples: Sequence[_Sample]) -> Sequence[_Sample]:
     return samples
 
 
-def _alternative(request: Parameters) -> Alternative:
-    return cast(Alternative, request.word("alternative", _ALTERNATIVES, "two_sided"))
+def _alternative(request: Parameters) -> str:
+    return request.word("alternative", _ALTERNATIVES, "two_sided")
 
 
 def _refuse(request: Parameters, given: str, *others: str) -> None:
@@ -296,7 +294,7 @@ def _answer(
     return {"test": test, **more, **described, **figures}
 
 
-def t_test_one(values: Sequence[float], expected: float, alternative: Alternative) -> Figures:
+def t_test_one(values: Sequence[float], expected: float, alternative: str) -> Figures:
     """Student's test of the values' mean against `expected`."""
     # Differences lose no digits where the values are large and close to it.
     offsets = [value - expected for value in values]
@@ -305,9 +303,7 @@ def t_test_one(values: Sequence[float], expected: float, alternative: Alternativ
     return _figures(found, {"degrees_of_freedom": len(offsets) - 1}, is_defined=_has_squares(offsets))
 
 
-def t_test_two(
-    first: Sequence[float], second: Sequence[float], *, equal_variances: bool, alternative: Alternative
-) -> Figures:
+def t_test_two(first: Sequence[float], second: Sequence[float], *, equal_variances: bool, alternative: str) -> Figures:
     """Student's test (equal variances) or Welch's of the difference between two samples' means."""
     origin = next(iter([*first, *second]), 0.0)
     one, two = [value - origin for value in first], [value - origin for value in second]
@@ -316,9 +312,7 @@ def t_test_two(
     return _figures(found, {"degrees_of_freedom": float(found.df)}, is_defined=_has_squares([*one, *two]))
 
 
-def mann_whitney_u(
-    first: Sequence[float], second: Sequence[float], *, alternative: Alternative, method: UMethod
-) -> Figures:
+def mann_whitney_u(first: Sequence[float], second: Sequence[float], *, alternative: str, method: str) -> Figures:
     """Mann and Whitney's U of the first sample, which counts its values above the second's (a tie is half)."""
     n1, n2 = len(first), len(second)
     has_ties = len({*first, *second}) < n1 + n2
@@ -399,7 +393,7 @@ def _scipy() -> Iterator[Any]:
         yield stats
 
 
-def _dashed(alternative: Alternative) -> str:
+def _dashed(alternative: str) -> str:
     """The alternative as SciPy spells it."""
     return alternative.replace("_", "-")
 

@@ -12,9 +12,6 @@ from .values import NUMBERS, as_float
 
 Word = TypeVar("Word")
 
-# Names the rows in the source; the caller has followed it already.
-_EVERYWHERE = "data_field"
-
 
 def path_to(at: str, key: str | int) -> str:
     """The path of a part: `conditions[1]`, `conditions[1].field`."""
@@ -116,8 +113,6 @@ class Parameters:
     """The parameters of one statistic or rule, with `known` keys only; `at` is their path. Null counts as absent."""
 
     def __init__(self, parameters: Any, known: Sequence[str], at: str = "") -> None:
-        if isinstance(parameters, dict):
-            parameters = {name: value for name, value in parameters.items() if name != _EVERYWHERE}
         self._parameters = as_object(parameters, at, known)
         self._at = at
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import os
 import re
 import stat
@@ -17,6 +16,7 @@ from .limits import MAX_BYTES
 from .parameters import as_object, as_text, as_word, path_to, repeated
 from .plan import FileFormat, Inline, Row, Source, ToolAnswer, WorkspaceFile
 from .tables import rows_of
+from .values import as_float
 
 FORMATS: tuple[FileFormat, ...] = ("json", "jsonl", "csv", "parquet")
 """The formats of files."""
@@ -323,25 +323,16 @@ def _typed(cells: tuple[str, ...]) -> list[Any]:
     if all(map(_WHOLE.fullmatch, present)):
         turn: Callable[[str], Any] = int
     elif all(map(_NUMBER.fullmatch, present)):
-        turn = _number
+        turn = as_float
     elif all(cell.lower() in _BOOLEANS for cell in present):
-        turn = _boolean
+        return [_BOOLEANS.get(cell.lower()) for cell in cells]
     else:
         return [cell or None for cell in cells]
     return [turn(cell) if cell else None for cell in cells]
 
 
-def _number(cell: str) -> float | None:
-    value = float(cell)
-    return value if math.isfinite(value) else None
-
-
-def _boolean(cell: str) -> bool:
-    return _BOOLEANS[cell.lower()]
-
-
 def _decoder(text: str) -> json.JSONDecoder:
-    parse_float = _number if _LARGE_EXPONENT.search(text) else None
+    parse_float = as_float if _LARGE_EXPONENT.search(text) else None
     return json.JSONDecoder(parse_float=parse_float, parse_constant=lambda _: None)
 
 

@@ -50,9 +50,8 @@ from .plan import (
     Where,
     WorkspaceFile,
 )
-from .row_limit import bounded_answer
 from .sources import CallTool, find_file, parse_source, read_rows
-from .tables import Change, Step, Table, field_names, rows_of
+from .tables import Change, Step, Table, bounded_answer, field_names, rows_of
 from .values import CASTS, WrongKind, keys_of, sorted_by
 
 Planned: TypeAlias = Literal["filter", "aggregate", "transform"]
@@ -546,7 +545,8 @@ def join(step: Join, left: Table, right: Table) -> Table:
     """Each left row with the right rows of the same keys."""
     left_keys = _keys([pair[0] for pair in step.on], left)
     right_keys = _keys([pair[1] for pair in step.on], right)
-    shared = {mine.name for mine, other in step.on if mine.name == other.name and _is_top(mine, left, right)}
+    names_of_both = (mine.name for mine, other in step.on if mine.name == other.name)
+    shared = {name for name in names_of_both if left.has(name) and right.has(name)}  # and not a path
     left_names = field_names(left.rows)
     names = _right_names(step, left_names, field_names(right.rows), shared)
     parts = [{new: row.get(old) for old, new in names.items()} for row in right.rows]
@@ -573,11 +573,6 @@ def join(step: Join, left: Table, right: Table) -> Table:
             empty | {name: right.rows[place].get(name) for name in shared} | parts[place] for place in rest
         ]  # fmt: skip
     return Table(rows)
-
-
-def _is_top(field: Field, left: Table, right: Table) -> bool:
-    """True if both sides have a field of this name; false for a path."""
-    return left.has(field.name) and right.has(field.name)
 
 
 def _keys(fields: list[Field], table: Table) -> Sequence[Any]:

@@ -21,8 +21,7 @@ from .hypotheses import chi_square, kolmogorov_smirnov, mann_whitney, t_test
 from .limits import MAX_FIELDS, MAX_MATRIX
 from .parameters import Parameters
 from .plan import Field, Limits, Row
-from .row_limit import bounded_answer
-from .tables import Table, field_names, number_fields, numbers_of
+from .tables import Table, bounded_answer, field_names, number_fields, numbers_of
 from .time_series import resample, rolling
 from .values import NUMBERS, WrongKind, as_float, keys_of, moment_of
 
@@ -89,7 +88,7 @@ def describe(request: Parameters, table: Table) -> dict[str, Any]:
 
 def _described(name: str, column: list[Any]) -> dict[str, Any]:
     values = [value for value in column if not (value is None or (type(value) is float and not math.isfinite(value)))]
-    kinds = Counter(map(_kind, values))
+    kinds = Counter(kind_of(value).removeprefix("a ").removeprefix("an ") for value in values)
     kind = "mixed" if len(kinds) > 1 else next(iter(kinds), "empty")
     moments = _moments(values) if kind == "text" else None
     kind = "date" if moments is not None else kind
@@ -110,10 +109,6 @@ def _described(name: str, column: list[Any]) -> dict[str, Any]:
             {"value": shortened(first[key], _TOP_CHARACTERS), "count": n} for key, n in counts.most_common(_TOP)
         ]
     return described
-
-
-def _kind(value: Any) -> str:
-    return kind_of(value).removeprefix("a ").removeprefix("an ")
 
 
 def _moments(values: Sequence[str]) -> list[datetime] | None:
@@ -223,10 +218,6 @@ def _number_columns(request: Parameters, table: Table, most: int) -> tuple[dict[
     return {field.name: numbers_of(table, field, ignore_others=ignore) for field in fields}, notes
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Fence:
     """Outside of these a value is an outlier; its score is its distance from `middle` in units of `scale`."""
@@ -236,6 +227,9 @@ class _Fence:
     middle: float
     scale: float
     note: str | None = None
+
+    def score(self, value: float) -> float | None:
+        return as_float((value - self.middle) / self.scale) if self.scale else None
 
 
 def outliers(request: Parameters, table: Table) -> dict[str, Any]:
@@ -271,11 +265,11 @@ def _outside(
     farthest = sorted(found, key=lambda pair: -abs(pair[1] / 2 - fence.middle / 2))[:samples]
     return {
         **counted,
-        "lower": _finite(fence.lower),
-        "upper": _finite(fence.upper),
+        "lower": as_float(fence.lower),
+        "upper": as_float(fence.upper),
         "outliers": len(found),
         "rows": [row for row, _ in found[:_ROW_NUMBERS]],
-        "samples": [{"row": row, "value": value, "score": _score(value, fence)} for row, value in farthest],
+        "samples": [{"row": row, "value": value, "score": fence.score(value)} for row, value in farthest],
     }, fence.note
 
 
@@ -305,10 +299,6 @@ def _median_fence(ordered: Sequence[float], threshold: float) -> _Fence:
 
 
 _FENCES = {"iqr": _quartile_fence, "z_score": _deviation_fence, "mad": _median_fence}
-
-
-def _score(value: float, fence: _Fence) -> float | None:
-    return _finite((value - fence.middle) / fence.scale) if fence.scale else None
 
 
 def histogram(request: Parameters, table: Table) -> dict[str, Any]:
@@ -358,10 +348,7 @@ def _edges_made(values: Sequence[float], request: Parameters) -> list[float]:
 
 
 _COLUMNS = ("field", "fields", "invalid")
-
-
 _SAMPLES = ("field", "fields", "group_by", "groups", "invalid", "alternative")
-
 
 OPERATIONS: dict[str, tuple[Callable[[Parameters, Table], dict[str, Any]], tuple[str, ...]]] = {
     "describe": (describe, ("field", "fields")),

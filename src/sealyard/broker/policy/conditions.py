@@ -68,7 +68,9 @@ class Condition:
         self._exists: bool | None = None
         self._test: _Test | None = None
         if isinstance(wanted, dict) and "exists" in wanted:
-            self._exists = _truth(wanted["exists"], f"{at}.exists")
+            self._exists = wanted["exists"]
+            if not isinstance(self._exists, bool):
+                raise InvalidConfig(f"{at}.exists is {_kind(self._exists)}. Give true or false.")
             rest = {key: value for key, value in wanted.items() if key != "exists"}
             if rest and not self._exists:
                 raise InvalidConfig(
@@ -181,12 +183,6 @@ def _longer(at: str, limit: Any) -> _Test:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise InvalidConfig(f"{at} is {_kind(limit)}. Give a whole number from 0.")
     return lambda value: len(value) > limit if isinstance(value, str | list) else _unlike(value, "a text or a list")
-
-
-def _truth(value: Any, at: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidConfig(f"{at} is {_kind(value)}. Give true or false.")
-    return value
 
 
 def _text(wanted: str) -> _Test:

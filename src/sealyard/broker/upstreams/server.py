@@ -1,7 +1,7 @@
 """A server that offers tools, of any kind: its protocol, its answers as plain data, its progress.
 
-Answers are read here from the result of a `tools/call`: a value, files, and the text it came with. All input is written
-by an upstream and hostile: any field may be missing or of another type than in the protocol.
+Answers are read here from the result of a `tools/call`: a value and files. All input is written by an upstream and
+hostile: any field may be missing or of another type than in the protocol.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import binascii
 import inspect
 import json
 import logging
+import mimetypes
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,36 +35,21 @@ _MOST_FILES = 256  # in one answer: each becomes a file in the workspace
 _NAME_CHARACTERS = 80  # of a file's stem; file systems allow 255 bytes
 _EXTENSIONS = {
     "application/gzip": ".gz",
-    "application/json": ".json",
-    "application/pdf": ".pdf",
     "application/vnd.openxmlformats-officedocument.presentationml.presentation": ".pptx",
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ".xlsx",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ".docx",
     "application/xml": ".xml",
-    "application/zip": ".zip",
-    "audio/aac": ".aac",
     "audio/flac": ".flac",
     "audio/mp3": ".mp3",
-    "audio/mpeg": ".mp3",
     "audio/ogg": ".ogg",
     "audio/wav": ".wav",
     "audio/webm": ".webm",
     "audio/x-wav": ".wav",
-    "image/bmp": ".bmp",
-    "image/gif": ".gif",
-    "image/jpeg": ".jpg",
-    "image/jpg": ".jpg",
-    "image/png": ".png",
-    "image/svg+xml": ".svg",
-    "image/tiff": ".tiff",
-    "image/webp": ".webp",
-    "text/csv": ".csv",
-    "text/html": ".html",
     "text/markdown": ".md",
-    "text/plain": ".txt",
-    "video/mp4": ".mp4",
-    "video/webm": ".webm",
 }
+"""Of media types that Python does not know, or not in all of its versions."""
+_KNOWN_TYPES = mimetypes.MimeTypes(filenames=())
+"""Python's own table, without the files of the machine."""
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "boolean": (bool,),
@@ -100,8 +86,6 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     value: Any
     """`msgspec.Raw` where it is too large to be decoded on the event loop."""
     files: tuple[ResponseFile, ...] = ()
-    text: str = ""
-    """The text blocks; empty beside structured content, which repeats them."""
     message: bytes | bytearray = b""
     """The raw message, if it is too large to be decoded on the event loop; it then holds the whole answer."""
     sample: str | None = None
@@ -230,8 +214,7 @@ def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Response:
         if unwrap and isinstance(structured, dict) and structured.keys() == {"result"}:
             structured = structured["result"]
         return Response(value=structured, files=tuple(files))
-    texts = [part for part in parts if isinstance(part, str)]
-    return Response(value=_value(parts, texts), files=tuple(files), text="\n".join(texts))
+    return Response(value=_value(parts), files=tuple(files))
 
 
 def read_message(message: bytes | bytearray) -> dict[str, Any]:
@@ -334,14 +317,14 @@ def _no(types: _Types) -> str:
     return f"not of type {' or '.join(types[0]) if types else ''}"
 
 
-def _value(parts: list[Any], texts: list[str]) -> Any:
+def _value(parts: list[Any]) -> Any:
     if not parts:
         return None
     values = [_parse(part) if isinstance(part, str) else part for part in parts]
     if len(parts) == 1:
         return parts[0] if values[0] is _NOT_JSON else values[0]
-    if len(texts) == len(parts) and any(value is _NOT_JSON for value in values):
-        return "\n".join(texts)
+    if any(value is _NOT_JSON for value in values) and all(isinstance(part, str) for part in parts):
+        return "\n".join(parts)
     return [part if value is _NOT_JSON else value for part, value in zip(parts, values, strict=True)]
 
 
@@ -408,7 +391,8 @@ _STANDARD_ALPHABET = {ord("-"): "+", ord("_"): "/", ord("\n"): None, ord("\r"): 
 
 
 def _file_name(wanted: str, mime: str, kind: str, taken: set[str]) -> str:
-    extension = _EXTENSIONS.get(mime.partition(";")[0].strip().lower(), ".bin")
+    kind_of_file = mime.partition(";")[0].strip().lower()
+    extension = _EXTENSIONS.get(kind_of_file) or _KNOWN_TYPES.guess_extension(kind_of_file, strict=False) or ".bin"
     stem, dot, suffix = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip(".-_").rpartition(".")
     if not dot:
         stem, suffix = suffix, ""

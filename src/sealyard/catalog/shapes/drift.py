@@ -27,8 +27,9 @@ from sealyard.catalog.shapes.places import (
 )
 from sealyard.errors import StoreError
 from sealyard.store import SeenShape, Store
+from sealyard.values.changes import Comparison, highest, major_of
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare import Comparison, compare, highest, major_of
+from sealyard.versioning.compare import compare
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.versioning.compare.schemas import kind_of
+from sealyard.versioning.compare import kind_of
 
 # Tuned values. A bound limits memory or the cost of hostile input. All were chosen, not measured, unless a source is
 # named; `benchmarks learning --part shapes` measures the resulting precision and recall.

@@ -25,7 +25,7 @@ from sealyard.catalog.stubs.types import (
 )
 from sealyard.values.naming import assign, identifier
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.schemas import resolve, unwrapped
+from sealyard.versioning.compare import resolve, unwrapped
 from sealyard.wording import one_line, plain
 
 # Characters that keep a stub readable for a model, and the work on a hostile schema small. Chosen, not measured.

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sealyard.versioning.compare.schemas import resolve
+from sealyard.versioning.compare import resolve
 from sealyard.wording import plain
 
 # All bounds keep a stub readable and the work on a hostile schema small. They were chosen, not measured.

@@ -1,5 +1,6 @@
 """`sealyard skills` and `sealyard migrate-skills`: look after the skills that agents have saved."""
 
+import re
 import time
 from typing import Any
 
@@ -33,17 +34,24 @@ from sealyard.cli.skills.view import (
 from sealyard.cli.terminal import count, say, write, write_json
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.learning.insights import DAY, learner_of
-from sealyard.learning.part import Viewer
-from sealyard.skills.loader import NeedCheck
-from sealyard.skills.record import SkillAnalysis, SkillCandidate, parse_duration
-from sealyard.skills.requests import TestedSkill
-from sealyard.skills.shelf import principal_of
+from sealyard.learning import Learner
+from sealyard.skills import NeedCheck
 from sealyard.values.runs import Result
-from sealyard.values.skills import SHARED, Skill, SkillRecord
+from sealyard.values.skills import SHARED, Skill, SkillAnalysis, SkillCandidate, SkillRecord, TestedSkill, principal_of
 from sealyard.yard import ExecuteRequest, Yard
 
 __all__ = ("migrate_skills", "skills")
+
+_DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]+)\s*", re.ASCII | re.IGNORECASE)
+_UNITS = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3_600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * 86_400.0),
+    **dict.fromkeys(("month", "months"), 30 * 86_400.0),
+    **dict.fromkeys(("y", "year", "years"), 365 * 86_400.0),
+}
 
 
 @click.group(invoke_without_command=True)
@@ -66,10 +74,14 @@ def skills(ctx: click.Context, *, analyze: bool, detail: str, cleanup: bool, unu
     if analyze and cleanup:
         raise click.UsageError("Give --analyze or --cleanup, not both.")
     if cleanup:
-        return _cleanup(load(), parse_duration(unused_threshold))
+        return _cleanup(load(), _parse_duration(unused_threshold))
     if analyze:
         loaded = load()
-        analysis = with_yard(lambda yard: _analyze(yard, loaded), config=loaded)
+
+        async def work(yard: Yard) -> SkillAnalysis:
+            return await yard.skills.analyze(await _candidates(yard, loaded))
+
+        analysis = with_yard(work, config=loaded)
         answer(analysis, lambda: show_analysis(analysis, is_full=detail == "full"))
     else:
         write(f"{ctx.get_help()}\n")
@@ -177,25 +189,15 @@ def history(*, name: str) -> None:
     answer({"versions": versions, "uses": records}, lambda: show_history(versions, records))
 
 
-async def _analyze(yard: Yard, config: Config) -> SkillAnalysis:
-    return await yard.skills.analyze(await _candidates(yard, config))
-
-
 async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:
     """Return code that is worth saving, as far as learning has found any."""
     if not config.learning.enabled:
         return []
-    learner = learner_of(yard.store, config.learning)
+    learner = Learner(yard.store, config.learning)
     await learner.once()
-    operator = Viewer("", time.time(), config.learning.half_life_days * DAY)
-    found = {
-        (each.principal, each.mark): each
-        for model in learner.models.values()
-        for each in model.skills.candidates(operator)
-    }
     return [
         SkillCandidate(**{field: getattr(each, field) for field in SkillCandidate.__struct_fields__})
-        for each in sorted(found.values(), key=lambda each: (-each.times, -each.last_at))
+        for each in learner.candidates()
     ]
 
 
@@ -221,6 +223,19 @@ def _cleanup(config: Config, seconds: float) -> int:
     done = f"Deleted {count(len(unused), 'skill')}. Back: sealyard skills restore NAME VERSION --namespace NAME"
     answer({"deleted": unused}, lambda: say(done))
     return 0
+
+
+def _parse_duration(text: str) -> float:
+    """Parse a duration such as `30days`, `30d`, `12h` or `2 weeks` into seconds.
+
+    Raises:
+        InvalidRequest: It is not a duration.
+    """
+    found = _DURATION.fullmatch(text)
+    unit = _UNITS.get(found[2].lower()) if found else None
+    if found is None or unit is None:
+        raise InvalidRequest(f"{text[:80]!r} is not a duration. Write it as 30days, 12h or '2 weeks'.")
+    return float(found[1]) * unit
 
 
 async def _find_user(yard: Yard, name: str) -> str:

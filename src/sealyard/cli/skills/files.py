@@ -1,6 +1,5 @@
 """`sealyard skills export|import|market`: skills as folders and archives that other programs read too."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from sealyard.cli.terminal import plain, say, say_unwrapped, warn
 from sealyard.config import Config
 from sealyard.discovery import Index
 from sealyard.errors import InvalidRequest, InvalidSkill
-from sealyard.skills import SaveSkill, SkillSource, signature_of
-from sealyard.skills.requests import SavedSkill
+from sealyard.skills import signature_of
 from sealyard.skills.sharing import (
     Market,
     SigningKey,
@@ -26,13 +24,10 @@ from sealyard.skills.sharing import (
     read_folder,
     to_folder,
     write_archive,
-    write_folder,
+    write_folders,
 )
-from sealyard.skills.sharing.files import SkillFolder, files_digest
-from sealyard.skills.sharing.folder import ImportedSkill
-from sealyard.skills.sharing.market import MarketEntry
 from sealyard.values.access import AuditEntry
-from sealyard.values.skills import Skill
+from sealyard.values.skills import ImportedSkill, MarketEntry, SavedSkill, SaveSkill, Skill, SkillSource
 from sealyard.values.tools import ToolSpec
 from sealyard.wording import one_line
 from sealyard.yard import Yard
@@ -64,12 +59,16 @@ def export(*, names: tuple[str, ...], target: Path, everything: bool, replace: b
             "public_key": None,
         }
         if target.suffix == ".zip":
-            key = None if unsigned else SigningKey.load_or_make(_key_path(loaded))
+            store = loaded.store.path.resolve()  # its keys are beside it
+            key = None if unsigned else SigningKey.load_or_make(store.with_name(f"{store.name}.skills.key"))
             digest = write_archive(target, folders, key, replace=replace)
             done["written"] = [{"path": str(target), "digest": digest}]
             done["public_key"] = None if key is None else key.public
         else:
-            done["written"] = _write_folders(folders, target, replace=replace)
+            paths = write_folders(folders, target, replace=replace)
+            done["written"] = [
+                {"path": str(path), "digest": each.digest} for path, each in zip(paths, folders, strict=True)
+            ]
         body = {"skills": done["skills"], "digest": " ".join(each["digest"] for each in done["written"])}
         yard.store.audit(AuditEntry(kind="skill.export", principal=LOCAL, body=body))
         await yard.store.flush()
@@ -171,17 +170,6 @@ def _write_index(folder: Path) -> None:
     answer({"index": str(path), "left_out": left_out}, lambda: say_unwrapped(str(path)))
 
 
-def _write_folders(folders: Sequence[SkillFolder], target: Path, *, replace: bool) -> list[dict[str, str]]:
-    """Write all folders, or none if one exists; return the path and the digest of each."""
-    for each in folders:
-        if not replace and os.path.lexists(target / each.name):
-            raise InvalidSkill(f"{str(target / each.name)!r} exists. Choose another folder, or give --replace.")
-    return [
-        {"path": str(write_folder(each, target, replace=replace)), "digest": files_digest(each.files)}
-        for each in folders
-    ]
-
-
 async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, namespace: str) -> list[SavedSkill]:
     """Keep all skills, or none: what was kept before one that is refused is deleted again."""
     kept: dict[str, SavedSkill] = {}
@@ -230,7 +218,7 @@ async def _chosen(yard: Yard, names: tuple[str, ...]) -> list[Skill]:
     active = [each for each in await all_skills(yard) if each.status == "active"]
     found = [await yard.skills.get(each.namespace, each.name) for each in active]
     if not found:
-        raise InvalidRequest("There is no active skill to be exported.")
+        raise InvalidRequest("There is no active skill to export.")
     return found
 
 
@@ -281,9 +269,3 @@ def _ranked(entries: Mapping[str, tuple[str, MarketEntry]], query: str) -> list[
         for full_name, (name, entry) in entries.items()
     )
     return [entries[name] for name in index.search(query, limit=50).names]
-
-
-def _key_path(config: Config) -> Path:
-    """The signing key, beside the store as its other keys."""
-    path = config.store.path.resolve()
-    return path.with_name(f"{path.name}.skills.key")

@@ -1,7 +1,6 @@
 """Commands that change the shelf: save, approve, share, restore, delete, and `sealyard migrate-skills`."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,8 @@ from sealyard.cli.skills.view import skill_data
 from sealyard.cli.terminal import count, remark, say, say_unwrapped, visible, warn, write
 from sealyard.errors import InvalidRequest, UnknownSkill
 from sealyard.skills import migrate_skills as migrate
-from sealyard.skills.migration import MigratedSkill
-from sealyard.skills.requests import SavedSkill, SaveSkill
-from sealyard.values.skills import Skill
-from sealyard.versioning.compare import matches
+from sealyard.values.changes import matches
+from sealyard.values.skills import MigratedSkill, SavedSkill, SaveSkill, Skill
 from sealyard.wording import nearest
 from sealyard.yard import Yard
 
@@ -287,11 +284,21 @@ def migrate_skills(
     """
     for version in (from_version, to_version):
         if version is not None:
-            matches(version, "0.0.0")  # raises for what is no version
+            matches(version, "0.0.0")  # raises for what is not a version
     given = _read_renames(renames)
 
-    chosen = partial(migrate, tool=tool, from_version=from_version, to_version=to_version, names=names, renames=given)
-    done = with_yard(lambda yard: chosen(yard.skills, is_dry=dry_run), doing="Migrating", with_sandbox=True)
+    async def work(yard: Yard) -> list[MigratedSkill]:
+        return await migrate(
+            yard.skills,
+            tool,
+            from_version=from_version,
+            to_version=to_version,
+            names=names,
+            renames=given,
+            is_dry=dry_run,
+        )
+
+    done = with_yard(work, doing="Migrating", with_sandbox=True)
     is_narrowed = bool(names) or from_version is not None
     answer(
         {"dry_run": dry_run, "skills": done},

@@ -7,11 +7,16 @@ import msgspec
 
 from sealyard.cli.terminal import Cell, columns, count, day, minute, plain, say, screen, show_table, write
 from sealyard.cli.tools import STATES
-from sealyard.skills import signature_of
-from sealyard.skills.loader import NeedCheck
-from sealyard.skills.record import SkillAnalysis, SkillFigures, SkillSummary
-from sealyard.skills.requests import FoundSkill, TestedSkill
-from sealyard.values.skills import Skill, SkillRecord
+from sealyard.skills import NeedCheck, signature_of
+from sealyard.values.skills import (
+    FoundSkill,
+    Skill,
+    SkillAnalysis,
+    SkillFigures,
+    SkillRecord,
+    SkillSummary,
+    TestedSkill,
+)
 
 _STYLES = {"active": "green", "draft": "yellow", "quarantined": "red"}
 _VERDICTS = {**_STYLES, "exemplary": "green", "removable": "red"}
@@ -84,7 +89,7 @@ def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
 def show_tests(tested: Sequence[TestedSkill]) -> None:
     """Show the outcome of replays."""
     if not tested:
-        say("There is no skill to be tested.")
+        say("No skill to test.")
     for each in tested:
         passed = sum(rehearsal.example.passed for rehearsal in each.rehearsals)
         name = f"{each.skill.namespace}/{each.skill.name} {each.skill.version}"
@@ -174,8 +179,10 @@ def _verdict(figures: SkillFigures) -> str:
 
 def skill_data(skill: Skill) -> dict[str, Any]:
     """Return a skill as JSON data without the answers in its examples, which may be megabytes."""
-    found: dict[str, Any] = msgspec.to_builtins(skill)
-    for example, shown in zip(skill.examples, found["examples"], strict=True):
-        del shown["trace"]
-        shown["recorded_calls"] = 0 if example.trace is None else len(example.trace.calls)
+    found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(skill, examples=()))
+    found["examples"] = [
+        msgspec.to_builtins(msgspec.structs.replace(example, trace=None))
+        | {"recorded_calls": 0 if example.trace is None else len(example.trace.calls)}
+        for example in skill.examples
+    ]
     return found

@@ -93,7 +93,7 @@ def put(text: str, path: Path, keys: tuple[str, ...], table: dict[str, Any]) -> 
             changed, loses_comments = _put_toml(text, keys[0], wanted)
         else:
             text = text if text.removeprefix("\ufeff").strip() else "{}\n"
-            changed, loses_comments = put_json(text, keys, table), has_comments(text, keys)
+            changed, loses_comments = put_json(text, keys, table), _has_comments(text, keys)
         is_whole = parse(changed, path) == wanted
     except ValueError as error:
         raise InvalidConfig(f"{str(path)!r} cannot be changed: {error}. Correct it there.") from None
@@ -134,7 +134,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)  # such as NaN, which the standard library reads and JSON does not have
 
 
-def has_comments(text: str, keys: tuple[str, ...]) -> bool:
+def _has_comments(text: str, keys: tuple[str, ...]) -> bool:
     """True if a comment is inside the value at the path `keys`. Raises as `put_json` does."""
     bare = _blank_comments(text)
     span = _find(_blank_commas(bare), keys)

@@ -1,19 +1,16 @@
 """Turns the servers of clients into a `sealyard.toml`: one upstream for each server, however many clients have it."""
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from sealyard.config.clients.documents import dump_toml
 from sealyard.config.clients.rewrite import Change, read_bytes
 from sealyard.config.clients.servers import CLIENTS, Found, Survey, read_file
-from sealyard.config.machine import Machine
-from sealyard.config.references import find_literals, has_reference, name_of_input
-from sealyard.config.settings import UpstreamEntry
+from sealyard.config.references import find_literals, has_reference, map_texts, name_of_input
+from sealyard.config.settings import Machine, UpstreamEntry
 from sealyard.errors import InvalidConfig
 
 _HEADER = """\
@@ -150,20 +147,14 @@ def _settle(entry: UpstreamEntry, project: Path | None, folder: Path) -> Upstrea
     """The entry of a project for a file elsewhere: paths relative to the project become absolute."""
     if project is None or project == folder:
         return entry
-    table = _fix_folder(msgspec.to_builtins(entry), project)
+
+    def fix(text: str, _: str) -> str:
+        text = text.replace("${workspaceFolder}", str(project))
+        return text.replace("${workspaceFolderBasename}", project.name)
+
+    table = map_texts(msgspec.to_builtins(entry), fix)
     if entry.command is not None:
         table["cwd"] = str(project / table.get("cwd", ""))
     if entry.env_file is not None and not entry.env_file.startswith("~/"):
         table["env_file"] = str(project / table["env_file"])
     return msgspec.convert(table, UpstreamEntry)
-
-
-def _fix_folder(value: Any, project: Path) -> Any:
-    if isinstance(value, dict):
-        return {key: _fix_folder(each, project) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_fix_folder(each, project) for each in value]
-    if not isinstance(value, str):
-        return value
-    value = re.sub(r"\$\{workspaceFolder\}", lambda _: str(project), value)
-    return re.sub(r"\$\{workspaceFolderBasename\}", lambda _: project.name, value)

@@ -18,8 +18,8 @@ import msgspec
 
 from sealyard.config.clients.documents import find_table, parse, put, read_document
 from sealyard.config.clients.servers import Place, find_places, read_servers
-from sealyard.config.machine import Machine
 from sealyard.config.references import diff
+from sealyard.config.settings import Machine
 from sealyard.disk import drafted, locked
 from sealyard.errors import InvalidConfig, InvalidRequest, SealyardError
 from sealyard.former import FORMER, PRESENT, starts
@@ -83,7 +83,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.backups:
             _check_unchanged(self.path, self.old)
-            restore_file(self.path, new=self.new, backups=self.backups)
+            if self.new is None:
+                Path(os.path.realpath(self.path)).unlink(missing_ok=True)
+            else:
+                replace_file(self.path, self.new, mode=_mode(self.backups[-1].path))
+            for backup in self.backups:
+                backup.path.unlink()
             return None
         assert self.new is not None  # only an undo removes a file
         if self.old is None and not self.client:
@@ -233,7 +238,8 @@ def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
         InvalidRequest: The file is not `old` any more, or cannot be written.
     """
     _check_unchanged(path, old)
-    name = f"{path.name}.sealyard-backup-{_now()}-{digest(new)}{'-new' if old is None else ''}"
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    name = f"{path.name}.sealyard-backup-{now}-{digest(new)}{'-new' if old is None else ''}"
     backup = Backup(path=path.with_name(name), digest=digest(new), was_absent=old is None)
     replace_file(backup.path, old or b"", mode=_mode(path))
     try:
@@ -247,20 +253,6 @@ def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
 def _check_unchanged(path: Path, old: bytes | None) -> None:
     if read_bytes(path) != old:
         raise InvalidRequest(f"{str(path)!r} was changed by somebody else just now. It is as they left it; try again.")
-
-
-def restore_file(path: Path, *, new: bytes | None, backups: Sequence[Backup]) -> None:
-    """Write `new`, or remove the file if it is `None`, and remove the backups.
-
-    Raises:
-        InvalidRequest: The file cannot be written.
-    """
-    if new is not None:
-        replace_file(path, new, mode=_mode(backups[-1].path))
-    else:
-        Path(os.path.realpath(path)).unlink(missing_ok=True)
-    for backup in backups:
-        backup.path.unlink()
 
 
 def find_backups(path: Path) -> list[Backup]:
@@ -312,10 +304,6 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
 
 
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%fZ")
-
-
 # Files of the former name
 
 
@@ -330,7 +318,8 @@ def take_over_files(machine: Machine, own: Sequence[str]) -> list[str]:
     places = find_places(machine)
     for path in dict.fromkeys(place.path for place in places):
         try:
-            content = (read_bytes(path) if _is_readable(path) else None) or b""
+            is_readable = os.path.isfile(path) and os.access(path, os.R_OK)  # opening a pipe would wait
+            content = (read_bytes(path) if is_readable else None) or b""
             if FORMER.encode() in content and _STARTED.search(content):  # the plain search is ten times as fast
                 with locked(path.parent):  # a second process finds nothing to change
                     taking.change_client([place for place in places if place.path == path])
@@ -417,11 +406,6 @@ class _Taking:
         if not os.path.exists(new):
             return argument
         return str(new) if new == users else argument.removesuffix(_OLD) + _NEW
-
-
-def _is_readable(path: Path) -> bool:
-    """True for a regular file that can be read; opening a pipe would wait."""
-    return os.path.isfile(path) and os.access(path, os.R_OK)
 
 
 def _with_projects(places: list[Place], document: Any) -> list[Place]:

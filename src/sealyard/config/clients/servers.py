@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from sealyard.config.clients.documents import read_document
-from sealyard.config.machine import Machine
-from sealyard.config.references import name_of_input
-from sealyard.config.settings import Config, StoreConfig, UpstreamEntry, read_entry, read_settings
+from sealyard.config.references import map_texts, name_of_input
+from sealyard.config.settings import Config, Machine, StoreConfig, UpstreamEntry, read_entry, read_settings
 from sealyard.errors import InvalidConfig
 from sealyard.former import starts
 
@@ -232,7 +231,8 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
         del table["transport"]  # the default
     notes += [f"{key!r} means nothing to sealyard and is left out" for key in source.rest() if key not in _UNUSED]
     table = {key: value for key, value in table.items() if value not in (None, {}, [], False)}
-    return read_entry(name, _translate(table, place.client), place.path, at=place.keys), notes
+    table = map_texts(table, lambda text, _: _translate(text, place.client))
+    return read_entry(name, table, place.path, at=place.keys), notes
 
 
 def _read_transport(kind: Any, where: str) -> str:
@@ -304,19 +304,13 @@ def _read_oauth(raw: Any) -> Any:
     return {key: value for key, value in table.items() if value is not None} or True
 
 
-def _translate(value: Any, client: str) -> Any:
+def _translate(text: str, client: str) -> str:
     """The references of a client as sealyard writes them."""
-    if isinstance(value, Mapping):
-        return {key: _translate(each, client) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_translate(each, client) for each in value]
-    if not isinstance(value, str):
-        return value
     if client == "gemini":
-        value = re.sub(r"\$([A-Za-z_][A-Za-z0-9_]*)", r"${\1}", value)
+        text = re.sub(r"\$([A-Za-z_][A-Za-z0-9_]*)", r"${\1}", text)
     if client == "opencode":
-        value = re.sub(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}", r"${\1}", value)
-    return re.sub(r"\$\{input:([^}:]+)\}", lambda match: f"${{{name_of_input(match[1])}}}", value)
+        text = re.sub(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}", r"${\1}", text)
+    return re.sub(r"\$\{input:([^}:]+)\}", lambda match: f"${{{name_of_input(match[1])}}}", text)
 
 
 def _input_notes(document: Any, raw: Any) -> list[str]:

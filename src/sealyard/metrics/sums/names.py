@@ -68,22 +68,12 @@ _FORM = _values_of(Executed, "form")
 _LEVEL = ("development", "production", "hardened", "none")
 _TIER = ("namespace", "landlock", "none")
 _STATUS = tuple(status for status in get_args(RecordStatus) if status != "running")
-_ENDINGS = (
-    "AnalysisError",
-    "CallsExceeded",
-    "CpuTimeExceeded",
-    "ForbiddenSystemCall",
-    "InterpreterCrashed",
-    "InterpreterExited",
-    "LikelyToFail",
-    "MemoryExceeded",
-    "OpenFilesExceeded",
-    "OutputExceeded",
-    "ProcessesExceeded",
-    "ProtocolBroken",
-    "Refused",
-    "WallTimeExceeded",
-    "WorkspaceExceeded",
+_ENDINGS = tuple(
+    """
+    AnalysisError CallsExceeded CpuTimeExceeded ForbiddenSystemCall InterpreterCrashed InterpreterExited
+    LikelyToFail MemoryExceeded OpenFilesExceeded OutputExceeded ProcessesExceeded ProtocolBroken Refused
+    WallTimeExceeded WorkspaceExceeded
+    """.split()
 )
 _ERROR_TYPE = (
     *sorted(name for name, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception)),
@@ -92,35 +82,12 @@ _ERROR_TYPE = (
     *errors.__all__,
     *_ENDINGS,
 )
-_PRIVATE_TYPE = (
-    "person",
-    "email",
-    "phone",
-    "address",
-    "date_of_birth",
-    "username",
-    "ssn",
-    "national_id",
-    "tax_id",
-    "passport",
-    "driver_license",
-    "medical_id",
-    "credit_card",
-    "iban",
-    "bank_account",
-    "wallet",
-    "ip",
-    "mac",
-    "url",
-    "api_key",
-    "auth_token",
-    "private_key",
-    "password",
-    "text",
-    "literal",
-    "location",
-    "organization",
-    "custom",
+_PRIVATE_TYPE = tuple(
+    """
+    person email phone address date_of_birth username ssn national_id tax_id passport driver_license medical_id
+    credit_card iban bank_account wallet ip mac url api_key auth_token private_key password text literal location
+    organization custom
+    """.split()
 )
 _OUTCOME = ("ok", "tool_failed", "timeout", "unavailable", "invalid", "refused", "limited", "cancelled")
 

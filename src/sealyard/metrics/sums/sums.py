@@ -8,7 +8,6 @@ import msgspec
 
 from sealyard.metrics.sums.names import METRICS, OPERATOR, OPERATOR_NAMES, OTHER, Metric
 from sealyard.values.facts import (
-    Assessed,
     Executed,
     Fact,
     Hidden,
@@ -181,13 +180,10 @@ class Sums(Mapping[Key, Sum]):
             self.observe("sealyard_execution_code_characters", fact.code_characters)
         self.count("sealyard_execution_background_total", amount=fact.is_background)
         self.count("sealyard_skill_runs_total", amount=bool(fact.skills))
-        if fact.assessed is not None:
-            self._add_assessed(fact.assessed)
-
-    def _add_assessed(self, fact: Assessed) -> None:
-        self.count("sealyard_learning_assessments_total", fact.risk, fact.decision)
-        if fact.wall_seconds > fact.usual_seconds:
-            self.count("sealyard_learning_fitted_total", "more_time")
+        if (assessed := fact.assessed) is not None:
+            self.count("sealyard_learning_assessments_total", assessed.risk, assessed.decision)
+            if assessed.wall_seconds > assessed.usual_seconds:
+                self.count("sealyard_learning_fitted_total", "more_time")
 
     def add_call(self, call: CallRow) -> None:
         """Count a call."""

@@ -149,13 +149,11 @@ def is_ssn(value: str) -> bool:
 
 def is_ipv4(value: str) -> bool:
     """True if the value is an address, and not a netmask such as 255.255.240.0."""
-    parts = value.split(".")
-    if len(parts) != 4 or not all(part.isascii() and part.isdigit() and str(int(part)) == part for part in parts):
+    try:
+        hosts = 0xFFFFFFFF - int(ipaddress.IPv4Address(value))
+    except ValueError:
         return False
-    if any(int(part) > 255 for part in parts):
-        return False
-    hosts = 0xFFFFFFFF - int.from_bytes(map(int, parts), "big")
-    return not (hosts and parts[0] == "255" and hosts & (hosts + 1) == 0)
+    return not (hosts and value.startswith("255.") and hosts & (hosts + 1) == 0)
 
 
 def is_ipv6(value: str) -> bool:
@@ -264,13 +262,9 @@ def is_wallet(text: str) -> bool:
     return wallet is not None and _CHECKS[wallet.lastgroup or ""](wallet[0])
 
 
-def _is_ethereum(value: str) -> bool:
-    """No check digit in most of them: any but the empty address and a run of one digit."""
-    return len(set(value[2:].lower())) > 4
-
-
 _CHECKS: dict[str, Callable[[str], bool]] = {
-    "ethereum": _is_ethereum,
+    # No check digit in most of them: any but the empty address and a run of one digit.
+    "ethereum": lambda value: len(set(value[2:].lower())) > 4,
     "bech32": is_bech32,
     "base58": is_base58_checked,
 }

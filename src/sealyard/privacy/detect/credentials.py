@@ -71,7 +71,8 @@ def find_keys(text: str) -> Iterator[Span]:
         while key:
             place = key.end()
             if not key[0].isalpha() or key[0].startswith(_LETTERS_ALONE):
-                yield Span(key.start(), place, _type_of_key(key[0]))
+                of_type = next((name for start, name in _TYPES if key[0].startswith(start)), "api_key")
+                yield Span(key.start(), place, of_type)
             key = _KEY.match(text, place)  # the last sign of one key may stand before the next
         sign = _KEY_INSIDE.search(text, place)
         if sign is None:
@@ -81,10 +82,6 @@ def find_keys(text: str) -> Iterator[Span]:
         if tail.search(text):
             for marked in pattern.finditer(text):
                 yield Span(*marked.span(), "api_key")
-
-
-def _type_of_key(key: str) -> str:
-    return next((name for start, name in _TYPES if key.startswith(start)), "api_key")
 
 
 _STEM = re.compile(

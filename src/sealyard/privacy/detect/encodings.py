@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from sealyard.privacy.detect.runs import WORD, Runs
-from sealyard.privacy.reading.escapes import View, decoded_bytes, plain, unescaped
+from sealyard.privacy.reading.views import WORD, Runs, View, decoded_bytes, plain, unescaped
 from sealyard.privacy.span import Span, united, without_tokens
 
 _DEPTH = 2  # layers that are decoded: base64 in a URL in JSON, at bounded cost
@@ -77,7 +76,6 @@ _PACKED = frozenset([b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\
 
 FindEach = Callable[[Sequence[str]], Sequence[Sequence[Span]]]
 """Searches many texts at once."""
-_Source = Callable[[int, int], tuple[int, int]]
 
 
 class EncodedValues:
@@ -152,11 +150,12 @@ class _Reading(msgspec.Struct, gc=False):
     start: int
     end: int
     text: str
-    source: _Source | None = None
-    """Leads from offsets of the reading to those of the text. Without it, a finding covers the whole stretch."""
+    view: View | None = None
+    """Leads back to the stretch. A finding in a reading without one covers it all."""
     is_unread: bool = False
     """True if it unpacks to more than may be read."""
     is_backwards: bool = False
+    """True if it is the whole text backwards."""
     inner: list["_Reading"] = []
 
     def spans(self, text: str, found: dict[str, Sequence[Span]]) -> Iterator[Span]:
@@ -165,12 +164,14 @@ class _Reading(msgspec.Struct, gc=False):
             yield Span(self.start, self.end, "text")
             return
         spans = [*found[self.text], *(span for each in self.inner for span in each.spans(self.text, found))]
-        if self.source is None:
+        if self.view is None and not self.is_backwards:
             if spans:
                 yield Span(self.start, self.end, max(spans, key=lambda each: each.end - each.start).type)
             return
         for span in spans:
-            start, end = self.source(span.start, span.end)
+            start, end = len(text) - span.end, len(text) - span.start
+            if self.view is not None:
+                start, end = (self.start + offset for offset in self.view.source(span.start, span.end))
             if text[start:end] == self.text[span.start : span.end]:
                 continue  # not encoded: it is found in the text itself
             if not self.is_backwards or span.type in _CHECKED or _LETTER.search(text, start, end):
@@ -196,15 +197,7 @@ def _without_escapes(text: str, stretches: Iterable[tuple[int, int]]) -> Iterato
             views = (unescaped(part, signs=_STRONG), unescaped(part, signs="="), plain(part))
             known[part] = [view for view in views if view is not None and len(view.text) >= _SHORTEST]
         for view in known[part]:
-            yield _Reading(start, end, view.text, _shifted(view.source, start))
-
-
-def _shifted(source: _Source, by: int) -> _Source:
-    def shifted(start: int, end: int) -> tuple[int, int]:
-        start, end = source(start, end)
-        return start + by, end + by
-
-    return shifted
+            yield _Reading(start, end, view.text, view)
 
 
 def _escaped_words(text: str) -> Iterator[tuple[int, int]]:
@@ -270,7 +263,7 @@ class _TooLarge(Exception):
 
 
 class _Unpacking:
-    """Unpacks gzip and zlib, up to so many bytes in all."""
+    """Unpacks gzip and zlib, up to a number of bytes in all."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -319,8 +312,7 @@ def _mostly(read: str) -> str | None:
 def _turned(text: str) -> Iterator[_Reading]:
     """The text backwards, character codes as characters, and letters that are set apart put together."""
     # A turned table has no header and a turned field no name: what stands there must not be taken for one.
-    flat = text.translate(_FLAT)[::-1]
-    yield _Reading(0, len(text), flat, lambda start, end: (len(text) - end, len(text) - start), is_backwards=True)
+    yield _Reading(0, len(text), text.translate(_FLAT)[::-1], is_backwards=True)
     for run in _CODES.finditer(text):
         codes = [int(code) for code in re.findall("[0-9]+", run[0])]
         if min(codes) >= 9 and max(codes) < 0x110000:

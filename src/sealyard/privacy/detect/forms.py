@@ -18,7 +18,7 @@ from sealyard.privacy.detect.checks import WALLET, WALLET_FORM, is_ipv6, is_wall
 from sealyard.privacy.detect.credentials import find_assigned, find_keys, is_random, kinds_of_characters
 from sealyard.privacy.detect.numbers import find_iban, find_numbers, find_registered, without
 from sealyard.privacy.detect.registers import REGISTERED_WORD, is_br_cnpj
-from sealyard.privacy.detect.runs import WORD, Runs
+from sealyard.privacy.reading.views import WORD, Runs
 from sealyard.privacy.span import Span, merge
 
 _ANYTHING = re.compile(r"[0-9@:=]|pass|pwd|bearer|token|key|secret|[A-Za-z0-9_\-]{16}", re.IGNORECASE)
@@ -189,18 +189,17 @@ def _is_opaque(plain: str, start: int, end: int) -> bool:
 def _long_numbers(plain: str) -> Iterator[Span]:
     """Wallets, account numbers and numbers of registers: all that is one long word."""
     for sign in _NUMBER_START.finditer("\n" + plain):
-        if word := _WORD.match(plain, sign.start()):
-            yield from _in_word(plain, *word.span())
-
-
-def _in_word(plain: str, start: int, end: int) -> Iterator[Span]:
-    if end - start >= _LEAST_WALLET and (wallet := WALLET.match(plain, start)):
-        if is_wallet(wallet[0]):
-            yield Span(*wallet.span(), "wallet")
-    elif end - start <= _MOST_REGISTERED and (name := find_registered(plain[start:end])):
-        yield Span(start, end, name)
-    elif plain[start + 2 : start + 4].isdigit() and (iban := find_iban(plain, start)):
-        yield iban
+        word = _WORD.match(plain, sign.start())
+        if word is None:
+            continue
+        start, end = word.span()
+        if end - start >= _LEAST_WALLET and (wallet := WALLET.match(plain, start)):
+            if is_wallet(wallet[0]):
+                yield Span(*wallet.span(), "wallet")
+        elif end - start <= _MOST_REGISTERED and (name := find_registered(word[0])):
+            yield Span(start, end, name)
+        elif plain[start + 2 : start + 4].isdigit() and (iban := find_iban(plain, start)):
+            yield iban
 
 
 _COLON = re.compile(

@@ -12,7 +12,7 @@ import msgspec
 
 from sealyard.privacy.detect.forms import find_in_prose, find_values
 from sealyard.privacy.reading import lexicon
-from sealyard.privacy.reading.fields import Cells, Field, Leaf, Value, texts_of
+from sealyard.privacy.reading.fields import Cells, Column, Field, Leaf, Value, texts_of
 from sealyard.privacy.reading.lexicon import is_blank, read_name, split_name
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 
@@ -74,9 +74,11 @@ class Judge:
 
         What is found by name is known from then on, so it is asked when everything by name has been decided.
         """
-        return bool(self._criteria.patterns) or any(map(_knows_words, self._criteria.detectors))
+        # A detector may say that it finds nothing in a word or two, or know nothing yet.
+        knowing = (bool(each) and getattr(each, "knows_words", True) for each in self._criteria.detectors)
+        return bool(self._criteria.patterns) or any(knowing)
 
-    def by_name(self, fields: Iterable[Field], undecided: list[Sequence[Leaf]]) -> Iterator[tuple[Leaf, Verdict]]:
+    def by_name(self, fields: Iterable[Field], undecided: list[Column]) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value of a private field; all others are added to `undecided`, a column at a time."""
         for field in fields:
             if not field.leaves or field.treatment == "visible":
@@ -146,7 +148,7 @@ class Judge:
                 yield leaf, findings
             start = end + len(_BETWEEN)
 
-    def searched(self, columns: Iterable[Sequence[Leaf]]) -> Iterator[Leaf]:
+    def searched(self, columns: Iterable[Column]) -> Iterator[Leaf]:
         """Those values of some columns that can hold something private by value."""
         if self._searches_all:
             for column in columns:
@@ -154,18 +156,12 @@ class Judge:
             return
         signs = self._signs.search
         for column in columns:
-            if isinstance(column, Cells):
-                texts = column.texts
-                if signs("\n".join(texts)):
-                    for text, start in zip(texts, column.starts, strict=True):
-                        if len(text) >= LEAST_SEARCHED or signs(text):
-                            yield text, start, None
-                elif max(map(len, texts), default=0) >= LEAST_SEARCHED:
-                    for text, start in zip(texts, column.starts, strict=True):
-                        if len(text) >= LEAST_SEARCHED:
-                            yield text, start, None
-                continue
-            is_signed = len(column) < _FEW or signs("\n".join(texts_of(column)))  # one look at many
+            is_signed = len(column) < _FEW
+            if not is_signed:  # one look at many
+                texts = texts_of(column)
+                is_signed = signs("\n".join(texts)) is not None
+                if not is_signed and len(texts) == len(column) and max(map(len, texts)) < LEAST_SEARCHED:
+                    continue
             for leaf in column:
                 value = leaf[0]
                 if not isinstance(value, str):
@@ -249,11 +245,6 @@ def _is_long_number(value: float) -> bool:
     return isinstance(value, int) and abs(value) >= _UNSEARCHED_NUMBER
 
 
-def _knows_words(detector: Detector) -> bool:
-    """True if a detector may find something in a word or two: not if it says otherwise, or knows nothing yet."""
-    return bool(detector) and getattr(detector, "knows_words", True)
-
-
 def _mailboxes(value: str) -> Iterator[Finding]:
     """Each address in a list of them, and the name beside it: `Ann Lee <ann@lee.example>, bo@lee.example`."""
     for entry in _ENTRY.finditer(value):
@@ -323,14 +314,10 @@ def _decide(field: Field) -> str:
                 return certain
         return ""
     leaves = field.leaves
-    if (
-        not isinstance(leaves, Cells)
-        and not kind
-        and len(leaves) == 1
-        and not field.meaning.is_number
-        and not _has_space(leaves[0][0])
-    ):
-        return ""  # most fields of a single record
+    if not isinstance(leaves, Cells) and not kind and len(leaves) == 1 and not field.meaning.is_number:
+        value = leaves[0][0]
+        if not isinstance(value, str) or " " not in value:
+            return ""  # most fields of a single record
     values = _values(leaves)
     return _RULES.get(kind, _by_values)(field, values) if values else ""
 
@@ -348,7 +335,7 @@ def _applies(kind: str, value: Value) -> bool:
     return kind == "text" or len(str(abs(int(value)))) >= _MIN_DIGITS.get(kind, 4)
 
 
-def _values(leaves: Sequence[Leaf]) -> list[Value]:
+def _values(leaves: Column) -> list[Value]:
     """The values of a field without blanks: all of a short column, a spread sample of a long one."""
     for step in (max(1, len(leaves) // _SAMPLE), 1):
         found = [
@@ -364,10 +351,6 @@ def _values(leaves: Sequence[Leaf]) -> list[Value]:
 def _as_evidence(value: Value) -> Value:
     """The value as evidence: one with a token in it speaks for nothing, so that it is judged now as it was before."""
     return _CONCEALED if isinstance(value, str) and "__" in value and TOKEN.search(value) else value
-
-
-def _has_space(value: Value) -> bool:
-    return isinstance(value, str) and " " in value
 
 
 def _texts(values: Iterable[Value]) -> list[str]:
@@ -432,6 +415,10 @@ def _region(field: Field, values: list[Value]) -> str:
     return "location"
 
 
+_HOUSES = frozenset("line via road house premise premises residence".split())
+"""First words of the names of fields that may hold a part of an address, such as a house's name."""
+
+
 def _address(field: Field, values: list[Value]) -> str:
     """A postal address rather than one on a network: it has words, or stands beside personal fields."""
     texts = _texts(values)
@@ -441,16 +428,7 @@ def _address(field: Field, values: list[Value]) -> str:
     if (
         field.meaning.kind == "address?"
         and read_name(field.name).kind == "address?"
-        and split_name(field.name)[0]
-        in (
-            "line",
-            "via",
-            "road",
-            "house",
-            "premise",
-            "premises",
-            "residence",
-        )
+        and split_name(field.name)[0] in _HOUSES
     ):
         return "address" if fits and (field.parent.personal or _is_address(field.parent)) else ""
     return "address" if fits >= 0.5 or (fits and field.parent.personal) else ""

@@ -209,7 +209,6 @@ _CARD = re.compile(
 )
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-/+()]*(?<=[A-Za-z0-9)])")
 _IBAN = re.compile(r"[A-Za-z]{2}[0-9]{2}(?:[ \-]?[A-Za-z0-9]){11,30}")
-_NINO = re.compile(r"[A-Za-z]{2} [0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-Da-d](?![A-Za-z0-9])")
 _SEPARATORS = frozenset(" ()./")
 _NO_NUMBER = frozenset(
     date + time

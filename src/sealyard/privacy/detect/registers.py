@@ -59,7 +59,7 @@ def is_es_nie(value: str) -> bool:
 
 
 _ODD = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23)
-"""What the characters at odd places count, in Italy and Cyprus: digits as letters of the same place do."""
+"""The values of characters at odd places in Italy and Cyprus: a digit has that of the letter with its place."""
 
 
 def is_codice_fiscale(value: str) -> bool:

@@ -13,16 +13,7 @@ import msgspec
 
 from sealyard.errors import InvalidConfig
 from sealyard.privacy.detect.judge import Criteria, Finding, Judge, Verdict
-from sealyard.privacy.reading.fields import (
-    Container,
-    Field,
-    Leaf,
-    Treatments,
-    Value,
-    collect,
-    gather,
-    texts_of,
-)
+from sealyard.privacy.reading.fields import Column, Container, Field, Leaf, Treatments, Value, collect, gather, texts_of
 from sealyard.privacy.reading.lexicon import read_name
 from sealyard.privacy.reading.literals import PlacedFloat, PlacedInt, PlacedText
 from sealyard.privacy.reading.text import place_leaf, read_text
@@ -196,7 +187,7 @@ class _Pass:
         self, fields: Sequence[Field], depth: int, names: dict[str, list[Finding]], prose: Sequence[PlacedText] = ()
     ) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value that holds something private. Private field names are added to `names`."""
-        undecided: list[Sequence[Leaf]] = []
+        undecided: list[Column] = []
         judge = self._judge
         yield from judge.by_name(fields, undecided)
         searched: list[str] = []
@@ -274,7 +265,7 @@ def _placed(value: Value, verdict: Verdict) -> list[Finding]:
         if isinstance(verdict, str):
             kept = value.strip()
             start = 0 if len(kept) == len(value) else len(value) - len(value.lstrip())
-            return [Finding(value.raw(start), value.raw(start + len(kept)), verdict, kept)]
+            return [Finding(*value.raw(start, start + len(kept)), verdict, kept)]
         return [_placed_part(value, each) for each in verdict]
     if isinstance(value, (PlacedInt, PlacedFloat)):
         plain = float(value) if isinstance(value, PlacedFloat) else int(value)
@@ -287,7 +278,7 @@ def _placed_part(value: PlacedText, part: Finding) -> Finding:
     quote = part.quote
     if quote and value.escape:
         quote = quote.replace("\\", "\\\\").replace('"', value.escape + '"')
-    return Finding(value.raw(part.start), value.raw(part.end), part.type, part.value, quote)
+    return Finding(*value.raw(part.start, part.end), part.type, part.value, quote)
 
 
 def _replaced(value: Value, verdict: Verdict, replace: Replace) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 from sealyard.privacy.reading.lexicon import NOTHING, Meaning, is_header, read_name, split_name
 from sealyard.privacy.reading.literals import PlacedFlag
@@ -59,7 +59,7 @@ class _Counts(dict[str, int]):
         return 0
 
 
-class Cells(Sequence[Leaf]):
+class Cells:
     """The leaves of a table's column: a list of texts and one of their offsets, and no tuple until one is looked at."""
 
     __slots__ = ("starts", "texts")
@@ -84,19 +84,15 @@ class Cells(Sequence[Leaf]):
     def __iter__(self) -> Iterator[Leaf]:
         return zip(self.texts, self.starts, repeat(None))
 
-    @overload
-    def __getitem__(self, index: int) -> Leaf: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Leaf]: ...
-
-    def __getitem__(self, index: int | slice) -> Leaf | Sequence[Leaf]:
-        if isinstance(index, slice):
-            return list(zip(self.texts[index], self.starts[index], repeat(None)))
-        return self.texts[index], self.starts[index], None
+    def __getitem__(self, part: slice) -> list[Leaf]:
+        return list(zip(self.texts[part], self.starts[part], repeat(None)))
 
 
-def texts_of(leaves: Sequence[Leaf]) -> list[str]:
+Column: TypeAlias = list[Leaf] | Cells
+"""The values of a field."""
+
+
+def texts_of(leaves: Column) -> list[str]:
     """The values that are texts."""
     return leaves.texts if isinstance(leaves, Cells) else [leaf[0] for leaf in leaves if isinstance(leaf[0], str)]
 
@@ -125,7 +121,7 @@ class Field:
         self.name = name
         self.parent = parent
         self.children: dict[str, Field] = {}
-        self.leaves: list[Leaf] | Cells = []
+        self.leaves: Column = []
 
     def child(self, name: str) -> "Field":
         """The field below it of that name."""
@@ -248,20 +244,7 @@ Container: TypeAlias = tuple[Any, int, Any]
 Treatments: TypeAlias = Mapping[str, str]
 """`whole` or `visible` by the name of a field in small letters."""
 
-_LABELS = (
-    "name",
-    "key",
-    "field",
-    "label",
-    "attribute",
-    "property",
-    "question",
-    "header",
-    "field_name",
-    "fieldName",
-    "column",
-    "title",
-)
+_LABELS = tuple("name key field label attribute property question header field_name fieldName column title".split())
 _KINDS = ("type", "system", "kind", "id", "code")
 _VALUES = ("value", "val", "values", "valueString", "answer", "stringValue", "displayValue", "display_value")
 _CONTENTS = ("text", "content", "response", "data")
@@ -315,7 +298,9 @@ class _Collector:
             if isinstance(each, dict):
                 self._dict(each, field, index)
             elif columns is not None:
-                self._row(each, field, index, columns)
+                for position, item in enumerate(each):
+                    column = columns[min(position, len(columns) - 1)]
+                    self._take(item, self._child(field, column), index, position)
             else:
                 self._list(each, field, index)
             if len(stack) - below > 1:
@@ -421,11 +406,6 @@ class _Collector:
                 self._stack.append((row, field, index, position, columns))
             else:
                 self._take(row, field, index, position)
-
-    def _row(self, row: Any, field: Field, index: int, columns: list[str]) -> None:
-        last = len(columns) - 1
-        for position, value in enumerate(row):
-            self._take(value, self._child(field, columns[min(position, last)]), index, position)
 
 
 def below(whole: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:

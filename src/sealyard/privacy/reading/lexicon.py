@@ -24,8 +24,8 @@ WORDS = {
     for name, words in tomllib.loads(_HERE.joinpath("words.toml").read_text(encoding="utf-8")).items()
 }
 """Lists of words by the name that each has in `words.toml`, which says what it is for."""
-GIVEN_NAMES = frozenset(_HERE.joinpath("given_names.txt").read_text(encoding="utf-8").partition("\n")[2].split())
-"""Common given names, without accents; the first line of the file is a remark."""
+GIVEN_NAMES = WORDS["given_names"]
+"""Common given names, without accents."""
 _ALIASES: dict[str, str] = _LEXICON["aliases"]
 _FILLERS = frozenset(_LEXICON["fillers"].split())
 _QUALIFIERS = frozenset(_LEXICON["qualifiers"].split())

@@ -5,31 +5,27 @@ as far as it goes, so that a value in it still stands under its name.
 """
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
-Pieces: TypeAlias = tuple[list[int], list[int]]
-"""The start of each stretch in the decoded text, and in the text as written."""
+from sealyard.privacy.reading.views import View, rewritten
 
 
 class PlacedText(str):
     """A text with the offsets of its source."""
 
-    __slots__ = ("end", "escape", "pieces", "start")
+    __slots__ = ("end", "escape", "start", "view")
     start: int
     end: int
-    pieces: Pieces | None
+    view: View | None
+    """The text as it reads without escapes, if it has any."""
     escape: str
     """The escape before a quotation mark in it: a backslash, a second mark, or nothing."""
 
-    def raw(self, offset: int) -> int:
-        """The offset in the text it was read from."""
-        if self.pieces is None:
-            return self.start + offset
-        decoded, written = self.pieces
-        index = bisect_right(decoded, offset) - 1
-        return self.start + written[index] + (offset - decoded[index])
+    def raw(self, start: int, end: int) -> tuple[int, int]:
+        """The offsets in the text it was read from."""
+        if self.view is not None:
+            start, end = self.view.source(start, end)
+        return self.start + start, self.start + end
 
 
 class PlacedInt(int):
@@ -50,12 +46,12 @@ class PlacedFloat(float):
     end: int
 
 
-def place(value: str, start: int, end: int, pieces: Pieces | None = None, escape: str = "") -> PlacedText:
+def place(value: str, start: int, end: int, view: View | None = None, escape: str = "") -> PlacedText:
     """The value with its offsets."""
     placed = PlacedText(value)
     placed.start = start
     placed.end = end
-    placed.pieces = pieces
+    placed.view = view
     placed.escape = escape
     return placed
 
@@ -85,19 +81,6 @@ _ESCAPE = re.compile(
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "\n": ""}
 
 
-def unescape(written: str) -> tuple[str, Pieces]:
-    """A string literal's text without its backslashes, as JSON and Python write them."""
-    return _decode(written, _ESCAPE, _unescape)
-
-
-def undouble(written: str) -> tuple[str, Pieces]:
-    """A quoted CSV cell's text: a quotation mark is written twice in it."""
-    return _decode(written, _DOUBLED, lambda _: '"')
-
-
-_DOUBLED = re.compile('""')
-
-
 def _unescape(escape: str) -> str:
     kind = escape[1]
     if len(escape) == 12:
@@ -107,31 +90,6 @@ def _unescape(escape: str) -> str:
         code = int("0x" + escape[2:], base=0)
         return chr(code) if code <= 0x10FFFF else "\ufffd"
     return _LETTERS.get(kind, kind)
-
-
-def _decode(written: str, pattern: re.Pattern[str], replace: Callable[[str], str]) -> tuple[str, Pieces]:
-    parts: list[str] = []
-    decoded: list[int] = []
-    starts: list[int] = []
-    length = last = 0
-    for match in pattern.finditer(written):
-        begin = match.start()
-        if begin > last:
-            parts.append(written[last:begin])
-            decoded.append(length)
-            starts.append(last)
-            length += begin - last
-        new = replace(match.group())
-        if new:
-            parts.append(new)
-            decoded.append(length)
-            starts.append(begin)
-            length += 1
-        last = match.end()
-    parts.append(written[last:])
-    decoded += [length, length + len(written) - last]
-    starts += [last, len(written)]
-    return "".join(parts), (decoded, starts)
 
 
 OPENING = re.compile(
@@ -225,10 +183,8 @@ def read_literal(text: str, start: int) -> tuple[Any, int]:
 
 def _place_quoted(written: str, begin: int, end: int) -> PlacedText:
     """The text of a string literal, without its marks, with its offsets."""
-    if "\\" not in written:
-        return place(written, begin, end, None, "\\")
-    decoded, pieces = unescape(written)
-    return place(decoded, begin, end, pieces, "\\")
+    view = rewritten(written, _ESCAPE, _unescape) if "\\" in written else None
+    return place(written if view is None else view.text, begin, end, view, "\\")
 
 
 def _bare(text: str, begin: int, end: int, frame: _Frame) -> int | None:

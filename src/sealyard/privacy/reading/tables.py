@@ -11,7 +11,8 @@ from operator import add, is_not
 
 from sealyard.privacy.reading.fields import Cells, Field, Leaf
 from sealyard.privacy.reading.lexicon import MOST_COLUMNS, is_header
-from sealyard.privacy.reading.literals import PlacedText, place, undouble
+from sealyard.privacy.reading.literals import PlacedText, place
+from sealyard.privacy.reading.views import rewritten
 
 _BARS = re.compile(r"[|│┃]")
 _BORDER = re.compile(r"[\s|+:=\-─━┄│┃┌┬┐├┼┤└┴┘╞╪╡┏┳┓┗┻┛┠╂┨╒╤╕╘╧╛]+")
@@ -297,8 +298,8 @@ def _row(text: str, lines: Lines, index: int, delimiter: str) -> tuple[list[Leaf
         if match is not None and match.end(1) - match.start(1) < 100_000:
             begin, stop = match.span(1)
             written = text[begin:stop]
-            decoded, pieces = undouble(written) if '""' in written else (written, None)
-            cells.append((place(decoded, begin, stop, pieces, '"'), begin, None))
+            view = rewritten(written, _DOUBLED, lambda _: '"') if '""' in written else None
+            cells.append((place(written if view is None else view.text, begin, stop, view, '"'), begin, None))
             position = match.end()
             while position > end and index + 1 < len(lines):
                 index += 1
@@ -313,6 +314,8 @@ def _row(text: str, lines: Lines, index: int, delimiter: str) -> tuple[list[Leaf
         position += 1
 
 
+_DOUBLED = re.compile('""')
+"""A quotation mark in a quoted cell."""
 _QUOTED = {
     delimiter: re.compile(rf'[ ]?"((?:[^"]+|"")*+)"[ \r]*(?={re.escape(delimiter)}|\n|\Z)') for delimiter in "\t;,"
 }

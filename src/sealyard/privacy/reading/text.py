@@ -5,19 +5,13 @@ and in them is searched by value as it stands.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from sealyard.privacy.reading.fields import Container, Field, Leaf, Value
 from sealyard.privacy.reading.lexicon import may_be_private, read_name
-from sealyard.privacy.reading.literals import (
-    OPENING,
-    PlacedFloat,
-    PlacedInt,
-    PlacedText,
-    place,
-    read_literal,
-)
+from sealyard.privacy.reading.literals import OPENING, PlacedFloat, PlacedInt, PlacedText, place, read_literal
 from sealyard.privacy.reading.tables import Lines, read_table
 
 _INK = re.compile(r"\S")
@@ -74,10 +68,7 @@ def read_text(text: str) -> Reading:
         reading.data.append(data)
         separating = _SEPARATING.match(text, end)
         assert separating is not None
-        position = end if separating.end() == len(text) else separating.end()
-        if separating.end() == len(text):
-            position = len(text)
-            break
+        position = separating.end()
         bracket = OPENING.search(text, position)
     _read_plain(text, position, len(text), reading)
     return reading
@@ -208,19 +199,12 @@ class _Records:
 
     def __init__(self) -> None:
         self._trees: list[Field] = []
-        self._rows: dict[tuple[str, ...], list[_Pair]] = {}
-        self._kept: dict[tuple[str, ...], None] = {}
+        self._rows: defaultdict[tuple[str, ...], list[_Pair]] = defaultdict(list)
 
     def add(self, pairs: list[_Pair]) -> None:
         """Adds a row to the record of those with the same names."""
         names = (pairs[0][0],) if len(pairs) == 1 else tuple(sorted({name for name, _, _ in pairs}))
-        rows = self._rows.get(names)
-        if rows is None:
-            self._rows[names] = pairs
-        else:
-            rows += pairs
-        if names not in self._kept and _is_private_among(pairs):
-            self._kept[names] = None
+        self._rows[names] += pairs
 
     def add_block(self, block: list[tuple[int, str, str, int]]) -> None:
         """Adds lines that follow each other: as a row, or as a tree if they are indented."""
@@ -250,10 +234,10 @@ class _Records:
     def fields(self) -> Iterator[Field]:
         """The roots of all records in which something may be private."""
         yield from self._trees
-        for names in self._rows if self._kept else ():
-            if names in self._kept:
+        for pairs in self._rows.values():
+            if _is_private_among(pairs):
                 root = Field("")
-                for name, value, start in self._rows[names]:
+                for name, value, start in pairs:
                     root.child(name).leaves.append((value, start, None))
                 yield root
 

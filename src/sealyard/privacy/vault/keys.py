@@ -185,8 +185,15 @@ def _write_keys(source: KeySource, folder: Path, keys: Sequence[bytes]) -> None:
     lines = [base64.b64encode(key).decode() for key in keys]
     if source == "keyring":
         _ask_keyring("set_password", _SERVICE, _account(folder), ",".join(lines))
-    else:
-        _write_file(folder / KEY_FILE, _FILE_HEAD + "\n".join(lines) + "\n")
+        return
+    path = folder / KEY_FILE
+    try:
+        with drafted(path) as file:
+            file.write((_FILE_HEAD + "\n".join(lines) + "\n").encode())
+    except OSError as error:
+        raise VaultError(
+            f"The vault's key file {str(path)!r} cannot be written: {error.strerror}. Make its folder writable."
+        ) from error
 
 
 # The file
@@ -220,16 +227,6 @@ def _unreadable(path: Path, reason: str) -> VaultError:
         f"The vault's key file {str(path)!r} is not used: {reason}. Put the file itself there with `chmod 600`; if"
         " others may have read it, run `sealyard privacy rotate` then."
     )
-
-
-def _write_file(path: Path, text: str) -> None:
-    try:
-        with drafted(path) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise VaultError(
-            f"The vault's key file {str(path)!r} cannot be written: {error.strerror}. Make its folder writable."
-        ) from error
 
 
 @contextmanager

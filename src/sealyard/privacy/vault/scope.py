@@ -14,7 +14,6 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -128,15 +127,7 @@ class Scope:
         is_inside: bool = True,
         on_text: OnText = lambda _, __: None,
     ) -> Any:
-        """JSON data with every token in it turned back; the very same object if it has no token.
-
-        `schema` is the JSON Schema of the data: a token that stands alone becomes the number or the text it asks for.
-        Unless `is_inside`, only tokens that stand alone are. `on_text` hears each string that held one.
-
-        Raises:
-            UnknownToken: Something begins like a token and is not one of this scope.
-            CallRefused: Two keys of one object are the same token, or a token is not alone and must be.
-        """
+        """`reveal_tokens` with the values of this scope. Raises what that does."""
         return reveal_tokens(value, self._find, schema, is_inside=is_inside, on_text=on_text)
 
     def has(self, token: str) -> bool:
@@ -203,28 +194,21 @@ class Scope:
         entry = self._by_token.get(spell(kind, value_id))
         return entry.value if entry is not None and entry.expires_at > self._clock() else None
 
-    def _make(
-        self,
-        type: str,  # noqa: A002
-        value: PrivateValue,
-        text: str,
-        origin: Origin,
-        new: Mapping[str, "_Entry"],
-    ) -> "_Entry":
+    def _make(self, kind: str, value: PrivateValue, text: str, origin: Origin, new: Mapping[str, "_Entry"]) -> "_Entry":
         """A value's entry beside those that there are and the `new` ones."""
         given: object = value
-        if not isinstance(given, str | int | float) or isinstance(given, bool) or not _is_type(type):
-            raise ValueError(f"A value of type {type!r} and kind {given.__class__.__name__} cannot have a token.")
+        if not isinstance(given, str | int | float) or isinstance(given, bool) or not _TYPE.fullmatch(kind):
+            raise ValueError(f"A value of type {kind!r} and kind {type(given).__name__} cannot have a token.")
         if len(self._by_token) + len(new) >= VALUES_MOST:
             raise LimitReached(
                 f"This session has {VALUES_MOST:,} private values, which is its limit. Ask for less, or use another"
                 " session."
             )
         attempt = 0
-        entry = _entry(self._secrets.make_id(origin, text), type, value, origin)
+        entry = _entry(self._secrets.make_id(origin, text), kind, value, origin)
         while entry.token in self._by_token or entry.token in new:  # another value's: a pair in 280 million million
             attempt += 1
-            entry = _entry(self._secrets.make_id(origin, text, attempt), type, value, origin)
+            entry = _entry(self._secrets.make_id(origin, text, attempt), kind, value, origin)
         return entry
 
     def _put(self, entries: list["_Entry"]) -> None:
@@ -262,11 +246,6 @@ class Scope:
             known = self._by_text[entry.origin]
             if known.get(str(entry.value)) is entry:
                 del known[str(entry.value)]
-
-
-@lru_cache(maxsize=256)
-def _is_type(kind: str) -> bool:
-    return _TYPE.fullmatch(kind) is not None
 
 
 class _Entry(msgspec.Struct, eq=False, gc=False):
@@ -314,7 +293,9 @@ def reveal_tokens(
 ) -> Any:
     """JSON data with every token replaced, in keys too; the very same object if it holds none.
 
-    Unless `is_inside`, a token is replaced only where it is the whole of a string other than a key.
+    `schema` is the JSON Schema of the data: a token that stands alone becomes the number or the text it asks for.
+    Unless `is_inside`, a token is replaced only where it is the whole of a string other than a key. `on_text` gets each
+    string that held one.
 
     Raises:
         UnknownToken: Something begins like a token, and `find` does not know it.

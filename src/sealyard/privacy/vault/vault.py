@@ -91,7 +91,8 @@ class Vault:
                 await self._expire_stored()
             row = await self._storage.find_scope(name) or await self._make(name)
             if scope is None:
-                scope = self._build(row, await self._open(row))
+                secrets = await self._open(row)
+                scope = Scope(row, secrets, self._storage, expires_seconds=self._expires_seconds, clock=self._clock)
             await self._update(scope, row)
             self._alive[name] = scope
             return scope
@@ -209,9 +210,6 @@ class Vault:
     async def _fetch_key(self, key_id: str) -> None:
         if self._keys.find(key_id) is None and self._reload_keys is not None:
             self._keys = await asyncio.to_thread(self._reload_keys)
-
-    def _build(self, row: SealedScope, secrets: ScopeSecrets) -> Scope:
-        return Scope(row, secrets, self._storage, expires_seconds=self._expires_seconds, clock=self._clock)
 
     async def _update(self, scope: Scope, row: SealedScope) -> None:
         """Bring a scope in memory to what the storage has."""

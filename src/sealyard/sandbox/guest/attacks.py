@@ -45,11 +45,11 @@ def _attempts(job: dict[str, Any]) -> list[tuple[str, str, Callable[[], object]]
         ("open a raw socket", "attack", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).close()),
         ("signal the gateway", "attack", lambda: _signal(job["gateway_pid"])),
         ("run a program", "attack", lambda: os.execv(job["program"], ["python", "-c", ""])),
-        ("trace a process", "attack", lambda: _raw("ptrace", 16, job["gateway_pid"], 0, 0)),
+        ("trace a process", "attack", lambda: kernel.call("ptrace", 16, job["gateway_pid"], 0, 0)),
         ("make a user namespace", "attack", lambda: kernel.unshare(kernel.NEW_USER)),
         ("mount a file system", "attack", lambda: kernel.mount_tmpfs("/sandbox/tmp", "size=4k")),
-        ("load a kernel program", "attack", lambda: _raw("bpf", 0, 0, 0)),
-        ("become root", "attack", lambda: os.setresuid(0, 0, 0) if os.getuid() else _raw("setns", -1, 0)),
+        ("load a kernel program", "attack", lambda: kernel.call("bpf", 0, 0, 0)),
+        ("become root", "attack", lambda: os.setresuid(0, 0, 0) if os.getuid() else kernel.call("setns", -1, 0)),
         ("hold a capability", "attack", _hold_capability),
         ("start a process", "attack", _fork),
         ("start more threads than are allowed", "limit", lambda: _use_threads(job["threads"] + 1)),
@@ -104,10 +104,6 @@ def _signal(pid: int) -> None:
     if pid == os.getpid():  # in a container the gateway's own number may be 1, and so is ours in our namespace
         raise ProcessLookupError(errno.ESRCH, "only ourselves")
     os.kill(pid, 0)
-
-
-def _raw(name: str, *arguments: int) -> int:
-    return kernel.call(name, *arguments)
 
 
 def _hold_capability() -> None:

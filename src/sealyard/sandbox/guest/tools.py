@@ -161,18 +161,14 @@ class _Loader(importlib.abc.Loader):
         return Lazy(spec.name, find, lambda: _names(_folder, *path))
 
     def exec_module(self, module: types.ModuleType) -> None:
-        _run_file(module)
+        spec = module.__spec__
+        assert spec is not None
+        assert spec.origin is not None
+        module.__file__ = spec.origin
+        exec(compile(_text(module.__name__, spec.origin), spec.origin, "exec", dont_inherit=True), vars(module))
 
 
 _finder = _Finder()
-
-
-def _run_file(module: types.ModuleType) -> None:
-    spec = module.__spec__
-    assert spec is not None
-    assert spec.origin is not None
-    module.__file__ = spec.origin
-    exec(compile(_text(module.__name__, spec.origin), spec.origin, "exec", dont_inherit=True), vars(module))
 
 
 def _text(name: str, path: str) -> str:

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from sealyard.errors import SandboxBroken, SandboxClosed, SandboxUnavailable
 from sealyard.sandbox import spawn
 from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group
@@ -28,7 +26,7 @@ from sealyard.sandbox.pool.slots import PoolOptions, Slot, Slots
 from sealyard.sandbox.worker import RunClock, Worker
 from sealyard.sandbox.zygote import Zygote
 
-__all__ = ("Lease", "Pool", "PoolOptions", "RunClock", "Slot", "Slots")
+__all__ = ("Pool", "PoolOptions", "RunClock", "Slot", "Slots")
 
 _log = logging.getLogger(__name__)
 
@@ -40,30 +38,6 @@ _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single ru
 _USERS_EACH = 32_000  # for runs, and as many for sessions: both fit into 65,536
 
 _T = TypeVar("_T")
-
-
-class _Generation:
-    """A zygote and the count of its workers that are in use."""
-
-    def __init__(self, zygote: Zygote, directories: tuple[object, ...]) -> None:
-        self.zygote = zygote
-        self.directories = directories
-        """The directories of the host that it knows."""
-        self.in_use = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
-
-
-class Lease(msgspec.Struct, kw_only=True):
-    """A worker for one run, and the generation it counts against."""
-
-    worker: Worker
-    generation: _Generation
-
-    @property
-    def zygote(self) -> Zygote:
-        """The zygote this worker was forked from."""
-        return self.generation.zygote
 
 
 class Pool:
@@ -89,9 +63,11 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._likely_stubs = likely_stubs
         self._group: ControlGroup | None = None
-        self._generation: _Generation | None = None
-        self._retiring: set[_Generation] = set()
-        self._waiting: deque[Lease] = deque()
+        self._zygote: Zygote | None = None
+        self._known: tuple[object, ...] = ()
+        """The identities of the directories of the host that the zygote knows."""
+        self._retiring: set[Zygote] = set()
+        self._waiting: deque[Worker] = deque()
         self._refilling: asyncio.Task[None] | None = None
         self._postponed: list[Callable[[], object]] = []
         self._later: asyncio.TimerHandle | None = None
@@ -121,7 +97,7 @@ class Pool:
                 and is_open_to_all(spawn.interpreter(), os.__file__)
                 and _can_give_away(self.directory)
             )
-        self._generation = await self._start_generation()
+        self._zygote, self._known = await self._start_zygote()
 
     @property
     def resource_control(self) -> str:
@@ -145,26 +121,26 @@ class Pool:
     @property
     def zygote(self) -> Zygote:
         """The zygote that new workers are forked from. Raises `SandboxClosed`."""
-        if self._generation is None:
+        if self._zygote is None:
             raise SandboxClosed("The sandbox is closed.")
-        return self._generation.zygote
+        return self._zygote
 
     # Workers.
 
-    async def take(self, *, leave: int = 0) -> Lease:
+    async def take(self, *, leave: int = 0) -> Worker:
         """A worker for one run: a waiting one if there are more than `leave`. Give it back with `discard`."""
         if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
         self._is_busy = self._loop.time() - self._ended_at < _BUSY_SECONDS
         while len(self._waiting) > leave:
-            lease = self._waiting.popleft()
+            worker = self._waiting.popleft()
             # One that was forked while its zygote was replaced knows nothing of the sessions made since.
-            if lease.worker.is_waiting and lease.zygote.is_alive and lease.generation is self._generation:
-                return lease
-            self.discard(lease)
+            if worker.is_waiting and worker.zygote.is_alive and worker.zygote is self._zygote:
+                return worker
+            self.discard(worker)
         return await self._fork(waits=False)
 
-    def discard(self, lease: Lease, *, is_done: bool = False, can_wait: bool = False) -> "asyncio.Future[None]":
+    def discard(self, worker: Worker, *, is_done: bool = False, can_wait: bool = False) -> "asyncio.Future[None]":
         """Kill a worker and give back what it held; the future is done when it is gone.
 
         One that `is_done` does nothing any more, and is killed when its answer is sent: to take a process down keeps
@@ -176,25 +152,24 @@ class Pool:
         gone.add_done_callback(self._chores.discard)
         self._ended_at = self._loop.time()
         if is_done:
-            lease.worker.end()
-            self.postpone(functools.partial(self._end_worker, lease, gone), can_wait=can_wait)
+            worker.end()
+            self.postpone(functools.partial(self._end_worker, worker, gone), can_wait=can_wait)
         else:
-            lease.worker.stop()
-            self._loop.call_soon(self._end_worker, lease, gone)  # the task that waits for the run's end goes first
+            worker.stop()
+            self._loop.call_soon(self._end_worker, worker, gone)  # the task that waits for the run's end goes first
         return gone
 
-    def _end_worker(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
-        lease.worker.fork.kill()
-        lease.worker.close()
-        lease.worker.fork.exited.add_done_callback(lambda _: self._note_gone(lease, gone))
+    def _end_worker(self, worker: Worker, gone: "asyncio.Future[None]") -> None:
+        worker.fork.kill()
+        worker.close()
+        worker.fork.exited.add_done_callback(lambda _: self._note_gone(worker, gone))
 
-    def _note_gone(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
+    def _note_gone(self, worker: Worker, gone: "asyncio.Future[None]") -> None:
         """Give back what a worker held that is gone."""
-        worker = lease.worker
         worker.fork.close()
         if self._group is not None and worker.leaf is not None:
             self._group.discard(worker.leaf)
-        self._release(lease.generation)
+        worker.zygote.release()
         if self.directory is None:
             gone.set_result(None)
         else:
@@ -225,8 +200,8 @@ class Pool:
         stand in the way of moving the gateway's data back. Raises `SandboxBroken` when they cannot
         be made.
         """
-        generation = self._generation
-        if generation is None or self._identities() == generation.directories:
+        zygote = self._zygote
+        if zygote is None or self._identities() == self._known:
             return
         if self._folder is not None and not self._folder.parent.exists():
             return
@@ -234,7 +209,7 @@ class Pool:
             "A directory of the gateway was removed (%s). It is made anew, without its files.", self.directories
         )
         try:
-            await self.renew(generation)
+            await self.renew(zygote)
         except OSError as error:
             raise SandboxBroken(f"A directory of the gateway was removed and cannot be made anew: {error}.") from error
 
@@ -253,24 +228,21 @@ class Pool:
         assert self.directory is not None
         return self.directory / f"run-{slot}"
 
-    async def _fork(self, *, waits: bool) -> Lease:
-        generation = self._generation
-        if generation is None:
-            raise SandboxClosed("The sandbox is closed.")
-        if not generation.zygote.is_alive:
-            await self.renew(generation)
+    async def _fork(self, *, waits: bool) -> Worker:
+        zygote = self.zygote
+        if not zygote.is_alive:
+            await self.renew(zygote)
             return await self._fork(waits=waits)
-        generation.in_use += 1
-        generation.idle.clear()
+        zygote.retain()
         try:
-            worker = await self._fork_worker(generation.zygote, waits=waits)
+            worker = await self._fork_worker(zygote, waits=waits)
         except BaseException:
-            self._release(generation)
+            zygote.release()
             raise
         self._forks += 1
         if self._forks % self.options.recycle_after == 0:
-            self.do_later(self._renew_quietly(generation))
-        return Lease(worker=worker, generation=generation)
+            self.do_later(self._renew_quietly(zygote))
+        return worker
 
     async def _fork_worker(self, zygote: Zygote, *, waits: bool) -> Worker:
         slot, policy = next(self._slots), self._setup.policy
@@ -292,12 +264,7 @@ class Pool:
             if isinstance(error, OSError):
                 raise SandboxBroken(f"A worker could not be made: {error}.") from error
             raise
-        return Worker(fork, leaf=leaf, policy=policy)
-
-    def _release(self, generation: _Generation) -> None:
-        generation.in_use -= 1
-        if generation.in_use == 0:
-            generation.idle.set()
+        return Worker(fork, zygote=zygote, leaf=leaf, policy=policy)
 
     # The pool itself.
 
@@ -347,8 +314,8 @@ class Pool:
         self.catch_up()
         if self._refilling is not None:
             await asyncio.shield(self._refilling)
-        for lease in list(self._waiting):
-            await asyncio.shield(lease.worker.fork.born)
+        for worker in list(self._waiting):
+            await asyncio.shield(worker.fork.born)
 
     async def settle(self) -> None:
         """Wait until the pool is full and every used worker is gone."""
@@ -366,17 +333,17 @@ class Pool:
     async def _refill_now(self) -> None:
         while len(self._waiting) < self.options.size:
             try:
-                lease = await self._fork(waits=True)
+                worker = await self._fork(waits=True)
             except (SandboxBroken, SandboxClosed, OSError):
                 return  # the next run forks for itself and reports what is wrong
             if self.is_closed:  # meanwhile
-                self.discard(lease)
+                self.discard(worker)
                 return
-            self._waiting.append(lease)
+            self._waiting.append(worker)
 
     # The zygote.
 
-    async def renew(self, old: "_Generation | None" = None) -> None:
+    async def renew(self, old: Zygote | None = None) -> None:
         """Execute a fresh zygote for all further runs; runs under way finish on the old one.
 
         With `old`, only if that is still the one in use. A caller that gives up does not stop it: workspaces are on
@@ -384,20 +351,20 @@ class Pool:
         """
         await asyncio.shield(self.do_later(self._renew(old)))
 
-    async def _renew(self, old: "_Generation | None") -> None:
+    async def _renew(self, old: Zygote | None) -> None:
         async with self.renewing:
             if self.is_closed:
                 raise SandboxClosed("The sandbox is closed.")
-            current = self._generation
+            current = self._zygote
             if old is not None and current is not old:
                 return
-            fresh = await self._start_generation()
+            fresh, known = await self._start_zygote()
             try:
-                await self._hand_over(fresh.zygote)
+                await self._hand_over(fresh)
             except BaseException:
-                await fresh.zygote.close()
+                await fresh.close()
                 raise
-            self._generation = fresh
+            self._zygote, self._known = fresh, known
             while self._waiting:
                 self.discard(self._waiting.popleft())
             if current is not None:
@@ -405,16 +372,17 @@ class Pool:
                 self.do_later(self._retire(current))
             self.refill()
 
-    async def _start_generation(self) -> _Generation:
+    async def _start_zygote(self) -> tuple[Zygote, tuple[object, ...]]:
+        """A zygote, and the identities of the directories that it knows."""
         for place in (self._setup.library, self.directory):
             if place is not None:
                 make_directory(place)
         if self.directory is not None:
             _link_packages(Path(spawn.package_folder(self.directory)), self._setup.packages)
         identities = self._identities()
-        return _Generation(await Zygote.start(self._setup, self.directory), identities)
+        return await Zygote.start(self._setup, self.directory), identities
 
-    async def _renew_quietly(self, old: _Generation) -> None:
+    async def _renew_quietly(self, old: Zygote) -> None:
         try:
             await self.renew(old)
         except SandboxClosed:
@@ -422,10 +390,10 @@ class Pool:
         except (SandboxBroken, SandboxUnavailable) as error:
             _log.warning("No fresh zygote could be started, and the old one goes on: %s", error)
 
-    async def _retire(self, generation: _Generation) -> None:
-        await generation.idle.wait()
-        await generation.zygote.close()
-        self._retiring.discard(generation)
+    async def _retire(self, zygote: Zygote) -> None:
+        await zygote.idle.wait()
+        await zygote.close()
+        self._retiring.discard(zygote)
 
     # The end.
 
@@ -436,12 +404,12 @@ class Pool:
         self.is_closed = True
         self.catch_up()
         async with self.renewing:
-            if self._generation is not None:
-                self._retiring.add(self._generation)
-                self.do_later(self._retire(self._generation))
-            self._generation = None
-        for generation in self._retiring:
-            generation.zygote.hang_up()  # its workers die with it, and runs under way end
+            if self._zygote is not None:
+                self._retiring.add(self._zygote)
+                self.do_later(self._retire(self._zygote))
+            self._zygote = None
+        for zygote in self._retiring:
+            zygote.hang_up()  # its workers die with it, and runs under way end
         while self._waiting:
             self.discard(self._waiting.popleft())
         await self._finish_chores()

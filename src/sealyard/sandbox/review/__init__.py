@@ -20,8 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.code import MAX_CODE_BYTES, Names, Source, read
-from sealyard.code.names import Noted, Place
+from sealyard.code import Names, Place, Source, read
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, Query, short_work
 from sealyard.sandbox.policy import (
@@ -226,9 +225,9 @@ _CHECKED_MODULES = frozenset(name.partition(".")[0] for name in _MODULE_CALLS)
 
 def check_code(code: str) -> None:
     """Raise `InvalidRequest` for code that is too large to be read."""
-    if read(code).is_larger(MAX_CODE_BYTES):
+    if read(code).is_larger(Source.most_bytes):
         raise InvalidRequest(
-            f"The code is larger than {MAX_CODE_BYTES:,} bytes. Pass data in through `context` or a file in the "
+            f"The code is larger than {Source.most_bytes:,} bytes. Pass data in through `context` or a file in the "
             "workspace."
         )
 
@@ -414,7 +413,7 @@ class _Rules:
     ) -> None:
         self._names = names
         self._imports = set(names.imports)
-        self._arithmetic = _Arithmetic(names.noted)
+        self._arithmetic = _Arithmetic(names)
         self._notes = notes
         self._policy = policy
         self._packages = frozenset(packages or policy.packages)
@@ -424,7 +423,7 @@ class _Rules:
         self._calls = 0
         self._tool_calls: int | None = 0
 
-    def check(self, node: Noted, place: Place) -> None:
+    def check(self, node: ast.AST, place: Place) -> None:
         match node:
             case ast.Name():  # the most frequent first
                 self._check_name(node, place)
@@ -626,10 +625,10 @@ class _Rules:
 class _Arithmetic:
     """Values of numbers and sizes of literals that the text spells out; floats, so that `10**10**9` costs nothing."""
 
-    def __init__(self, noted: Sequence[tuple[Noted, Place]]) -> None:
+    def __init__(self, names: Names) -> None:
         self._numbers: dict[int, float | None] = {}
         self._sizes: dict[int, float | None] = {}
-        for node, _ in reversed(noted):  # operands come before what they are part of
+        for node, _ in reversed(names.noted):  # operands come before what they are part of
             if isinstance(node, ast.BinOp):
                 self._numbers[id(node)] = _operate(node.op, self.number(node.left), self.number(node.right))
                 if isinstance(node.op, ast.Mult):

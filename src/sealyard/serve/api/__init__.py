@@ -4,7 +4,6 @@ Each endpoint is declared once, see `declare`. The routes and `GET /api/v1/opena
 """
 
 import functools
-import re
 
 import msgspec
 from starlette.routing import Route
@@ -40,13 +39,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 def routes(yard: Yard) -> list[Route]:
     """Return the routes behind the gate. The last one refuses every other path below `/api`."""
-    return [*(route(yard, each) for each in ENDPOINTS), refuse_unknown(_methods)]
+    return [*(route(yard, each) for each in ENDPOINTS), refuse_unknown(ENDPOINTS)]
 
 
 @functools.cache
 def _document() -> bytes:
     return msgspec.json.encode(build_document(ENDPOINTS))
-
-
-def _methods(path: str) -> list[str]:
-    return [each.method for each in ENDPOINTS if re.fullmatch(re.sub(r"{\w+}", "[^/]+", each.path), path)]

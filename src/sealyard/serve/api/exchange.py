@@ -8,8 +8,9 @@ import contextlib
 import functools
 import logging
 import math
+import re
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
@@ -49,19 +50,19 @@ def route(yard: Yard, declared: Endpoint) -> Route:
     return Route(declared.path, _Handler(yard, declared), methods=[declared.method], name=declared.name)
 
 
-def refuse_unknown(methods: Callable[[str], list[str]]) -> Route:
-    """Return the route for all other paths below `/api`; `methods` gives the methods that a path has."""
-    return Route("/api{rest:path}", _Unknown(methods))
+def refuse_unknown(endpoints: Sequence[Endpoint]) -> Route:
+    """Return the route for everything below `/api` that is none of the endpoints."""
+    return Route("/api{rest:path}", _Unknown(endpoints))
 
 
 class _Unknown:
     """Refuses any method, known or not: for a function, Starlette would answer the unknown ones."""
 
-    def __init__(self, methods: Callable[[str], list[str]]) -> None:
-        self._methods = methods
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._paths = [(re.compile(re.sub(r"{\w+}", "[^/]+", each.path)), each.method) for each in endpoints]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        allowed = self._methods(scope["path"])
+        allowed = [method for path, method in self._paths if path.fullmatch(scope["path"])]
         if allowed:
             message = f"There is no {scope['method'][:20]} here. Use {' or '.join(allowed)}."
             refusal = Refusal("invalid_request", message, status=405, headers={"Allow": ", ".join(allowed)})

@@ -18,12 +18,21 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.errors import UnknownExecution
-from sealyard.observe.live import LiveEvent, LiveKind
 from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, page_of, view_of
 from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
-from sealyard.values.runs import MAX_SECONDS, ExecutionRecord, Failure, Form, RecordStatus, Result, Usage
+from sealyard.values.runs import (
+    MAX_SECONDS,
+    ExecutionRecord,
+    Failure,
+    Form,
+    LiveEvent,
+    LiveKind,
+    RecordStatus,
+    Result,
+    Usage,
+)
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 
 _FORMS: dict[Form, Literal["code", "analysis", "call"]] = {
@@ -218,8 +227,12 @@ async def list_executions(call: Call[ExecutionsQuery, None]) -> ExecutionPage:
         message = f"{call.principal!r} may see its own executions alone. Leave principal out."
         raise Refusal("forbidden", message)
     before = from_cursor(query.cursor, "executions", str)
-    if before is not None and not await _is_seen(call, before):  # a cursor must not reveal others' executions
-        raise Refusal("invalid_request", "This cursor leads nowhere any more. Begin again without it.")
+    if before is not None:  # a cursor must not reveal others' executions
+        try:
+            await _get(call, before)
+        except UnknownExecution:
+            message = "This cursor leads nowhere any more. Begin again without it."
+            raise Refusal("invalid_request", message) from None
     whose = query.principal or call.whose
     found = await call.yard.store.list_executions(
         _summary_of, limit=query.limit + 1, before=before, principal=whose, status=query.status
@@ -290,14 +303,6 @@ async def _get(call: Call[Any, Any], execution_id: str) -> ExecutionRecord:
     if record is None or call.whose not in (None, record.principal):
         raise UnknownExecution(f"No execution {execution_id[:100]!r} is known. List those that are: GET executions.")
     return record
-
-
-async def _is_seen(call: Call[Any, Any], execution_id: str) -> bool:
-    try:
-        await _get(call, execution_id)
-    except UnknownExecution:
-        return False
-    return True
 
 
 async def _claimed(call: Call[None, NewExecution], key: str, request: ExecuteRequest) -> str:

@@ -6,8 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.errors import InvalidRequest
-from sealyard.learning import Assessment
-from sealyard.learning.insights import Insights
+from sealyard.learning import Assessment, Insights
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.values.facts import Forgotten
 

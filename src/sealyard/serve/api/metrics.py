@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.metrics import Point, Report, render
-from sealyard.observe.alerts import AlertList, list_alerts
+from sealyard.observe.health import AlertList, list_alerts
 from sealyard.serve.api.declare import Call, Text, endpoint
 from sealyard.store.metrics import Usage
 

@@ -6,10 +6,10 @@ from typing import Any, get_args
 import msgspec
 
 from sealyard import __version__
-from sealyard.observe.live import LiveKind
 from sealyard.serve.api.declare import Endpoint, Events, Text
 from sealyard.serve.envelope import CODES, Code, ErrorEnvelope
 from sealyard.serve.gate import COOKIE
+from sealyard.values.runs import LiveKind
 
 EVERYWHERE: tuple[Code, ...] = ("invalid_request", "forbidden", "rate_limited", "unavailable")
 """Errors that every endpoint may have: an unknown parameter, a foreign page, too many requests, a broken store."""

@@ -9,10 +9,7 @@ from msgspec import Meta
 from sealyard.serve.api.declare import Call, Cursor, Limit, endpoint, from_cursor, page_of, view_of
 from sealyard.serve.envelope import Refusal
 from sealyard.skills import signature_of
-from sealyard.skills.record import combined, effectiveness
-from sealyard.skills.requests import conceal_skill
-from sealyard.skills.shelf import namespaces_for
-from sealyard.values.skills import SHARED, Skill, SkillForm, SkillRecord, SkillStatus
+from sealyard.values.skills import SHARED, Skill, SkillForm, SkillRecord, SkillStatus, namespaces_for
 
 _MOST_FOUND = 50  # the limit of a search for skills
 
@@ -93,7 +90,7 @@ async def list_skills(call: Call[SkillsQuery, None]) -> SkillPage:
     after = from_cursor(query.cursor, "skills", str)
     view = await yard.snapshot(call.principal)
     visible = await yard.skills.loading.visible(call.principal, view)
-    records = combined(await yard.store.skills.uses())
+    records = await yard.skills.loading.records()
     if query.query.strip():
         found = await yard.skills.find(query.query, limit=min(query.limit, _MOST_FOUND), principal=call.principal)
         by_name = {each.name: each for each in visible}
@@ -121,7 +118,7 @@ async def get_skill(call: Call[SkillQuery, None]) -> SkillView:
             message = f"{call.principal!r} may see its own skills and the shared ones alone. Leave namespace out."
             raise Refusal("forbidden", message)
         skill = await yard.skills.get(query.namespace, name, query.version or "")
-    records = combined(await yard.store.skills.uses())
+    records = await yard.skills.loading.records()
     (summary,) = await _summaries(call, [skill], records)
     kept = await yard.store.skills.statuses((skill.namespace,), skill.name)
     shown = await _concealed(call, skill)
@@ -145,12 +142,11 @@ async def _summaries(
 
 
 async def _concealed(call: Call[Any, Any], skill: Skill) -> Skill:
-    guard = await call.yard.guards.of(f"{call.principal}:default")
-    return await conceal_skill(skill, guard)
+    return await call.yard.skills.concealed(skill, principal=call.principal)
 
 
 def _summary(skill: Skill, record: SkillRecord | None) -> SkillSummary:
-    from_uses = None if record is None else effectiveness(record, now=time.time())
+    from_uses = None if record is None else record.effectiveness(now=time.time())
     return view_of(
         SkillSummary,
         skill,

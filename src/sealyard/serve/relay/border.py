@@ -160,8 +160,9 @@ class Screen:
     async def _reveal(self, values: Json, *, how: Reveal | None = None) -> Json:
         try:
             return await self.guard.reveal_latest(self._routes.place(""), values, self._sent, how=how)
-        except CallRefused as error:
-            raise MCPError(INVALID_PARAMS, f"{type(error).__name__}: {error}") from None
+        except SealyardError as error:
+            code = INVALID_PARAMS if isinstance(error, CallRefused) else INTERNAL_ERROR
+            raise MCPError(code, f"{type(error).__name__}: {error}") from None
 
     # From an upstream
 

@@ -176,12 +176,13 @@ class Session:
         async def emit(method: str, params: Json) -> None:
             await self.notify(method, {key: value for key, value in params.items() if key != "_meta"})
 
-        with scope:
-            try:
+        try:
+            with scope:
                 await follow(link, wanted, self.hello.envelope(), opened=lambda _: opened.set(), emit=emit)
-            except MCPError:
-                pass  # the upstream offers no such stream, or is gone: the client asks again when it needs to
-        opened.set()
+        except MCPError:
+            pass  # the upstream offers no such stream, or is gone: the client asks again when it needs to
+        finally:
+            opened.set()
 
     async def close(self) -> None:
         """End this client's links."""
@@ -334,7 +335,7 @@ class HeldCall(Exchange):
             try:
                 async with work(self) as result:
                     self._outcome = result
-            except (MCPError, UpstreamUnavailable) as error:
+            except Exception as error:  # noqa: BLE001 - raised in `round`, where the client waits
                 self._outcome = error
         if self._outcome is None:
             self._outcome = MCPError(INTERNAL_ERROR, "The call was given up while it waited for its client.")

@@ -361,8 +361,14 @@ class Links:
         return sum(link.config.name == name for link in self._opened) < LINKS_MOST
 
     def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        """Run work that outlives the request that wants it. It must not raise."""
-        self._tasks.start_soon(work, *arguments)
+        """Run work that outlives the request that wants it. A fault of it is logged, and ends nothing else."""
+        self._tasks.start_soon(self._contained, work, arguments)
+
+    async def _contained(self, work: Callable[..., Coroutine[Any, Any, None]], arguments: tuple[object, ...]) -> None:
+        try:
+            await work(*arguments)
+        except Exception:
+            logger.exception("A task of the relay failed.")
 
     async def close(self) -> None:
         """End every link; returns when nothing of them is left, or when they were given long enough."""

@@ -1,6 +1,7 @@
 """Following an upstream's changes: `subscriptions/listen` of the modern era and its counterpart before."""
 
 import itertools
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 
@@ -9,9 +10,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY, event_from_wire, event_matches
 from mcp_types import INTERNAL_ERROR, SubscriptionFilter
 
-from sealyard.errors import UpstreamUnavailable
+from sealyard.errors import SealyardError, UpstreamUnavailable
 from sealyard.serve.relay.bulk import Json
 from sealyard.serve.relay.links import Link
+
+logger = logging.getLogger(__name__)
 
 FLAGS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 """The parts of a filter that are a yes or no, and the capability each belongs to."""
@@ -50,7 +53,12 @@ async def follow(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(drive)
             async for method, params in frames.outlet:
-                await emit(method, await link.screen.notification(link.config.name, method, params))
+                try:
+                    shown = await link.screen.notification(link.config.name, method, params)
+                except (MCPError, SealyardError) as error:
+                    logger.warning("A change at upstream %r is withheld: %s", link.config.name, error)
+                else:
+                    await emit(method, shown)
             tasks.cancel_scope.cancel()
     if frames.error is not None:
         raise frames.error
@@ -76,13 +84,13 @@ class _Frames:
 
 
 @contextmanager
-def _hearing(link: Link, hear: Callable[[str, Json], bool]) -> Iterator[None]:
-    """While entered, `hear` gets each notification of the link; True keeps it from other listeners."""
-    link.listeners.append(hear)
+def _listener(link: Link, take: Callable[[str, Json], bool]) -> Iterator[None]:
+    """While entered, `take` gets each notification of the link; True keeps it from other listeners."""
+    link.listeners.append(take)
     try:
         yield
     finally:
-        link.listeners.remove(hear)
+        link.listeners.remove(take)
 
 
 async def _listen(
@@ -91,7 +99,7 @@ async def _listen(
     """Open the upstream's own stream, which the id of its request identifies; returns when it is over."""
     request_id = f"relay-{next(_numbers)}"
 
-    def hear(method: str, params: Json) -> bool:
+    def take(method: str, params: Json) -> bool:
         own = params.get("_meta")
         if not isinstance(own, dict) or own.get(SUBSCRIPTION_ID_META_KEY) != request_id:
             return False
@@ -101,7 +109,7 @@ async def _listen(
             queue(method, params)
         return True
 
-    with _hearing(link, hear):
+    with _listener(link, take):
         await link.request("subscriptions/listen", {"notifications": wanted, "_meta": meta}, request_id=request_id)
 
 
@@ -118,14 +126,14 @@ async def _subscribe(
     honored_filter = SubscriptionFilter.model_validate(honored)
     uris: list[str] = []
 
-    def hear(method: str, params: Json) -> bool:
+    def take(method: str, params: Json) -> bool:
         event = event_from_wire(method, params)
         if event is not None and event_matches(honored_filter, frozenset(uris), event):
             queue(method, params)
         return False
 
     try:
-        with _hearing(link, hear):
+        with _listener(link, take):
             for uri in honored.get("resourceSubscriptions", ()):
                 await link.request("resources/subscribe", {"uri": uri})
                 link.watched[uri] += 1

@@ -10,7 +10,6 @@ way to read it, and no room for data that only some readers see. Sizes are check
 
 import io
 import os
-import secrets
 import stat
 import struct
 import zipfile
@@ -22,7 +21,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from sealyard.disk import new_file, sync_path
+from sealyard.disk import drafted, locked
 from sealyard.errors import InvalidSkill, StoreError
 from sealyard.former import spell
 from sealyard.signing import Ed25519Key, is_signed, message
@@ -84,9 +83,15 @@ class SigningKey(Ed25519Key):
             InvalidSkill: It cannot be read or made, is not a key, or can be read by others.
         """
         try:
-            if not os.path.lexists(path):
-                _make(path)
-            key = cls.load(path, what="signing key", remedy="remove it")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with locked(path.parent):  # of several that start at once, one makes the key
+                key = cls.load(path, what="signing key", remedy="remove it")
+                if key is None:
+                    if path.is_symlink():
+                        raise InvalidSkill(f"The signing key {str(path)!r} is a link that leads nowhere. Remove it.")
+                    key = cls.generate()
+                    with drafted(path) as file:
+                        file.write(key.pem())
         except StoreError as error:
             raise InvalidSkill(str(error)) from error
         except OSError as error:
@@ -94,24 +99,7 @@ class SigningKey(Ed25519Key):
                 f"The signing key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable for this"
                 " user alone."
             ) from error
-        if key is None:
-            raise InvalidSkill(f"The signing key {str(path)!r} is a link that leads nowhere. Remove it.")
         return key
-
-
-def _make(path: Path) -> None:
-    """Write a new key, unless another process is faster."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-    try:
-        with new_file(draft) as file:
-            file.write(Ed25519Key.generate().pem())
-        path.hardlink_to(draft)
-        sync_path(path.parent)
-    except FileExistsError:
-        pass  # the other key is as good
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 # Archives

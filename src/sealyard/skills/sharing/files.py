@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -184,6 +184,13 @@ def write_folder(folder: SkillFolder, directory: Path, *, replace: bool = False)
         shutil.rmtree(draft, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
     return target
+
+
+def write_folders(folders: Sequence[SkillFolder], directory: Path, *, replace: bool) -> list[Path]:
+    """Write all folders, or none if one may not be replaced, and return their paths. Raises `InvalidSkill`."""
+    for each in folders:
+        _check_target(directory / each.name, replace=replace)
+    return [write_folder(each, directory, replace=replace) for each in folders]
 
 
 def read_file(path: Path, *, most: int, what: str) -> bytes:

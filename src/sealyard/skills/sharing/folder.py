@@ -25,8 +25,8 @@ from sealyard.skills.sharing.files import (
     is_folder_name,
     shown,
 )
-from sealyard.values.skills import Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
-from sealyard.versioning.compare.schemas import resolve
+from sealyard.values.skills import ImportedSkill, Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
+from sealyard.versioning.compare import resolve
 from sealyard.wording import one_line, plain
 
 FRONTMATTER_BYTES = 64 * 2**10
@@ -73,13 +73,6 @@ class SkillText(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     metadata: dict[str, str]
     """Its texts; other entries are left out."""
-
-
-def frontmatter_text(fields: Mapping[str, str], metadata: Mapping[str, str]) -> str:
-    """The lines from `---` to `---`. Keys are our own; values may be any text."""
-    lines = [f"{key}: {_quoted(value)}" for key, value in fields.items()]
-    lines += ["metadata:", *(f"  {key}: {_quoted(value)}" for key, value in metadata.items())]
-    return "\n".join(("---", *lines, "---", ""))
 
 
 def read_skill_md(content: bytes) -> SkillText:
@@ -204,7 +197,9 @@ def frontmatter(name: str, skill: Skill) -> str:
     }
     needs = f"Needs sealyard with {_listed(tools, ', ', _COMPATIBILITY - 40)}." if tools else "Needs sealyard."
     fields = {"name": name, "description": description_text(skill.name, skill.description), "compatibility": needs}
-    return frontmatter_text(fields, {key: value for key, value in metadata.items() if value})
+    lines = [f"{key}: {_quoted(value)}" for key, value in fields.items()]
+    lines += ["metadata:", *(f"  {key}: {_quoted(value)}" for key, value in metadata.items() if value)]
+    return "\n".join(("---", *lines, "---", ""))
 
 
 def description_text(name: str, description: str) -> str:
@@ -308,33 +303,6 @@ def _cell(text: str) -> str:
 
 
 # Folders
-
-
-class ImportedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill as a folder declares it. Nothing of it is proven: the code has to be read, reviewed and tried."""
-
-    name: str
-    """A Python identifier, for imports."""
-    folder: str
-    """The name in `SKILL.md`, with hyphens."""
-    code: str
-    description: str
-    form: SkillForm | None = None
-    """`None` in folders that sealyard did not write, as are the schemas."""
-    inputs: dict[str, Any] | None = None
-    output: dict[str, Any] | None = None
-    tags: tuple[str, ...] = ()
-    examples: tuple[SkillExample, ...] = ()
-    """Marked as not passed: a pass elsewhere does not count here."""
-    tools: tuple[ToolNeed, ...] = ()
-    """As declared; the code decides. The digest may be empty."""
-    skills: tuple[SkillNeed, ...] = ()
-    version: str = ""
-    author: str = ""
-    digest: str = ""
-    """Of all files of the folder."""
-    warnings: tuple[str, ...] = ()
-    """Notes for the person who approves it."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

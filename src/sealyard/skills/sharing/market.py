@@ -14,6 +14,7 @@ import msgspec
 from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.skills.sharing.files import files_digest, load_folder, read_file, replace_file, shown
 from sealyard.skills.sharing.folder import read_folder
+from sealyard.values.skills import MarketEntry
 from sealyard.wording import one_line
 
 FOLDERS_MOST = 10_000
@@ -23,24 +24,6 @@ _INDEX = "index.json"
 _INDEX_BYTES = 16 * 2**20  # about a KiB for each of the most folders
 _IGNORED = frozenset({".git"})
 _REASON = 500  # characters of a problem
-
-
-class MarketEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One skill of the market."""
-
-    name: str
-    """The Agent Skills name; the name of the folder if that cannot be read."""
-    path: str
-    """The folder inside of the market, with slashes; `.` is the market itself."""
-    version: str = ""
-    description: str = ""
-    tags: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    """As declared: `name@version`."""
-    digest: str = ""
-    """Of its present files."""
-    problem: str = ""
-    """The reason why it cannot be used."""
 
 
 class _Pin(msgspec.Struct, frozen=True, kw_only=True):

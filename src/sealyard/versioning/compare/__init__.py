@@ -1,6 +1,7 @@
-"""The differences of two definitions of a tool, what is proven to be the same, and the version that follows."""
+"""The differences of two definitions of a tool, and what is proven to be the same."""
 
-from sealyard.versioning.compare.changes import Change, Comparison, Severity, Version, highest, major_of, matches
 from sealyard.versioning.compare.comparison import compare
+from sealyard.versioning.compare.schemas import is_wrapped, kind_of, lookup, resolve, unwrapped
+from sealyard.versioning.compare.successors import find_renamed
 
-__all__ = ("Change", "Comparison", "Severity", "Version", "compare", "highest", "major_of", "matches")
+__all__ = ("compare", "find_renamed", "is_wrapped", "kind_of", "lookup", "resolve", "unwrapped")

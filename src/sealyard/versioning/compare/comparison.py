@@ -20,8 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.changes import (
+from sealyard.values.changes import (
     BreakingChange,
     Change,
     ChangeKind,
@@ -32,9 +31,11 @@ from sealyard.versioning.compare.changes import (
     Side,
     highest,
 )
+from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare.proof import STEPS, Prover, Schema
 from sealyard.versioning.compare.schemas import (
     NULLABLE,
+    NULLS,
     Budget,
     Case,
     Document,
@@ -236,7 +237,6 @@ def _is_name(text: str) -> bool:
 
 
 _OWN = frozenset({"properties", "required", "additionalProperties", "$ref", "allOf", "anyOf", "oneOf", "type", "items"})
-_NULLS = frozenset({"null", NULLABLE})
 Schemas = tuple[Any, ...]
 
 
@@ -443,7 +443,7 @@ class Walk:
 
     def _compare_rest(self, path: str, old: Case, new: Case, kind: str) -> None:
         """Compare what is demanded of an object or a list beside its parts, and of what else it can be."""
-        kinds = old.kinds - _NULLS
+        kinds = old.kinds - NULLS
         skipped = {each: _OWN if each == kind else _OWN - {"items"} for each in kinds}
         onward = all(
             self._onward.satisfies(old, each, atom, without=skipped[each]) for atom in new.atoms for each in kinds
@@ -574,18 +574,18 @@ class Walk:
 
 def _only(cases: list[Case]) -> Case | None:
     """The case of all values but null, if there is one and it does not list them."""
-    found = [case for case in cases if not case.kinds <= _NULLS]
+    found = [case for case in cases if not case.kinds <= NULLS]
     return found[0] if len(found) == 1 and found[0].values is None else None
 
 
 def _are_objects(one: Case, other: Case) -> bool:
     """True if both are objects; careless servers declare keys and leave out the type."""
-    kinds = one.kinds - _NULLS
-    return kinds == other.kinds - _NULLS and "object" in kinds and (len(kinds) == 1 or bool(one.declared))
+    kinds = one.kinds - NULLS
+    return kinds == other.kinds - NULLS and "object" in kinds and (len(kinds) == 1 or bool(one.declared))
 
 
 def _are_lists(one: Case, other: Case) -> bool:
-    return all(case.kinds - _NULLS == {"array"} and not case.positioned() and case.item(0) for case in (one, other))
+    return all(case.kinds - NULLS == {"array"} and not case.positioned() and case.item(0) for case in (one, other))
 
 
 def _other_limits(case: Case) -> list[Any]:

@@ -1,7 +1,7 @@
 """Proofs that a tool with a changed schema still takes what it took, or still gives what it gave.
 
-`compatible` is proven: with an input schema every value that fitted still fits, with an output schema every value that
-fits now would have fitted. `breaking` is everything else, also what is too large, too deep or too strange to judge.
+With an input schema every value that fitted has to fit still, and with an output schema every value that fits now has
+to be one that fitted before.
 
 Keys that a schema neither declares nor gives a schema to are not part of the interface: a tool may declare such a key
 later and it may begin to refuse unknown ones. A key that was declared must stay declared, even where the schema would
@@ -442,28 +442,21 @@ class Prover:
 
 
 Schema = dict[str, Any] | bool
-Verdict = Literal["compatible", "breaking"]
 
 STEPS = 10_000
 """The cost that one comparison may have, in steps of a proof."""
 
 
-def input_verdict(before: Schema, after: Schema, *, top: bool = True) -> Verdict:
-    """True if every value that fits `before` fits `after`. `top`: they are schemas of a tool's arguments."""
-    return _verdict(before, after, keep="left", top=top)
+def is_proven(left: Schema, right: Schema, *, keep: Keep = "left", top: bool = False) -> bool:
+    """True if every value that fits `left` provably fits `right`; `top` if they are schemas of a tool's arguments.
 
-
-def output_verdict(before: Schema, after: Schema) -> Verdict:
-    """True if every value that fits `after` fits `before`."""
-    return _verdict(after, before, keep="right", top=False)
-
-
-def _verdict(left: Schema, right: Schema, *, keep: Keep, top: bool) -> Verdict:
+    What is too large, too deep or too strange to judge is not proven. `keep` is that of `Prover`.
+    """
     if left is right:
-        return "compatible"
+        return True
     documents = Document(left), Document(right)
     try:
         prover = Prover(*documents, numbers=Numbers(*documents), budget=Budget(STEPS), keep=keep)
-        return "compatible" if prover.proves([left], right, top=top) else "breaking"
+        return prover.proves([left], right, top=top)
     except (TooLarge, Exhausted, RecursionError):  # the last one only where the caller is deep down already
-        return "breaking"
+        return False

@@ -267,6 +267,7 @@ KINDS = frozenset({"null", "boolean", "integer", "fraction", "string", "array", 
 """Of values; a number is an integer or a fraction."""
 NULLABLE = "nullable"
 """The null that a schema allows by OpenAPI's `nullable: true`, which JSON Schema does not have."""
+NULLS = frozenset({"null", NULLABLE})
 
 _CASES = 64  # alternatives that are kept apart: a bound on the cost
 _NAMES = {

@@ -19,8 +19,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from sealyard.values.changes import Replacement
 from sealyard.values.tools import ToolSpec
-from sealyard.versioning.compare.changes import Replacement
 from sealyard.versioning.compare.proof import Prover
 from sealyard.versioning.compare.schemas import Budget, Document, Exhausted, Numbers, TooLarge, part
 from sealyard.versioning.compare.wording import (

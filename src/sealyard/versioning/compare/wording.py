@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from importlib.resources import files
 
-from sealyard.versioning.compare.changes import Deprecation
+from sealyard.values.changes import Deprecation
 
 _CHARACTERS = 500  # of a name or text that are read as words
 _KEPT = 512  # names whose words are remembered

@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sealyard.versioning.steps import (
+from sealyard.versioning.compare.schemas import part
+from sealyard.versioning.plan import (
     AddParameter,
     Plan,
     RenameField,
     RetypeParameter,
     Scalar,
-    find_scalar,
     fits,
+    plain_case,
+    scalar_of,
     split_path,
 )
 
@@ -212,13 +214,9 @@ class Rules(NamedTuple):
     """New name -> the reason that a call which does not give it cannot be migrated."""
     keys: Mapping[str, str]
     """Old name -> the schema's key."""
+    touched: frozenset[str]
+    """Old names whose arguments must change where they are given."""
     plan: Plan
-
-    @property
-    def touched(self) -> frozenset[str]:
-        """Old names whose arguments must change where they are given."""
-        renamed = {name for name, after in self.names.items() if name != after}
-        return frozenset(renamed | self.retyped.keys() | self.blocked.keys())
 
     def passes(self, name: str, values: Collection[Any]) -> bool:
         """True if the new tool certainly takes these values of a parameter unchanged."""
@@ -246,9 +244,9 @@ class Signature:
         self.changes = bool(rules.touched or rules.added or rules.omitted or self.whole) or self.moves(0)
         """Some calls may have to be rewritten."""
 
-    def moves(self, start: int, stop: int | None = None) -> bool:
-        """True if an argument at one of these positions would now mean another parameter."""
-        old = [self.names[name] for name in self.before[start:stop]]
+    def moves(self, start: int) -> bool:
+        """True if an argument at this position or a later one would now mean another parameter."""
+        old = [self.names[name] for name in self.before[start:]]
         return old != self.after[start : start + len(old)]
 
 
@@ -261,28 +259,29 @@ def _rules(plan: Plan, before: Mapping[str, str], after: Mapping[str, str]) -> R
         return None if changed is None else after.get(changed, changed)
 
     steps = plan.steps
+    names = {name: new(key) for key, name in before.items()}
+    retyped = {before.get(s.name, s.name): _retype(plan, s) for s in steps if isinstance(s, RetypeParameter)}
+    blocked = {before.get(each.field, each.field): each.reason for each in plan.obstacles if each.side == "input"}
+    renamed = {name for name, after_name in names.items() if name != after_name}
     return Rules(
-        names={name: new(key) for key, name in before.items()},
-        retyped={before.get(s.name, s.name): _retype(plan, s) for s in steps if isinstance(s, RetypeParameter)},
-        blocked={before.get(each.field, each.field): each.reason for each in plan.obstacles if each.side == "input"},
+        names=names,
+        retyped=retyped,
+        blocked=blocked,
         added={after.get(step.name, step.name): step.value for step in steps if isinstance(step, AddParameter)},
         omitted={new(each.field) or each.field: each.reason for each in plan.obstacles if each.side == "omitted"},
         keys={name: key for key, name in before.items()},
+        touched=frozenset(renamed | retyped.keys() | blocked.keys()),
         plan=plan,
     )
 
 
 def _retype(plan: Plan, step: RetypeParameter) -> Retype:
     schema = plan.before.input_schema
-    properties, required = schema.get("properties"), schema.get("required")
-    own = properties.get(step.name) if isinstance(properties, dict) else None
-    found = find_scalar(own, schema)
-    optional = not isinstance(required, list) or step.name not in required
-    choices = own.get("enum") if isinstance(own, dict) else None
-    words = isinstance(choices, list) and bool(choices) and all(choice in ("true", "false") for choice in choices)
+    case, is_nullable = plain_case(part(schema, "properties", dict).get(step.name), schema)
+    choices = case.values if case is not None else None
     return Retype(
-        before=None if found is None else found[0],
+        before=None if case is None else scalar_of(case),
         to=step.to,
-        may_be_none=found is None or found[1] or optional,
-        words=words,
+        may_be_none=is_nullable or step.name not in part(schema, "required", list),
+        words=bool(choices) and all(choice in ("true", "false") for choice in choices or ()),
     )

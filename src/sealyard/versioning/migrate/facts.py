@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.code import Names
-from sealyard.code.names import Variable
+from sealyard.code import Names, Variable
 from sealyard.versioning.migrate.abstract import (
     ANY_KEY,
     ITEM,
@@ -37,7 +36,7 @@ from sealyard.versioning.migrate.abstract import (
     arguments_of,
     shapes_of,
 )
-from sealyard.versioning.steps import Plan, RenameTool, split_path
+from sealyard.versioning.plan import Plan, RenameTool, split_path
 
 UNKNOWN = "passed to a function that cannot be analysed"
 """The reason for most values that cannot be followed."""
@@ -170,9 +169,9 @@ class State:
             self.put(site, slot, value)
         return frozenset((site,))
 
-    def make_list(self, node: ast.AST, items: Value, *, level: int = 0) -> Value:
+    def make_list(self, node: ast.AST, items: Value) -> Value:
         """A list of such items that is made at `node`."""
-        return self.make(node, [(None, items)], level=level)
+        return self.make(node, [(None, items)])
 
     def make_mapping(self, node: ast.AST, slots: Iterable[tuple[Slot, Value]], keys: Value = NOTHING) -> Value:
         """A mapping that is made at `node`."""

@@ -5,10 +5,9 @@ The order of statements does not count: a variable stands for everything that it
 
 import ast
 import builtins
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from sealyard.code.names import Variable
+from sealyard.code import Variable
 from sealyard.versioning.migrate.abstract import (
     JUST_NONE,
     JUST_OTHER,
@@ -35,6 +34,7 @@ _INNARDS = frozenset("__globals__ __builtins__ f_globals f_locals f_builtins gi_
 """Attributes that lead to every name."""
 _TRANSPARENT = frozenset("functools.cache functools.lru_cache".split())
 """Decorators that leave a function what it is."""
+_NAMES_OF_TOOL = ("__doc__", "__module__", "__name__", "__qualname__")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
@@ -189,21 +189,61 @@ class Interpreter:
 
     def _evaluate(self, node: ast.expr) -> Value:
         """The things that an expression may stand for."""
-        self.state.step()
-        visit = self._EXPRESSIONS.get(type(node))
-        if visit is None:
-            self.state.refuse(node, "this expression cannot be analysed")
-            return JUST_OTHER
-        return visit(self, node)
-
-    def _constant(self, node: ast.Constant) -> Value:
-        match node.value:
-            case None:
+        state = self.state
+        state.step()
+        match node:
+            case ast.Name():
+                return self._read(node)
+            case ast.Call():
+                return self._call(node)
+            case ast.Attribute():
+                return self._attribute(node, self._evaluate(node.value))
+            case ast.Constant(value=None):
                 return JUST_NONE
-            case str(text):
+            case ast.Constant(value=str(text)):
                 return frozenset((Text(node, text),))
-            case bool() | int() | float() | complex():
+            case ast.Constant(value=bool() | int() | float() | complex()):
                 return JUST_SCALAR
+            case ast.Constant():
+                return JUST_OTHER
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.JoinedStr():
+                return self._formatted(node)
+            case ast.Compare():
+                return self._comparison(node)
+            case ast.BinOp():
+                return self._binary(node)
+            case ast.UnaryOp():
+                state.keep(self._evaluate(node.operand))
+                return JUST_SCALAR
+            case ast.BoolOp():
+                values = [self._evaluate(each) for each in node.values]
+                if isinstance(node.op, ast.Or):
+                    return NOTHING.union(*values)
+                state.keep(NOTHING.union(*values[:-1]))  # of the left side stays only what is empty
+                return values[-1] | JUST_NONE
+            case ast.IfExp():
+                self._evaluate(node.test)
+                return self._evaluate(node.body) | self._evaluate(node.orelse)
+            case ast.List() | ast.Tuple() | ast.Set():
+                return self._sequence(node)
+            case ast.Dict():
+                return self._mapping(node)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self._comprehension(node)
+            case ast.Await():
+                return self._evaluate(node.value)
+            case ast.NamedExpr():
+                value = self._evaluate(node.value)
+                self._assign(node.target, value, node.value)
+                return value
+            case ast.Lambda():
+                self._learn(node, outside=False)
+                return frozenset((Local(node),))
+            case ast.Yield() | ast.YieldFrom():
+                return self._yield(node)
+        state.refuse(node, "this expression cannot be analysed")
         return JUST_OTHER
 
     def _formatted(self, node: ast.JoinedStr) -> Value:
@@ -229,7 +269,9 @@ class Interpreter:
                     state.members[node] = state.members.get(node, NOTHING) | {atom}
                     found |= {atom}
                 case Tool():
-                    if state.renamed and name in ("__name__", "__qualname__", "__module__"):
+                    if name not in _NAMES_OF_TOOL:  # such as `__call__`
+                        state.escape(frozenset((atom,)), node, "used as an object with attributes")
+                    elif state.renamed and name != "__doc__":
                         state.refuse(node, f"`{name}` of `{state.function}` gives another name now")
                     found |= JUST_OTHER
                 case Library():
@@ -311,17 +353,6 @@ class Interpreter:
                 case _:
                     state.keep(key)
 
-    def _boolean(self, node: ast.BoolOp) -> Value:
-        values = [self._evaluate(each) for each in node.values]
-        if isinstance(node.op, ast.Or):
-            return NOTHING.union(*values)
-        self.state.keep(NOTHING.union(*values[:-1]))  # of the left side stays only what is empty
-        return values[-1] | JUST_NONE
-
-    def _unary(self, node: ast.UnaryOp) -> Value:
-        self.state.keep(self._evaluate(node.operand))
-        return JUST_SCALAR
-
     def _binary(self, node: ast.BinOp) -> Value:
         state = self.state
         left, right = self._evaluate(node.left), self._evaluate(node.right)
@@ -341,15 +372,6 @@ class Interpreter:
         state.escape(both, node, "used in a calculation or a text")
         return JUST_OTHER
 
-    def _if_else(self, node: ast.IfExp) -> Value:
-        self._evaluate(node.test)
-        return self._evaluate(node.body) | self._evaluate(node.orelse)
-
-    def _walrus(self, node: ast.NamedExpr) -> Value:
-        value = self._evaluate(node.value)
-        self._assign(node.target, value, node.value)
-        return value
-
     def _yield(self, node: ast.Yield | ast.YieldFrom) -> Value:
         value = self._evaluate(node.value) if node.value is not None else JUST_NONE
         if isinstance(node, ast.YieldFrom):
@@ -359,10 +381,6 @@ class Interpreter:
         if function in self.state.escaped:
             self.state.escape(value, node, "yielded, and who calls this function would see the new names")
         return JUST_OTHER
-
-    def _lambda(self, node: ast.Lambda) -> Value:
-        self._learn(node, outside=False)
-        return frozenset((Local(node),))
 
     def _sequence(self, node: ast.List | ast.Tuple | ast.Set) -> Value:
         apart = len(node.elts) <= _MANY and not isinstance(node, ast.Set)
@@ -407,33 +425,6 @@ class Interpreter:
             key = self._evaluate(node.key)
             return self.state.make_mapping(node, [(None, self._evaluate(node.value))], key)
         return self.state.make_list(node, self._evaluate(node.elt))
-
-    _EXPRESSIONS: dict[type[ast.expr], Callable[["Interpreter", Any], Value]] = {  # noqa: RUF012 - never changed
-        ast.Attribute: lambda self, node: self._attribute(node, self._evaluate(node.value)),
-        ast.Await: lambda self, node: self._evaluate(node.value),
-        ast.BinOp: _binary,
-        ast.BoolOp: _boolean,
-        ast.Call: _call,
-        ast.Compare: _comparison,
-        ast.Constant: _constant,
-        ast.Dict: _mapping,
-        ast.DictComp: _comprehension,
-        ast.GeneratorExp: _comprehension,
-        ast.IfExp: _if_else,
-        ast.JoinedStr: _formatted,
-        ast.Lambda: _lambda,
-        ast.List: _sequence,
-        ast.ListComp: _comprehension,
-        ast.Name: _read,
-        ast.NamedExpr: _walrus,
-        ast.Set: _sequence,
-        ast.SetComp: _comprehension,
-        ast.Subscript: _subscript,
-        ast.Tuple: _sequence,
-        ast.UnaryOp: _unary,
-        ast.Yield: _yield,
-        ast.YieldFrom: _yield,
-    }
 
     # Statements
 

@@ -17,12 +17,11 @@ from sealyard.code import Names, parse
 from sealyard.errors import InvalidSkill
 from sealyard.offload import Offload, Query
 from sealyard.values.skills import Difficulty, SkillForm
-from sealyard.versioning.migrate.arguments import rewrite_arguments
 from sealyard.versioning.migrate.facts import State, TooMuch
 from sealyard.versioning.migrate.interpreter import Interpreter
+from sealyard.versioning.migrate.rewriter import write_changes
 from sealyard.versioning.migrate.splices import Overlap, Sources
-from sealyard.versioning.migrate.tool_names import rewrite_names
-from sealyard.versioning.steps import Plan
+from sealyard.versioning.plan import Plan
 
 _DEPTH = 100  # levels of a syntax tree: the interpreter recurses
 _NODES = 40_000  # nodes of a syntax tree: some thousands of lines, followed in seconds
@@ -100,8 +99,7 @@ def _rewrite(code: str, names: Names, plan: Plan, exported: set[str] | None) -> 
     Interpreter(state, exported=exported).run()
     difficulty: Difficulty = "impossible" if state.touched and plan.difficulty == "impossible" else "needs a look"
     try:
-        rewrite_names(state, sources)
-        rewrite_arguments(state, sources)
+        write_changes(state, sources)
         reached = state.reached if state.touched or state.near else ()
         refused = {(sources.line(node), _sentence(reason)) for node, reason in (*state.refused, *reached)}
         if refused:

@@ -19,12 +19,8 @@ from sealyard.versioning.migrate.abstract import arguments_of
 _NESTED = 50  # texts before a place that are looked at for one around it: nobody nests deeper
 _SPACE = re.compile(r"(?:\s|\\\r?\n)*")
 _NAME = re.compile(r"\w+")
+_LETTERS = "bfruBFRU"  # before the quotes of a text
 _FROM = re.compile(r"from[\s\\]+(.+?)[\s\\]+import\b", re.DOTALL)
-_PIECE = re.compile(
-    r"""([A-Za-z]*)(\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^\\"])*"|'(?:\\.|[^\\'])*')""", re.DOTALL
-)
-"""One of the literals that stand side by side in a text."""
-
 _Splice = tuple[int, int, str]
 
 
@@ -53,7 +49,7 @@ class Sources:
         """The place of each character of a line in bytes."""
         self._splices: list[_Splice] = []
         self._formatted: list[_Splice] = []
-        """The quotes of each formatted text."""
+        """The quotes that each formatted text begins with. Other ones in it make changed code that does not compile."""
         self._quoting: list[tuple[int, int]] = []
         """The expressions in `f"{name=}"`."""
         self._removed: dict[ast.Call | ast.Dict | ast.ImportFrom, set[int]] = {}
@@ -89,7 +85,8 @@ class Sources:
             elif isinstance(node, ast.Call):
                 self._closers.add(self.span(node)[1] - 1)
             elif isinstance(node, ast.JoinedStr) and id(node) not in specs:
-                self._formatted += self._pieces(*self.span(node))
+                start, end = self.span(node)
+                self._formatted.append((start, end, self.code[start:end].lstrip(_LETTERS)[:1]))
         for value in values:
             start, end = self.whole(value)
             sign = self._skip(end)
@@ -97,19 +94,6 @@ class Sources:
                 self._quoting.append((start, sign))
         self._formatted.sort()
         self._quoting.sort()
-
-    def _pieces(self, start: int, end: int) -> list[_Splice]:
-        """The quotes of each formatted one of the literals between `start` and `end`."""
-        found: list[_Splice] = []
-        at = start
-        while at < end:
-            piece = _PIECE.match(self._bare, at, end)
-            if piece is None:
-                return [(start, end, '"'), (start, end, "'")]  # any quote may be taken
-            if "f" in piece[1].lower():
-                found.append((piece.start(), piece.end(), piece[2][0]))
-            at = self._skip(piece.end())
-        return found
 
     # Places
 
@@ -334,13 +318,17 @@ class Sources:
         """A literal of `text` in the quotes that `node` has, if it may stand there."""
         start, end = self.span(node)
         like = re.search(r"['\"]", self.code[start:end])
-        return self.quoted(text, start, like[0] if like else '"')
+        return self.quoted(text, start, like[0] if like else None)
 
-    def quoted(self, text: str, offset: int, like: str = '"') -> str | None:
-        """A literal of `text` that may stand at `offset`: inside a formatted text not all quotes may."""
+    def quoted(self, text: str, offset: int, like: str | None = None) -> str | None:
+        """A literal of `text` that may stand at `offset`, where a literal with the quotes `like` stands now.
+
+        Inside a formatted text not all quotes may.
+        """
         last = bisect.bisect_left(self._formatted, (offset,))
         around = {quote for _, end, quote in self._formatted[max(0, last - _NESTED) : last] if offset < end}
-        quotes = [quote for quote in (like, "'" if like == '"' else '"') if quote not in around]
+        quotes = [quote for quote in ('"', "'") if quote == like or quote not in around]
+        quotes.sort(key=lambda quote: quote != like)
         if not quotes:
             return None
         quote = quotes[0]

@@ -15,7 +15,7 @@ from sealyard.catalog import Catalog
 from sealyard.catalog.stubs import Stub, annotation, shape, stub_files
 from sealyard.store import open_store
 from sealyard.values.tools import Definition, ToolSpec
-from sealyard.versioning.compare.schemas import is_wrapped
+from sealyard.versioning.compare import is_wrapped
 
 numbers = itertools.count()
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.versioning.compare.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
+from sealyard.values.changes import BreakingChange, Change, ChangeKind, Deprecation, Severity
 from sealyard.values.tools import ToolAnnotations, ToolSpec
-from sealyard.versioning.compare.changes import BreakingChange, Change, ChangeKind, Deprecation, Severity
+from sealyard.versioning.compare import find_renamed
 from sealyard.versioning.compare.comparison import compare
-from sealyard.versioning.compare.successors import find_renamed
 
 NUMBERS = itertools.count()
 

@@ -1,7 +1,7 @@
 """Schema comparison: what is proven compatible, what is not, and that no proof is ever wrong."""
 
 import random
-from typing import Any
+from typing import Any, Literal
 
 import jsonschema_rs
 import pytest
@@ -9,7 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.versioning.compare.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
-from sealyard.versioning.compare.proof import Schema, Verdict, input_verdict, output_verdict
+from sealyard.versioning.compare.proof import Schema, is_proven
+
+Verdict = Literal["compatible", "breaking"]
+
+
+def input_verdict(before: Schema, after: Schema, *, top: bool = True) -> Verdict:
+    """The verdict on what callers send: all that they could send before they can send after a change."""
+    return "compatible" if is_proven(before, after, top=top) else "breaking"
+
+
+def output_verdict(before: Schema, after: Schema) -> Verdict:
+    """The verdict on what readers get: nothing that they could not get before a change."""
+    return "compatible" if is_proven(after, before, keep="right") else "breaking"
 
 
 def _node(name: str, value: dict[str, Any]) -> dict[str, Any]:

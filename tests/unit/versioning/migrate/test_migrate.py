@@ -19,8 +19,7 @@ from tests.unit.versioning.migration_world import (
 )
 
 from sealyard.versioning.migrate import Migration, Refusal, diff, migrate
-from sealyard.versioning.plan import make_plan, translate_arguments
-from sealyard.versioning.steps import (
+from sealyard.versioning.plan import (
     AddParameter,
     Obstacle,
     Plan,
@@ -29,7 +28,9 @@ from sealyard.versioning.steps import (
     RenameParameter,
     RetypeParameter,
     Untranslatable,
+    make_plan,
     signature_names,
+    translate_arguments,
 )
 
 IMPORT = "from servers.expenses import list_expenses\n"
@@ -194,6 +195,35 @@ def test_a_tool_that_moved_is_imported_from_its_new_module(before: str, after: s
     migration = migrate(before, CHANGES["module"], form="script")
 
     assert (migration.code, bool(migration.refusals)) == (before if after is None else after, after is None)
+
+
+@pytest.mark.parametrize("call", ["list_expenses.__call__('1', start='2')", "list_expenses.__wrapped__(user_id='1')"])
+@pytest.mark.parametrize("change", ["start", "rm_start", "f_total", "f_name"])
+def test_tool_that_is_called_through_an_attribute_is_refused(call: str, change: str) -> None:
+    """Such a call would neither be rewritten nor give an answer that is followed."""
+    code = f"{IMPORT}{call}['total']\n"
+
+    assert [each.line for each in migrate(code, CHANGES[change], form="script").refusals] == [2]
+    assert migrate(f"{IMPORT}list_expenses.__doc__\n", CHANGES[change], form="script").refusals == ()
+
+
+def test_argument_that_a_person_renamed_is_renamed_although_its_parameter_takes_less_now() -> None:
+    """However the argument is given: a value that the new tool still takes goes under the new name."""
+    before = make_spec({"limit": NUMBER})
+    plan = make_plan(before, make_spec({"most": {**NUMBER, "maximum": 100}}), renames={"limit": "most"})
+    code = (
+        f"{IMPORT}list_expenses(limit=5)\n"
+        "call_tool('mcp__expenses__list_expenses', {'limit': 5})\n"
+        "some = {}\n"
+        "some['limit'] = 5\n"
+        "list_expenses(**some)\n"
+    )
+
+    migrated = migrate(code, plan, form="script")
+    refused = migrate(code.replace("'limit': 5", "'limit': 500"), plan, form="script")
+
+    assert (migrated.code, migrated.refusals) == (code.replace("limit", "most"), ())
+    assert [each.line for each in refused.refusals] == [3]
 
 
 def test_functions_take_python_names_and_call_tool_takes_the_keys_of_the_schema() -> None:

@@ -4,7 +4,7 @@
 the protocol themselves.
 """
 
-from sealyard.broker.upstreams.mcp.connection import Transport, transports
+from sealyard.broker.upstreams.mcp.connection import Transport, open_transport
 from sealyard.broker.upstreams.mcp.session import definition_of
 from sealyard.broker.upstreams.mcp.transport import Kept, edge_id, whole_message
 from sealyard.broker.upstreams.mcp.upstream import Upstream
@@ -16,7 +16,7 @@ __all__ = (
     "Upstream",
     "definition_of",
     "edge_id",
+    "open_transport",
     "read_leniently",
-    "transports",
     "whole_message",
 )

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from mcp import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from sealyard.broker.upstreams.mcp.http import CONSENT_SECONDS, Exchange, open_events, open_http
+from sealyard.broker.upstreams.mcp.http import CONSENT_SECONDS, Exchange, open_http
 from sealyard.broker.upstreams.mcp.session import Channel, DiedOnProbe, negotiate, open_session, wait_for_changes
 from sealyard.broker.upstreams.mcp.transport import Tail, open_child
 from sealyard.errors import SealyardError, UpstreamUnavailable
@@ -80,7 +80,7 @@ class _End(msgspec.Struct, eq=False):
 class Life:
     """Starts a connection on demand, and keeps it until it is idle, retired or lost.
 
-    `first` is awaited with every new connection before others get it; `beside` runs as long as the connection lasts.
+    `first` is awaited with every new connection before others get it; `beside` run as long as the connection lasts.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Life:
         open_url: Callable[[str], bool],
         clock: Callable[[], float],
         first: Callable[[Connection], Awaitable[None]],
-        beside: Callable[[Connection], Coroutine[Any, Any, None]],
+        beside: Sequence[Callable[[Connection], Coroutine[Any, Any, None]]],
     ) -> None:
         self._config = config
         self._token_folder = token_folder
@@ -226,10 +226,8 @@ class Life:
             try:
                 exchange = self._build_exchange(scope)
                 link = _open_link(self._config, exchange, self.stderr, self._note_fault)
-                async with open_session(link, on_change=self.changed.set, on_noise=self._note_noise) as (
-                    session,
-                    channel,
-                ):
+                opening = open_session(link, on_change=self.changed.set, on_noise=self._note_noise)
+                async with opening as (session, channel):
                     await self._live(session, channel, scope, started, probe, end)
                     scope.deadline = anyio.current_time() + _CLOSE_SECONDS
             except Exception as error:  # noqa: BLE001 - one dead upstream costs only itself, whatever it dies of
@@ -275,7 +273,8 @@ class Life:
             end.began = True
             scope.deadline = math.inf
             self._publish(connection, started)
-            tasks.start_soon(self._beside, connection)
+            for work in self._beside:
+                tasks.start_soon(work, connection)
             await self._attend(connection)
             end.unwanted = connection.unwanted
             tasks.cancel_scope.cancel()
@@ -342,16 +341,12 @@ class Life:
         self.fault = self.fault or fault
 
 
-def transports(token_folder: Path | None = None) -> Callable[[UpstreamConfig], Transport]:
-    """Opens connections to upstreams for a caller that speaks the protocol itself, and ends broken ones.
+@asynccontextmanager
+async def open_transport(config: UpstreamConfig, token_folder: Path | None = None) -> AsyncIterator[tuple[Any, Any]]:
+    """A connection for a caller that speaks the protocol itself. A broken one is ended.
 
     Tokens for OAuth are kept in `token_folder`.
     """
-    return lambda config: _connect(config, token_folder)
-
-
-@asynccontextmanager
-async def _connect(config: UpstreamConfig, token_folder: Path | None) -> AsyncIterator[tuple[Any, Any]]:
     with anyio.CancelScope() as scope:
 
         def end(why: str) -> None:
@@ -368,9 +363,7 @@ def _open_link(
     config: UpstreamConfig, exchange: Exchange | None, stderr: Tail, on_fault: Callable[[str], None]
 ) -> Transport:
     """A connection to a child process, or over HTTP if there is an `exchange`."""
-    if exchange is None:
-        return open_child(config, stderr, on_fault)
-    return (open_events if config.transport == "sse" else open_http)(config, exchange)
+    return open_child(config, stderr, on_fault) if exchange is None else open_http(config, exchange)
 
 
 def reason(error: BaseException) -> str:

@@ -234,24 +234,21 @@ class _Identified(msgspec.Struct):
 
 @contextlib.asynccontextmanager
 async def open_http(config: UpstreamConfig, exchange: Exchange) -> AsyncIterator[tuple[Any, Any]]:
-    """Talk streamable HTTP with the config's URL."""
+    """Talk HTTP with the config's URL: streamable, or with server-sent events as before 2025."""
     assert config.url is not None
-    streams = streamable_http_client(config.url, http_client=exchange, max_sse_event_size=config.answer_bytes)
-    async with exchange, streams as (read, write):
-        yield read, write
+    if config.transport == "sse":
 
+        def use_exchange(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+            return exchange
 
-@contextlib.asynccontextmanager
-async def open_events(config: UpstreamConfig, exchange: Exchange) -> AsyncIterator[tuple[Any, Any]]:
-    """Talk HTTP with server-sent events, as before 2025, with the config's URL."""
-    assert config.url is not None
-
-    def use_exchange(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
-        return exchange
-
-    streams = sse_client(config.url, sse_read_timeout=_IDLE_STREAM_SECONDS, httpx_client_factory=use_exchange)
-    async with streams as (read, write):
-        yield read, write
+        async with sse_client(
+            config.url, sse_read_timeout=_IDLE_STREAM_SECONDS, httpx_client_factory=use_exchange
+        ) as streams:
+            yield streams
+    else:
+        opening = streamable_http_client(config.url, http_client=exchange, max_sse_event_size=config.answer_bytes)
+        async with exchange, opening as (read, write):
+            yield read, write
 
 
 # OAuth, on the SDK's providers. With a client secret the gateway identifies itself; without one a person consents in a

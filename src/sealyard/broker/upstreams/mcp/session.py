@@ -184,17 +184,16 @@ async def _decoded(message: bytes | bytearray) -> dict[str, Any]:
     for raw in page.tools[:_MOST_TOOLS]:
         async with short_work():
             size = len(memoryview(raw))
-            tools.append(msgspec.json.decode(raw) if size <= _TOOL_BYTES else {"name": _name_of(raw), _TOO_LARGE: size})
+            if size <= _TOOL_BYTES:
+                tools.append(msgspec.json.decode(raw))
+            else:
+                name = msgspec.json.decode(raw, type=_Named).name if size <= _SKIPPED_BYTES else None
+                tools.append({"name": name, _TOO_LARGE: size})
     return {"tools": tools, "nextCursor": page.nextCursor}
 
 
 class _Named(msgspec.Struct):
     name: Any = None
-
-
-def _name_of(raw: msgspec.Raw) -> Any:
-    """The name in an undecoded definition, unless that is too long to scan."""
-    return msgspec.json.decode(raw, type=_Named).name if len(memoryview(raw)) <= _SKIPPED_BYTES else None
 
 
 # Connecting

@@ -602,9 +602,10 @@ _kept: Kept[bytes | bytearray] = Kept(seconds=5.0, most_bytes=256 << 20)
 
 
 class _Envelope(msgspec.Struct):
+    """Fields that are not named here, the result among them, are read over."""
+
     id: int | str | None = None
     method: str | None = None
-    result: msgspec.Raw | None = None
 
 
 def _envelope(message: bytes | bytearray) -> tuple[int | str | None, str | None]:

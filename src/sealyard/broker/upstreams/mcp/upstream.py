@@ -71,7 +71,7 @@ class Upstream:
             open_url=open_url,
             clock=clock,
             first=self._list_first,
-            beside=self._look_after,
+            beside=(self._follow_changes, self._watch),
         )
         self._definitions: list[Definition] | None = None
         self._delivered: list[Definition] | None = None
@@ -362,12 +362,6 @@ class Upstream:
                 return
             await self.on_tools(self.config.name, list(definitions))
             self._delivered = definitions
-
-    async def _look_after(self, connection: Connection) -> None:
-        """Background work while a connection lasts."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._follow_changes, connection)
-            tasks.start_soon(self._watch, connection)
 
     async def _watch(self, connection: Connection) -> None:
         """End a server that answers neither calls nor pings, so that the next call starts a new one."""

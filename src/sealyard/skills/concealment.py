@@ -1,4 +1,4 @@
-"""Requests about skills and their answers as values, and the concealment of private values in them."""
+"""Concealment of private values in requests to save a skill, in skills and in their examples."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -7,102 +7,7 @@ import msgspec
 
 from sealyard.errors import InvalidSkill
 from sealyard.privacy import TOKEN, Guard
-from sealyard.skills.loader import State
-from sealyard.skills.rehearsal import Rehearsal
-from sealyard.values.skills import Difficulty, Skill, SkillExample, SkillStatus, TraceCall
-
-
-class SaveSkill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request to keep code as a skill."""
-
-    name: str
-    code: str
-    description: str = ""
-    inputs: Any = None
-    output: Any = None
-    tags: tuple[str, ...] = ()
-    examples: tuple["SaveExample", ...] = ()
-    language: str = "python"
-
-
-class SaveExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Inputs, and the expected value if it is known."""
-
-    inputs: dict[str, Any] = {}
-    output: Any = msgspec.UNSET
-
-
-class SavedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """A kept skill, and warnings for its author."""
-
-    skill: Skill
-    warnings: tuple[str, ...] = ()
-
-
-class FoundSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One search result."""
-
-    name: str
-    version: str
-    use: str
-    signature: str
-    description: str
-    effectiveness: float | None = None
-    """From 0 to 1; None if it is unused."""
-    status: SkillStatus = "active"
-    shared: bool = False
-    warnings: tuple[str, ...] = ()
-
-
-class TestedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill with the results of its examples."""
-
-    skill: Skill
-    rehearsals: tuple[Rehearsal, ...]
-
-    @property
-    def passed(self) -> bool:
-        """True if there are examples and all of them passed."""
-        return bool(self.rehearsals) and all(each.example.passed for each in self.rehearsals)
-
-
-class SkillSource(msgspec.Struct, frozen=True, kw_only=True):
-    """The origin of a skill that another author wrote."""
-
-    origin: str
-    """Such as `import sha256:…`."""
-    author: str
-    status: SkillStatus = "quarantined"
-
-
-class SkillCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill, one tool that it needs, and the state of that tool."""
-
-    namespace: str
-    name: str
-    version: str
-    status: SkillStatus
-    tool: str
-    need: str
-    current: str | None
-    state: State
-    difficulty: Difficulty | None
-    """The predicted difficulty of migrating this code; None where no migration is needed."""
-    reason: str
-
-
-class ServedFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill as the skills extension of MCP serves it, private values in it concealed."""
-
-    path: str
-    """Among all skills that the principal sees, such as `own/monthly-total`. It ends in the skill's name."""
-    frontmatter: dict[str, Any]
-    """Of its `SKILL.md`, unchanged; `name` and `description` are in it."""
-    files: dict[str, bytes]
-    """By path in the folder; one is `SKILL.md`."""
-
-
-# Concealment
+from sealyard.values.skills import SaveSkill, Skill, SkillExample, TraceCall
 
 _Tagged = TypeVar("_Tagged", SaveSkill, Skill)
 

@@ -1,4 +1,4 @@
-"""Rewrites the arguments of calls: by position, by keyword, unpacked and in mappings."""
+"""Writes names of a tool and of fields anew, and arguments of calls: by position, by keyword, unpacked, in mappings."""
 
 import ast
 import keyword
@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sealyard.code.names import children
+from sealyard.code import Variable
 from sealyard.versioning.migrate.abstract import (
     NONE,
     NOTHING,
@@ -21,7 +21,7 @@ from sealyard.versioning.migrate.abstract import (
 )
 from sealyard.versioning.migrate.facts import State, Style, Touch
 from sealyard.versioning.migrate.splices import Sources
-from sealyard.versioning.steps import Untranslatable, convert
+from sealyard.versioning.plan import RenameTool, Untranslatable, convert
 
 _NEVER_NONE = frozenset("str int float bool len round abs repr format sum".split())
 _CONVERTERS = frozenset(("int", "str", "format"))
@@ -34,8 +34,121 @@ _Key = ast.expr | ast.keyword
 """A literal or keyword that names an argument."""
 
 
-def rewrite_arguments(state: State, sources: Sources) -> None:
-    """Write every call and every mapping of arguments anew into `sources`."""
+def write_changes(state: State, sources: Sources) -> None:
+    """Write the new names of the tool and of fields, calls and mappings of arguments into `sources`."""
+    for node, wanted in state.texts.items():
+        _rewrite_text(node, wanted, state, sources)
+    if state.renamed is not None:
+        _ToolNames(state, sources, state.renamed).rewrite()
+    _rewrite_arguments(state, sources)
+
+
+def _rewrite_text(node: ast.AST, wanted: set[str | None], state: State, sources: Sources) -> None:
+    new = [text for text in wanted if text is not None]
+    if not new:
+        return
+    if len(wanted) > 1 or not isinstance(node, ast.Constant):
+        state.refuse(node, f"{sources.text(node)} stands for something else too here")
+    else:
+        _replace_text(node, new[0], state, sources)
+
+
+def _replace_text(node: ast.AST, text: str, state: State, sources: Sources) -> None:
+    if not isinstance(node, ast.Constant) or (literal := sources.requoted(node, text)) is None:
+        state.refuse(node, f"`{text}` cannot be written here")
+    else:
+        sources.replace_literal(node, literal)
+
+
+class _ToolNames:
+    """The names that stand for the tool in one piece of code."""
+
+    def __init__(self, state: State, sources: Sources, step: RenameTool) -> None:
+        self._state = state
+        self._names = state.names
+        self._sources = sources
+        self._step = step
+        self._taken = set(state.names.spellings)
+        self._renamed: set[Variable] = set()
+
+    def rewrite(self) -> None:
+        """Rewrite every import of the tool, and every attribute that is the tool."""
+        tools: dict[ast.Import | ast.ImportFrom, dict[ast.alias, None]] = {}
+        for statement, alias, value in self._state.imports:
+            if self._state.is_tool(value):
+                tools.setdefault(statement, {})[alias] = None
+        for statement, aliases in tools.items():
+            self._rewrite_import(statement, list(aliases))
+        for attribute, value in self._state.members.items():
+            self._rewrite_member(attribute, value)
+
+    def _rewrite_import(self, statement: ast.Import | ast.ImportFrom, tools: list[ast.alias]) -> None:
+        step, sources = self._step, self._sources
+        if isinstance(statement, ast.Import):
+            for alias in tools:
+                sources.replace_alias(alias, f"servers.{step.module}.{step.function}")
+            return
+        assert statement.module is not None
+        is_own_module = statement.module.count(".") == 2  # `from servers.git.log import log`
+        target = f"servers.{step.module}.{step.function}" if is_own_module else f"servers.{step.module}"
+        if target != statement.module and len(tools) < len(statement.names):
+            for alias in tools:
+                sources.remove(statement, statement.names.index(alias))
+                end = sources.span(statement)[1]
+                sources.replace(end, end, f"; from {target} import {self._imported_as(alias)}")
+            return
+        if target != statement.module:
+            sources.replace(*sources.module(statement), target)
+        for alias in tools:
+            sources.replace(*sources.span(alias), self._imported_as(alias))
+
+    def _imported_as(self, alias: ast.alias) -> str:
+        """The new import. The name that the code uses for the tool changes too if that is safe."""
+        name, variable = self._step.function, self._names.of[alias]
+        if alias.asname is not None:
+            return f"{name} as {alias.asname}"
+        if name == variable.name or variable in self._renamed:
+            return name
+        if not self._is_free(variable, name):
+            return f"{name} as {variable.name}"
+        self._renamed.add(variable)
+        self._taken.add(name)
+        for node in variable.nodes:
+            if isinstance(node, ast.Name):
+                self._sources.rename(node, name)
+        return name
+
+    def _is_free(self, variable: Variable, name: str) -> bool:
+        """True if every use of a variable can be renamed to `name` without any effect."""
+        if name in self._taken or self._state.reached or variable.name in self._names.fixed:
+            return False
+        if not name.isidentifier() or name.startswith("__"):  # in a class that would be another name
+            return False
+        imports = [each for each in self._state.imports if self._names.of[each[1]] is variable]
+        same = all(alias.asname is None and value == imports[0][2] for _, alias, value in imports)
+        simple = all(isinstance(binder, ast.ImportFrom | ast.Assign) for binder in variable.binders)
+        return same and simple and not self._is_shown(variable)
+
+    def _is_shown(self, variable: Variable) -> bool:
+        """True if the name itself is data: in `__all__`, in a declaration or in `f"{name=}"`."""
+        code = self._sources.code
+        return variable.foreign or "__all__" in code or f"{variable.name}=" in code.replace(" ", "")
+
+    def _rewrite_member(self, node: ast.Attribute, value: Value) -> None:
+        """Rewrite the tool where it is an attribute of its module."""
+        if not self._state.is_tool(value):
+            self._state.refuse(node, "this may be the tool or something else")
+        elif self._step.module != self._state.plan.before.module:
+            self._state.refuse(node, f"the tool is in `servers.{self._step.module}` now: import it from there")
+        else:
+            self._sources.rename(node, self._step.function)
+
+
+# Arguments
+
+
+def _rewrite_arguments(state: State, sources: Sources) -> None:
+    """Write every call and every mapping of arguments anew."""
     rewriter, signature = _Rewriter(state, sources), state.signature
     for node, styles in state.calls.items():
         if styles == {None} or not signature.changes:
@@ -77,12 +190,7 @@ class _Rewriter:
             self.check_name(node, after)
             self.sources.rename(node, after)
             return
-        text = self.sources.requoted(node, after) if isinstance(node, ast.Constant) else None
-        if text is None:
-            self.state.refuse(node, f"`{after}` cannot be written here")
-        else:
-            assert isinstance(node, ast.Constant)
-            self.sources.replace_literal(node, text)
+        _replace_text(node, after, self.state, self.sources)
 
     def check_name(self, node: ast.AST, name: str) -> None:
         """Refuse a name that Python code cannot give an argument by."""
@@ -101,15 +209,23 @@ class _Rewriter:
         """True if it makes no difference when an expression is not evaluated."""
         if isinstance(node, _ACTS) or (isinstance(node, ast.Call) and self._called(node) not in _HARMLESS):
             return False
-        return isinstance(node, ast.Lambda) or all(self.is_idle(child) for child in children(node))
+        return isinstance(node, ast.Lambda) or all(self.is_idle(child) for child in ast.iter_child_nodes(node))
 
-    def passes(self, node: ast.expr, name: str, rules: Rules, held: Value = NOTHING) -> bool:
-        """True if the value is known, and the new tool takes it as it is."""
-        found, value = _literal(node)
-        if found:
-            return rules.passes(name, [value])
+    def is_blocked(
+        self, place: ast.AST, value: ast.expr | None, name: str, rules: Rules, held: Value = NOTHING
+    ) -> bool:
+        """Refuse an argument whose parameter changed, unless the new tool takes its known value as it is.
+
+        `held` is what the expression may stand for.
+        """
+        if name not in rules.blocked:
+            return False
+        found, known = (False, None) if value is None else _literal(value)
         texts = [atom.text for atom in held if isinstance(atom, Text)]
-        return len(texts) == len(held) and rules.passes(name, texts)
+        if rules.passes(name, [known]) if found else len(texts) == len(held) and rules.passes(name, texts):
+            return False
+        self.state.refuse(place, rules.blocked[name])
+        return True
 
     def retype(self, node: ast.expr, retype: Retype, name: str, held: Value = NOTHING) -> None:
         """Convert the value of a parameter; `held` is what the expression may stand for."""
@@ -310,10 +426,9 @@ class _Rewriter:
             return
         self._done.add(key)
         after = rules.names.get(name, name)
-        if name in rules.blocked:
-            if not self.passes(value, name, rules):
-                self.state.refuse(key, rules.blocked[name])
-        elif after is None:
+        if self.is_blocked(key, value, name, rules):
+            return
+        if after is None:
             self.drop(node, number, value, name)
         else:
             if after != name:
@@ -342,10 +457,9 @@ class _Rewriter:
         if statement is not None and not self.sources.has_own_line(statement):
             statement = None
         written = touch.value if touch.value is not node else None
-        if name in rules.blocked:
-            if written is None or not self.passes(written, name, rules):
-                self.state.refuse(node, rules.blocked[name])
-        elif after is None:
+        if self.is_blocked(node, written, name, rules):
+            return
+        if after is None:
             if statement is None or not self.is_idle(statement.value):
                 self.state.refuse(node, f"the parameter `{name}` is gone, and this use of it cannot be taken out")
             else:
@@ -414,8 +528,7 @@ class _Call:
         if name is None:
             return
         held = self._state.given.get(argument.node, NOTHING)
-        if name in rules.blocked and not rewriter.passes(argument.value, name, rules, held):
-            self._refuse(argument.node, rules.blocked[name])
+        if rewriter.is_blocked(argument.node, argument.value, name, rules, held):
             return
         after = rules.names[name]
         if after is None:

@@ -1,12 +1,10 @@
 """Renders the result that an agent gets: never more than a budget of tokens, and never without a way to the rest."""
 
-import asyncio
-import re
 from typing import Any
 
 import msgspec
 
-from sealyard.errors import InvalidRequest, SealyardError
+from sealyard.errors import InvalidRequest
 from sealyard.metrics import tokens
 from sealyard.privacy import Guard
 from sealyard.sandbox.sessions import Workspace
@@ -15,93 +13,15 @@ from sealyard.values.runs import Failure, Outcome, Result, Spill
 _FRAME_TOKENS = 160  # for the sentences around a preview
 _NOTE_TOKENS = 40  # reserved for the note that the text is cut
 _MESSAGE_CHARACTERS = 2_000  # of an error message for the agent
-_LAST_CHARACTERS = 400  # of output, which are scanned in no time
-_FIRST_CHARACTERS = 80
-"""Of texts left to scan when no time is left: few enough to take none."""
-_LEFT_OUT = "left out: there was no time left to look through it for private values"
 _TOKEN_CHARACTERS = 128
 """No token of the vocabulary is longer: a text of more characters cannot fit."""
 _ESCAPED_BYTES = 6
 """Of one character in JSON, at most: \\u00e9. Of one beyond the basic plane twice that."""
-_CUT_MARK = re.compile(r"… \(\+[\d,]+ characters?\)\Z")
-_RAGGED_CHARACTERS = 200
-"""Where a text was cut before it was scanned, its end may be the beginning of a private value."""
 
 
 def preview_bytes(budget_tokens: int) -> int:
     """The longest preview that fits together with the words around it; a token is at least one byte."""
     return max(256, budget_tokens - _FRAME_TOKENS)
-
-
-async def conceal_outcome(outcome: Outcome, guard: Guard, *, seconds: float | None = None) -> Outcome:
-    """The outcome as shown outside the sandbox.
-
-    Parts that cannot be scanned within `seconds` are left out: then there is the end of what was printed and the
-    beginning of each word about a failure, which take no time.
-    """
-    is_bare = not (outcome.output or outcome.notes) and outcome.failure is None and outcome.spill is None
-    if guard.is_off or (is_bare and guard.shows_plain(outcome.result)):
-        return outcome
-    try:
-        async with asyncio.timeout(seconds):
-            return await _concealed(outcome, guard)
-    except TimeoutError:
-        return await _concealed(_shortened(outcome), guard)
-
-
-async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
-    result, output = outcome.result, outcome.output
-    if guard.is_holding_values:
-        result = _without_ragged_ends(result) if outcome.spill is not None else result
-        if not outcome.ok and not output.endswith("\n"):  # it was ended in the middle of a line
-            output = output[: max(output.rfind("\n") + 1, len(output) - _RAGGED_CHARACTERS)]
-    failure, spill = outcome.failure, outcome.spill
-    texts = None
-    if failure is not None:
-        texts = {name: getattr(failure, name) for name in _FAILURE_TEXTS}
-        texts = _without_ragged_ends(texts) if guard.is_holding_values else texts
-    shape = "" if spill is None else spill.shape
-    given = [result, output, texts, shape, list(outcome.notes)]
-    result, output, texts, shape, notes = await guard.door.conceal_each(given)
-    return msgspec.structs.replace(
-        outcome,
-        result=result,
-        output=output,
-        failure=None if failure is None else msgspec.structs.replace(failure, **texts),
-        spill=None if spill is None else msgspec.structs.replace(spill, shape=shape),
-        notes=tuple(notes),
-    )
-
-
-def _shortened(outcome: Outcome) -> Outcome:
-    """The rest of an outcome that takes too long to scan."""
-    output = outcome.output
-    if len(output) > _LAST_CHARACTERS:
-        # Not in the middle of a line: the second half of something private is not known alone.
-        start = output.find("\n", len(output) - _LAST_CHARACTERS) + 1
-        output = f"… ({_LEFT_OUT})\n" + (output[start:] if start else "")
-    failure = outcome.failure
-    if failure is not None:
-        words = {name: (getattr(failure, name) or "")[:_FIRST_CHARACTERS] for name in _FAILURE_TEXTS}
-        failure = msgspec.structs.replace(failure, **words)
-    spill = outcome.spill and msgspec.structs.replace(outcome.spill, shape="")
-    return msgspec.structs.replace(
-        outcome, result=None, output=output, failure=failure, spill=spill, notes=(f"Its value was {_LEFT_OUT}.",)
-    )
-
-
-_FAILURE_TEXTS = ("type", "message", "source_line", "traceback", "hint")
-
-
-def _without_ragged_ends(value: Any) -> Any:
-    """`value`, a preview, whose cut texts end a little earlier."""
-    if isinstance(value, dict):
-        return {key: _without_ragged_ends(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_ragged_ends(item) for item in value]
-    if isinstance(value, str) and (mark := _CUT_MARK.search(value)):
-        return value[: max(0, mark.start() - _RAGGED_CHARACTERS)] + mark[0]
-    return value
 
 
 async def render(
@@ -159,11 +79,6 @@ def _beginning(document: bytes, most: int) -> str:
         except ValueError:
             continue
     return ""
-
-
-def failure_text(error: Exception) -> str:
-    """The text for the agent about a failed request; it leaves out internal details."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, SealyardError) else ""
 
 
 def _join(parts: list[str], output: str, value: str) -> str:

@@ -61,7 +61,8 @@ class Readiness:
     async def look(self) -> Mapping[PartName, Part]:
         """The state of every part, at most seconds old."""
         async with self._looking:
-            if time.monotonic() - self._looked_at >= _FRESH_SECONDS or self._is_opening():
+            is_opening = self._opening is not None and not self._opening.done()
+            if is_opening or time.monotonic() - self._looked_at >= _FRESH_SECONDS:
                 parts: dict[PartName, Part] = {}
                 if self._opening is not None:
                     parts["sandbox"] = await _try(self._look_at_sandbox(self._opening))
@@ -90,9 +91,6 @@ class Readiness:
             except Exception:  # noqa: BLE001 - whatever it is, the next look must come
                 _log.exception("The readiness of the gateway could not be checked.")
             await asyncio.sleep(_EVERY_SECONDS)
-
-    def _is_opening(self) -> bool:
-        return self._opening is not None and not self._opening.done()
 
     def _log_changes(self) -> None:
         for name, part in self.parts.items():

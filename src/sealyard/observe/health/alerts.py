@@ -71,18 +71,6 @@ RULES: dict[str, Rule] = {
 }
 
 
-class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurements that are judged. None: unknown, so that its rules are not judged."""
-
-    report: Report | None = None
-    upstreams_down: Mapping[str, str] | None = None
-    """Name -> `unavailable` or `circuit_open`."""
-    is_audit_intact: bool | None = None
-    audit_first_wrong: int | None = None
-    """The number of the first entry that was changed, if one can be named."""
-    is_store_failing: bool | None = None
-
-
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A fault that exists now."""
 
@@ -94,15 +82,35 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-def judge(settings: AlertsConfig, seen: Observed) -> tuple[list[Finding], set[str]]:
-    """Return the faults, and the names of the rules that could be judged. A rule that is off never finds a fault."""
-    known = {
-        "upstream_down": seen.upstreams_down,
-        "audit_chain": seen.is_audit_intact,
-        "store_failing": seen.is_store_failing,
-    }
-    judged = {rule for rule in RULES if known.get(rule, seen.report) is not None}
-    found = [*([] if seen.report is None else _judge_report(settings, seen.report)), *_judge_state(seen)]
+def judge(
+    settings: AlertsConfig,
+    *,
+    report: Report | None = None,
+    upstreams_down: Mapping[str, str] | None = None,
+    is_audit_intact: bool | None = None,
+    audit_first_wrong: int | None = None,
+    is_store_failing: bool | None = None,
+) -> tuple[list[Finding], set[str]]:
+    """The faults, and the names of the rules that could be judged: not those whose measurement is None, or unknown.
+
+    `upstreams_down` has `unavailable` or `circuit_open` by name. A rule that is off never finds a fault.
+    """
+    known = {"upstream_down": upstreams_down, "audit_chain": is_audit_intact, "store_failing": is_store_failing}
+    judged = {rule for rule in RULES if known.get(rule, report) is not None}
+    found = [] if report is None else list(_judge_report(settings, report))
+    for name, why in sorted((upstreams_down or {}).items()):
+        what = "is not running and could not be started"
+        if why == "circuit_open":
+            what = "fails so often that one of its tools is not called any more"
+        text = f"The upstream {name!r} {what}. Run `sealyard tools --status`."
+        found.append(Finding(rule="upstream_down", subject=name, message=text))
+    if is_audit_intact is False:
+        where = f"Entry {audit_first_wrong:,} of the audit log" if audit_first_wrong else "The audit log"
+        text = "is not as it was written. Run `sealyard audit verify`, and keep a copy of the store as evidence."
+        found.append(Finding(rule="audit_chain", value=audit_first_wrong, message=f"{where} {text}"))
+    if is_store_failing:
+        text = "The store cannot be written or read, so nothing is run. Run `sealyard audit verify`, and look at"
+        found.append(Finding(rule="store_failing", message=f"{text} the gateway's log."))
     return [finding for finding in found if finding.rule not in settings.off], judged
 
 
@@ -154,29 +162,8 @@ def _judge_report(settings: AlertsConfig, report: Report) -> Iterator[Finding]:
         )
 
 
-def _judge_state(seen: Observed) -> Iterator[Finding]:
-    for name, why in sorted((seen.upstreams_down or {}).items()):
-        what = "is not running and could not be started"
-        if why == "circuit_open":
-            what = "fails so often that one of its tools is not called any more"
-        text = f"The upstream {name!r} {what}. Run `sealyard tools --status`."
-        yield Finding(rule="upstream_down", subject=name, message=text)
-    if seen.is_audit_intact is False:
-        number = seen.audit_first_wrong
-        where = f"Entry {number:,} of the audit log" if number else "The audit log"
-        yield Finding(
-            rule="audit_chain",
-            value=number,
-            message=f"{where} is not as it was written. Run `sealyard audit verify`, and keep a copy of the store as"
-            " evidence.",
-        )
-    if seen.is_store_failing:
-        text = "The store cannot be written or read, so nothing is run. Run `sealyard audit verify`, and look at"
-        yield Finding(rule="store_failing", message=f"{text} the gateway's log.")
-
-
 def find_down(statuses: Iterable[UpstreamStatus], circuits: Collection[str]) -> dict[str, str]:
-    """Return why each upstream is down that is. One that was never needed, or stopped when idle, is not down."""
+    """The reason for each upstream that is down. One that was never needed, or stopped when idle, is not down."""
     found = {}
     for status in statuses:
         if status.state in _DOWN:
@@ -197,7 +184,7 @@ def advance(
     now: float,
     for_seconds: float,
 ) -> dict[_Key, Alert]:
-    """Return all alerts after a check."""
+    """All alerts after a check."""
     found = {(finding.rule, finding.subject): finding for finding in findings}
     after = {key: _seen(alerts.get(key), finding, now, for_seconds) for key, finding in found.items()}
     for key, alert in alerts.items():
@@ -212,23 +199,14 @@ def advance(
 
 
 def _seen(before: Alert | None, finding: Finding, now: float, for_seconds: float) -> Alert:
-    is_new = before is None or before.state == "resolved"
-    state: AlertState = "pending" if before is None or is_new else before.state
-    since, changed_at = (now, now) if before is None or is_new else (before.since, before.changed_at)
-    delivered = True if before is None or is_new else before.delivered
-    if state == "pending" and (not RULES[finding.rule].waits or now - since >= for_seconds):
-        state, changed_at, delivered = "firing", now, False
-    return Alert(
-        rule=finding.rule,
-        subject=finding.subject,
-        state=state,
-        value=finding.value,
-        threshold=finding.threshold,
-        message=finding.message,
-        since=since,
-        changed_at=changed_at,
-        delivered=delivered,
-    )
+    seen = msgspec.structs.asdict(finding)
+    if before is None or before.state == "resolved":
+        alert = Alert(**seen, state="pending", since=now, changed_at=now)
+    else:
+        alert = msgspec.structs.replace(before, **seen)
+    if alert.state == "pending" and (not RULES[alert.rule].waits or now - alert.since >= for_seconds):
+        return msgspec.structs.replace(alert, state="firing", changed_at=now, delivered=False)
+    return alert
 
 
 # What is shown
@@ -258,7 +236,7 @@ class AlertList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_alerts(store: Store) -> AlertList:
-    """Return all alerts. Raises `StoreError`."""
+    """All alerts. Raises `StoreError`."""
     stored = await store.alerts()
     return AlertList(
         alerts=[AlertView(**_shown(each), undelivered=not each.delivered) for each in stored if each.rule in RULES]
@@ -266,19 +244,9 @@ async def list_alerts(store: Store) -> AlertList:
 
 
 def _shown(alert: Alert) -> dict[str, Any]:
-    rule = RULES[alert.rule]
-    return {
-        "rule": alert.rule,
-        "subject": alert.subject,
-        "state": alert.state,
-        "severity": rule.severity,
-        "title": rule.title,
-        "value": alert.value,
-        "threshold": alert.threshold,
-        "message": alert.message,
-        "since": alert.since,
-        "changed_at": alert.changed_at,
-    }
+    rule, fields = RULES[alert.rule], msgspec.structs.asdict(alert)
+    del fields["delivered"]
+    return {**fields, "severity": rule.severity, "title": rule.title}
 
 
 # The gateway
@@ -311,10 +279,9 @@ class Alerting:
         self._audit = store.watch_audit()
         self._audited_at: float | None = None
         self._checking = asyncio.Lock()
-        self._alerts: dict[_Key, Alert] | None = None
-        """None until this gateway leads and has read the table."""
+        self._alerts: dict[_Key, Alert] = {}
         self._written: dict[_Key, Alert] | None = None
-        """The table as far as it is known."""
+        """The table; None until this gateway leads and has read it."""
         self._posting: asyncio.Task[None] | None = None
         self._is_webhook_failing = False
         self._is_readable = self._is_writable = True
@@ -351,7 +318,7 @@ class Alerting:
                 await self._judge(report, now)
 
     async def settle(self) -> None:
-        """Return when the webhook has accepted what is being posted, or failed to."""
+        """Wait until the webhook has accepted what is being posted, or failed to."""
         if self._posting is not None:
             await asyncio.wait({self._posting})
 
@@ -363,8 +330,8 @@ class Alerting:
         self._lead.close()
 
     async def gauges(self) -> list[Gauge]:
-        """Return the number of firing alerts per rule, and the other measurements of a check. Raises `StoreError`."""
-        alerts = list((self._alerts or {}).values()) if self.is_store_failing else await self._store.alerts()
+        """The number of firing alerts per rule, and the other measurements of a check. Raises `StoreError`."""
+        alerts = list(self._alerts.values()) if self.is_store_failing else await self._store.alerts()
         firing = dict.fromkeys(RULES, 0)
         for alert in alerts:
             if alert.state == "firing" and alert.rule in firing:
@@ -400,19 +367,18 @@ class Alerting:
                 _log.warning("The audit log could not be checked: %s", error)
 
     async def _judge(self, report: Report | None, now: float) -> None:
-        before = self._alerts
-        if before is None:
-            before = self._written = await self._load()
+        if self._written is None:
+            await self._load()
         await self._write()  # what could not be written last time, if anything: it shows whether the store works again
-        audit = self._audit.watched
-        seen = Observed(
+        before, audit = self._alerts, self._audit.watched
+        findings, judged = judge(
+            self._settings,
             report=report,
             upstreams_down=find_down(self._statuses(), self._circuits()),
             is_audit_intact=audit.is_intact,
             audit_first_wrong=audit.first_wrong,
             is_store_failing=self.is_store_failing,
         )
-        findings, judged = judge(self._settings, seen)
         self._alerts = advance(before, findings, judged, now=now, for_seconds=self._settings.for_seconds)
         for key, alert in self._alerts.items():
             if not alert.delivered and (key not in before or before[key].changed_at != alert.changed_at):
@@ -420,13 +386,14 @@ class Alerting:
         await self._write()
         self._post()
 
-    async def _load(self) -> dict[_Key, Alert]:
-        """The table, as the last gateway that led left it."""
+    async def _load(self) -> None:
+        """Take over the table as the last gateway that led left it. If that fails, the next check tries again."""
         try:
-            return {(alert.rule, alert.subject): alert for alert in await self._store.alerts()}
+            self._written = {(alert.rule, alert.subject): alert for alert in await self._store.alerts()}
         except StoreError as error:
             _log.warning("Alerts could not be read: %s", error)
-            return {}
+        else:
+            self._alerts = self._written | self._alerts
 
     def _announce(self, alert: Alert) -> None:
         about = f" {alert.subject!r}" if alert.subject else ""
@@ -437,9 +404,9 @@ class Alerting:
             self._note_delivered([alert])
 
     async def _write(self) -> None:
-        """Bring the table up to date. If that fails, the next check tries again."""
+        """Bring the table up to date, once it was read. If that fails, the next check tries again."""
         alerts = self._alerts
-        if alerts is None or alerts == self._written:
+        if self._written is None or alerts == self._written:
             return
         try:
             await self._store.replace_alerts(list(alerts.values()))
@@ -450,7 +417,7 @@ class Alerting:
             self._is_writable, self._written = True, alerts
 
     def _post(self) -> None:
-        due = [alert for alert in (self._alerts or {}).values() if not alert.delivered]
+        due = [alert for alert in self._alerts.values() if not alert.delivered]
         webhook = self._settings.webhook
         if due and webhook is not None and (self._posting is None or self._posting.done()):
             self._posting = asyncio.create_task(self._try(webhook, sorted(due, key=lambda each: each.changed_at)))
@@ -470,7 +437,7 @@ class Alerting:
 
     def _note_delivered(self, alerts: Iterable[Alert]) -> None:
         """Mark those that have not changed since."""
-        now = dict(self._alerts or {})
+        now = dict(self._alerts)
         for alert in alerts:
             current = now.get((alert.rule, alert.subject))
             if current is not None and current.changed_at == alert.changed_at:
@@ -491,7 +458,7 @@ async def post_alerts(webhook: str, alerts: Sequence[Alert], *, secret: str | No
         {
             "version": 1,
             "sent_at": time.time(),
-            "text": "\n".join(f"sealyard: {_heading(alert)}: {alert.message}" for alert in alerts),
+            "text": "\n".join(map(_line, alerts)),
             "alerts": [{"id": _change_id(alert), **_shown(alert)} for alert in alerts],
         }
     )
@@ -515,9 +482,9 @@ async def post_alerts(webhook: str, alerts: Sequence[Alert], *, secret: str | No
         _is_posting.reset(mark)
 
 
-def _heading(alert: Alert) -> str:
+def _line(alert: Alert) -> str:
     about = f" ({alert.subject})" if alert.subject else ""
-    return f"[{alert.state}] {RULES[alert.rule].title}{about}"
+    return f"sealyard: [{alert.state}] {RULES[alert.rule].title}{about}: {alert.message}"
 
 
 def _change_id(alert: Alert) -> str:

@@ -1,11 +1,11 @@
-"""A text read another way, and the way back."""
+"""A text read another way, and the way back; runs of characters of one class."""
 
 import re
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy.reading.escapes import View, rewritten
+from sealyard.privacy.reading.views import WORD, Runs, View, rewritten
 
 _MARKED = re.compile(r"<+|b")
 
@@ -40,3 +40,11 @@ def test_offsets_lead_back_to_what_was_replaced(text: str, data: st.DataObject) 
         last = data.draw(st.integers(first, len(origins) - 1))
 
         assert view.source(first, last + 1) == (origins[first][0], origins[last][1])
+
+
+@given(st.text(alphabet="ab-_ \n./é", max_size=200), st.integers(1, 9))
+def test_runs_are_those_that_a_pattern_finds(text: str, least: int) -> None:
+    """The same places as a pattern of the same class and length, in any text."""
+    expected = [match.span() for match in re.finditer(rf"[A-Za-z0-9_-]{{{least},}}", text)]
+
+    assert list(Runs(WORD, least=least).find(text)) == expected

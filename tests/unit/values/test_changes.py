@@ -3,7 +3,7 @@
 import pytest
 
 from sealyard.errors import InvalidRequest
-from sealyard.versioning.compare.changes import Fit, Severity, Version, highest, major_of, matches
+from sealyard.values.changes import Fit, Severity, Version, highest, major_of, matches
 
 
 @pytest.mark.parametrize(
