@@ -27,7 +27,7 @@ from sealyard.values.runs import Outcome
 
 _T = TypeVar("_T")
 
-LONGEST = ("test_load.py", "test_soak.py", "test_attacks.py", "test_dashboard.py")
+LONGEST = ("load/test_load.py", "behaviour/test_soak.py", "security/test_attacks.py", "dashboard/test_dashboard.py")
 """Files whose tests take ten seconds and more."""
 MEMORY = Path("/dev/shm")
 """A file system in memory. Most tests make a store, and a disk would sync each of its commits."""
@@ -51,7 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the longest tests first, so that no process of a run is still at one when the others have nothing left."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    last = len(LONGEST)
+    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, last))
 
 
 def _is_roomy(folder: Path) -> bool:

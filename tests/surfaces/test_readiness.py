@@ -16,7 +16,7 @@ from tests.surfaces.api_gateway import gateway, until
 MEBIBYTE = 1 << 20
 IMPATIENT = """
 from sealyard.cli import main
-from sealyard.observe import readiness
+from sealyard.observe.health import readiness
 
 readiness._FRESH_SECONDS = 0.1
 main()
@@ -131,7 +131,7 @@ async def test_too_few_descriptors_are_told_and_logged(tmp_path: Path) -> None:
 
 async def test_a_sandbox_that_runs_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker is started to find out; the gauge says what was found."""
-    monkeypatch.setattr("sealyard.observe.readiness._FRESH_SECONDS", 0.1)
+    monkeypatch.setattr("sealyard.observe.health.readiness._FRESH_SECONDS", 0.1)
     async with gateway(tmp_path) as gate:
         client = await gate.client()
         look = f"{gate.url}/readyz"
