@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.tables import show_figures
 from sealyard.cli import exit_after
-from sealyard.cli.command import run_to_end
+from sealyard.cli.loop import run_to_end
 
 _SETS = "A folder of sets: folders with tools.jsonl and queries.jsonl, or tools.jsonl alone for distractors."
 _LABELLED = "A folder of labelled rows and texts: csv_*, json_*, text_*, neg_* and secrets_*, each .jsonl or .jsonl.gz."

@@ -261,8 +261,14 @@ async def _open_silent_store(path: Path, *, traces: TraceBudget | None = None) -
     async def wait_for_nothing() -> None:
         pass
 
+    def nothing_to_write() -> asyncio.Future[None]:
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
     async with open_store(path, traces=traces) as store:
-        vars(store).update(dict.fromkeys(("record_start", "record_end", "record_call", "audit", "start_flush"), ignore))
+        vars(store).update(dict.fromkeys(("record_start", "record_end", "record_call", "audit"), ignore))
+        vars(store)["start_flush"] = nothing_to_write
         vars(store).update(dict.fromkeys(("flush", "room"), wait_for_nothing))
         vars(store.metrics)["record"] = ignore
         vars(store.traces)["keep"] = ignore

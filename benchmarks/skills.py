@@ -22,7 +22,7 @@ from benchmarks.tables import promised_table, samples_table
 from benchmarks.tokens import fake_servers, read_tools
 from benchmarks.yardsticks import load_since, summary
 from sealyard.catalog.catalog import Catalog
-from sealyard.cli.command import run_to_end
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.privacy import detection, mails, scanner
-from sealyard.cli.command import run_to_end
+from sealyard.cli.loop import run_to_end
 
 __all__ = ("measure", "show")
 

@@ -5,7 +5,8 @@ import time
 import click
 from rich.text import Text
 
-from sealyard.cli.command import CONFIG, JSON, load, run_to_end, wants_json, with_store
+from sealyard.cli.command import CONFIG, JSON, load, wants_json, with_store
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import minute, plain, say, show_table, warn, write_json
 from sealyard.errors import InvalidRequest
 from sealyard.observe.health import AlertView, list_alerts, post_alerts

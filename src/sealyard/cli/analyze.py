@@ -12,7 +12,8 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.cli.command import CONFIG, EXISTING_FILE, JSON, answer, read_config, read_object, run_to_end
+from sealyard.cli.command import CONFIG, EXISTING_FILE, JSON, answer, read_config, read_object
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, remark, screen, show_hint, write_json
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest

@@ -1,8 +1,5 @@
 """Parts that commands share: options, the configuration, the event loop, and the store."""
 
-import asyncio
-import signal
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +7,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import warn, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
@@ -101,28 +99,3 @@ def with_store(place: Config | Path, work: Callable[[Store], Coroutine[Any, Any,
             return await work(store)
 
     return run_to_end(run())
-
-
-def run_to_end(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run `main` and return its value. SIGTERM cancels it, then exits with 143; Ctrl-C raises `KeyboardInterrupt`."""
-    terminated = False
-
-    async def cancellable() -> _T:
-        task = asyncio.current_task()
-        assert task is not None
-
-        def terminate() -> None:
-            nonlocal terminated
-            if not terminated:  # a second one must not interrupt the closing that the first one began
-                terminated = True
-                task.cancel()
-
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
-        return await main
-
-    try:
-        return asyncio.run(cancellable())
-    except asyncio.CancelledError:
-        if terminated:
-            sys.exit(128 + signal.SIGTERM)
-        raise

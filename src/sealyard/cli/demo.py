@@ -24,7 +24,7 @@ from mcp_types import TextContent
 
 from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.broker.upstreams.mcp import Upstream
-from sealyard.cli.command import run_to_end
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, counts, plain, say, screen, show_facts, write
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig

@@ -3,7 +3,8 @@
 import click
 from rich.text import Text
 
-from sealyard.cli.command import JSON, run_to_end, wants_json
+from sealyard.cli.command import JSON, wants_json
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import plain, say, screen, show_facts, show_table, write_json
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox import IsolationPolicy, Report, examine

@@ -4,7 +4,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from sealyard.catalog import Snapshot
-from sealyard.cli.command import load, run_to_end
+from sealyard.cli.command import load
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors
 from sealyard.config import Config
 from sealyard.yard import Yard, open_yard

@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from sealyard.analysis import GUESTS
-from sealyard.cli.command import CONFIG, JSON, option, read_config, read_object, run_to_end, wants_json
+from sealyard.cli.command import CONFIG, JSON, option, read_config, read_object, wants_json
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark, show_hint, warn, write, write_json
 from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import Level

@@ -10,7 +10,8 @@ from functools import partial
 import click
 
 from sealyard.broker.upstreams.mcp import open_transport
-from sealyard.cli.command import CONFIG_ARGUMENT, load, run_to_end
+from sealyard.cli.command import CONFIG_ARGUMENT, load
+from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest

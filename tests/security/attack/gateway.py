@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.cli.command import run_to_end
+from sealyard.cli.loop import run_to_end
 from sealyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
 from sealyard.sandbox.policy import LEVELS
 
