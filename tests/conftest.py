@@ -27,6 +27,8 @@ from sealyard.values.runs import Outcome
 
 _T = TypeVar("_T")
 
+LONGEST = ("load/test_load.py", "behaviour/test_soak.py", "security/test_attacks.py", "dashboard/test_dashboard.py")
+"""Files whose tests take ten seconds and more."""
 MEMORY = Path("/dev/shm")
 """A file system in memory. Most tests make a store, and a disk would sync each of its commits."""
 MEMORY_BYTES = 4 << 30
@@ -45,6 +47,13 @@ def pytest_configure(config: pytest.Config) -> None:
         compileall.compile_dir(Path(walls.__file__).parent / "guest", quiet=1)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job; what tests start would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest tests first, so that no process of a run is still at one when the others have nothing left."""
+    last = len(LONGEST)
+    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, last))
 
 
 def _is_roomy(folder: Path) -> bool:
@@ -81,6 +90,14 @@ async def polled(look: Callable[[], Awaitable[_T]], is_right: Callable[[_T], obj
     while not is_right(found := await look()):  # noqa: ASYNC110 - nothing announces it
         await asyncio.sleep(0.02)  # the test's own time limit bounds this
     return found
+
+
+@pytest.fixture
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at a background run of a gateway in this process waits half a second for its end, instead of five."""
+    from sealyard.yard.executions import Executions
+
+    monkeypatch.setitem(Executions.look.__kwdefaults__, "seconds", 0.5)
 
 
 class Kept:

@@ -37,6 +37,7 @@ class Collector:
         self.spans: list[tuple[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.services: set[str] = set()
+        self.status = 200
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -46,7 +47,7 @@ class Collector:
                     body = gzip.decompress(body)
                 collector.headers.append({key.lower(): value for key, value in self.headers.items()})
                 collector.take(self.path, body)
-                self.send_response(200)
+                self.send_response(collector.status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
@@ -182,12 +183,25 @@ async def test_spans_of_others_leave_without_their_words(tmp_path: Path, collect
     assert "secret" not in str(span)
 
 
-async def test_a_collector_that_is_away_holds_nobody_up(tmp_path: Path) -> None:
-    """Runs end as they do without one."""
+async def test_a_collector_that_is_away_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs end as they do without one, and so does the gateway."""
+    monkeypatch.setattr("sealyard.metrics.otel._CLOSE_SECONDS", 0.3)
     async with opened(tmp_path, "http://127.0.0.1:9") as yard:
         result = await yard.execute(ExecuteRequest(code="1 + 1"))
 
     assert result.outcome.result == 2
+
+
+async def test_a_collector_that_refuses_is_not_asked_again_and_again_by_a_gateway_that_closes(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits to be sent is sent once; the next attempt would come a second later."""
+    monkeypatch.setattr("sealyard.metrics.otel._CLOSE_SECONDS", 0.3)
+    collector.status = 503
+    async with opened(tmp_path, collector.url) as yard:
+        await yard.execute(ExecuteRequest(code="1 + 1"))
+
+    assert len(collector.headers) == 1
 
 
 async def test_an_endpoint_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -200,8 +214,9 @@ async def test_an_endpoint_that_is_none_is_refused(tmp_path: Path) -> None:
 async def test_a_served_gateway_links_client_run_and_call_in_one_trace(tmp_path: Path, collector: Collector) -> None:
     """The client's trace goes on through the SDK's span for the request, our run and its call."""
     config = tmp_path / "sealyard.toml"
+    command, *rest = warm.python("-m", "sealyard.examples.expenses")
     config.write_text(
-        f"[upstreams.expenses]\ncommand = {sys.executable!r}\nargs = ['-m', 'sealyard.examples.expenses']\n"
+        f"[upstreams.expenses]\ncommand = {command!r}\nargs = {rest!r}\n"
         f"[store]\npath = {str(tmp_path / 'sealyard.db')!r}\n[otel]\nendpoint = {collector.url!r}\n"
         "[sandbox]\nallow_weaker = true\ndata_packages = false\n",
         encoding="utf-8",

@@ -4,12 +4,12 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import warm
 
 from sealyard.store import open_store
 
@@ -28,10 +28,10 @@ EVIL = "\x1b]0;owned\x07\x1b[2J"
 def analyze(sealyard: Command, tmp_path: Path) -> Command:
     """Runs `sealyard analyze` with a store of the test's own and an upstream."""
     config = tmp_path / "sealyard.toml"
-    python = json.dumps(sys.executable)
+    command, *arguments = warm.python("-P", "-m", "sealyard.examples.expenses")
     config.write_text(
-        f'[store]\npath = "store.db"\n[upstreams.expenses]\ncommand = {python}\n'
-        'args = ["-P", "-m", "sealyard.examples.expenses"]\n',
+        f'[store]\npath = "store.db"\n[upstreams.expenses]\ncommand = {json.dumps(command)}\n'
+        f"args = {json.dumps(arguments)}\n",
         encoding="utf-8",
     )
     return lambda *arguments, **options: sealyard("analyze", *arguments, "--config", str(config), **options)

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -271,7 +270,8 @@ def test_a_misspelled_tool_that_is_to_be_kept_out_is_found_each_time(
     sealyard: Command, write_config: Callable[..., None]
 ) -> None:
     """What is kept out is in no catalog, so the server is asked, also when its tools are known already."""
-    server = f'[upstreams.mail]\ncommand = "{sys.executable}"\nargs = ["-m", "sealyard.examples.mail"]\n'
+    command, *arguments = warm.python("-m", "sealyard.examples.mail")
+    server = f"[upstreams.mail]\ncommand = {json.dumps(command)}\nargs = {json.dumps(arguments)}\n"
     write_config(f'{server}without_tools = ["send_mial"]\n')
     first, second = sealyard("policy", "check"), sealyard("policy", "check")
     write_config(f'{server}without_tools = ["send_*"]\n')

@@ -3,12 +3,12 @@
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import warm
 
 from sealyard.catalog import Catalog
 from sealyard.cli.tools import show_compatibility
@@ -37,7 +37,8 @@ async def remember(path: Path, *listings: list[Definition]) -> None:
 def config(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A config with one server, and a store in which its tools were others before."""
     folder = tmp_path_factory.mktemp("project")
-    server = f"command = {json.dumps(sys.executable)}\nargs = ['-m', 'sealyard.examples.expenses']\n"
+    command, *arguments = warm.python("-m", "sealyard.examples.expenses")
+    server = f"command = {json.dumps(command)}\nargs = {json.dumps(arguments)}\n"
     text = f"[store]\npath = {json.dumps(str(folder / 'store.db'))}\n\n[upstreams.expenses]\n{server}"
     (folder / "sealyard.toml").write_text(text, encoding="utf-8")
     words, number = {"type": "string"}, {"type": "integer"}

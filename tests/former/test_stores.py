@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests import warm
 from tests.former import CARD, SIGNER, TOKEN, digests, unpack
 
 from sealyard.errors import InvalidSkill, StoreError
@@ -337,7 +338,7 @@ def test_death_at_any_step_leaves_nothing_that_is_taken_for_a_store(share: Path)
     while done == -signal.SIGKILL:
         steps += 1
         done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(new), str(steps)], capture_output=True, timeout=60, check=False
+            [*warm.python("-c", KILLED), str(new), str(steps)], capture_output=True, timeout=60, check=False
         ).returncode
         if new.exists():
             assert verify_store(new).problem == ""

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx2
 from mcp import Client
+from tests import warm
 from tests.surfaces.api_gateway import TEAM, WAIT_SECONDS, gateway
 from tests.surfaces.test_surface import text_of
 
@@ -60,14 +61,22 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def served(
-    folder: Path, http: str = "", *, open_files: int | None = None, environment: dict[str, str] | None = None
+    folder: Path,
+    http: str = "",
+    *,
+    open_files: int | None = None,
+    environment: dict[str, str] | None = None,
+    is_warm: bool = True,
+    program: tuple[str, ...] = ("-m", "sealyard"),
 ) -> AsyncIterator[Served]:
     """`sealyard serve --http` with a limit on descriptors."""
     config, log = folder / "sealyard.toml", folder / "log"
     store = folder / "store" / "sealyard.db"
     config.write_text(f"{SANDBOX}\n[store]\npath = {str(store)!r}\n\n[http]\n{http}", encoding="utf-8")
     limit = "" if open_files is None else f"ulimit -n {open_files}; "
-    command = [sys.executable, "-m", "sealyard", "serve", str(config), "--http", "127.0.0.1:0"]
+    # A gateway that starts warm has neither the limits nor the number of the process that stands for it.
+    python = warm.python if is_warm else lambda *arguments: [sys.executable, *arguments]
+    command = [*python(*program), "serve", str(config), "--http", "127.0.0.1:0"]
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             "/bin/sh", "-c", f'{limit}exec "$@"', "sh", *command, stderr=stderr, env=os.environ | (environment or {})
@@ -109,7 +118,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 async def test_more_silent_connections_than_descriptors_lock_nobody_out(tmp_path: Path) -> None:
     """A client is answered and code runs meanwhile, the gateway keeps descriptors for itself, and says so once."""
-    async with served(tmp_path, open_files=300) as gate, contextlib.AsyncExitStack() as stack:
+    async with served(tmp_path, open_files=300, is_warm=False) as gate, contextlib.AsyncExitStack() as stack:
         for _ in range(700):
             _, writer = await gate.connect()
             stack.callback(writer.close)
@@ -255,7 +264,7 @@ async def test_who_sends_byte_by_byte_is_disconnected(tmp_path: Path) -> None:
 
 async def test_who_never_reads_its_answers_is_disconnected(tmp_path: Path) -> None:
     """The answers do not pile up, and their connections do not stay."""
-    async with served(tmp_path, SOON) as gate:
+    async with served(tmp_path, SOON, is_warm=False) as gate:
         before = gate.open_sockets()
         sockets = []
         for _ in range(20):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import warm
 from tests.conftest import _descendants
 
 from sealyard.config.clients.documents import dump_toml
@@ -98,7 +99,7 @@ def serve(tmp_path: Path) -> Serve:
     """Starts a gateway over the upstream above."""
 
     @contextlib.asynccontextmanager
-    async def start(mode: str = "code") -> AsyncIterator[Wire]:
+    async def start(mode: str = "code", *, is_warm: bool = True) -> AsyncIterator[Wire]:
         config = tmp_path / "sealyard.toml"
         document = {
             "upstreams": {"u": {"command": sys.executable, "args": ["-c", UPSTREAM]}},
@@ -108,7 +109,8 @@ def serve(tmp_path: Path) -> Serve:
         }
         config.write_text(dump_toml(document), encoding="utf-8")
         near, far = os.pipe()
-        command = [sys.executable, "-m", "sealyard", "serve", str(config)]
+        python = warm.python if is_warm else lambda *arguments: [sys.executable, *arguments]
+        command = python("-m", "sealyard", "serve", str(config))
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.PIPE, stdout=far, stderr=asyncio.subprocess.PIPE
         )
@@ -219,7 +221,7 @@ async def test_a_message_without_end_ends_the_connection_and_says_so(serve: Serv
 @pytest.mark.parametrize("how", ["input closed", "SIGTERM"])
 async def test_an_end_in_mid_run_leaves_no_process(serve: Serve, how: str) -> None:
     """Neither the code that runs nor an upstream that ignores being asked to end outlives the gateway."""
-    async with serve() as wire:
+    async with serve(is_warm=False) as wire:
         wire.call(1, "execute_code", code="from servers.u import cut\ncut()\nprint('runs')\nwhile True: pass")
         while "runs" not in json.dumps(await wire.hear()):
             pass

@@ -279,6 +279,7 @@ async def test_values_reach_the_tool_that_tokens_are_handed_to(tmp_path: Path) -
     assert not planted_in(received)
 
 
+@pytest.mark.usefixtures("quick_looks")
 async def test_background_runs_conceal_their_output_so_far(tmp_path: Path) -> None:
     """What a look at a running execution shows is concealed too."""
     code = PREFIX + "import time\nprint(get_person(), flush=True)\nprint(get_text(), flush=True)\ntime.sleep(20)"

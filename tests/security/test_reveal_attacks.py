@@ -7,7 +7,6 @@ import asyncio
 import base64
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from tests import warm
 from tests.mcp.upstreams import memory, served
 from tests.security.echo_server import PERSON, TRICKS, Echo
 
@@ -53,12 +53,9 @@ def told(body: dict[str, Any]) -> str:
 @asynccontextmanager
 async def opened(folder: Path, privacy: PrivacyConfig, **settings: Any) -> AsyncIterator[tuple[Yard, Client]]:
     """A gateway over the server, and a client of it."""
+    command, *arguments = warm.python("-m", "tests.security.echo_server")
     server = UpstreamConfig(
-        name="crm",
-        transport="stdio",
-        command=sys.executable,
-        args=("-m", "tests.security.echo_server"),
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+        name="crm", transport="stdio", command=command, args=tuple(arguments), cwd=str(Path(__file__).parents[2])
     )
     store = StoreConfig(path=folder / "sealyard.db")
     config = Config(upstreams={"crm": server}, store=store, privacy=privacy, **settings)

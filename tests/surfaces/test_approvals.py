@@ -264,6 +264,7 @@ async def test_the_ask_of_a_background_run_waits_until_its_client_looks(connect:
     assert len(person.seen) == 1
 
 
+@pytest.mark.usefixtures("quick_looks")
 async def test_a_look_without_a_dialogue_says_what_waits(config: Config, tmp_path: Path) -> None:
     """The agent can tell its user where to answer; it has no call that answers."""
     async with in_memory(config(ASK)) as agent, operator(tmp_path) as elsewhere:

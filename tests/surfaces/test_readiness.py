@@ -1,5 +1,6 @@
 """`/readyz` says which part of the gateway does not work, and the log says it once; `/healthz` stays 200."""
 
+import functools
 import os
 import resource
 import subprocess
@@ -13,6 +14,16 @@ from tests.security.test_connection_attacks import Served, served
 from tests.surfaces.api_gateway import gateway, until
 
 MEBIBYTE = 1 << 20
+IMPATIENT = """
+from sealyard.cli import main
+from sealyard.observe.health import readiness
+
+readiness._FRESH_SECONDS = 0.1
+main()
+"""
+"""`sealyard`, which looks anew when what it saw is a tenth of a second old instead of two."""
+
+impatient = functools.partial(served, program=("-c", IMPATIENT))
 
 
 async def ready(gate: Served, *, ok: bool, part: str = "") -> dict[str, Any]:
@@ -39,7 +50,7 @@ async def test_a_temporary_directory_that_is_gone_is_told(tmp_path: Path) -> Non
     """As after a cleaner; a file in its place keeps the gateway from making it anew."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    async with served(tmp_path, environment={"TMPDIR": str(temporary)}) as gate:
+    async with impatient(tmp_path, environment={"TMPDIR": str(temporary)}) as gate:
         await ready(gate, ok=True)
         temporary.rename(tmp_path / "elsewhere")
         temporary.write_text("", encoding="utf-8")
@@ -53,7 +64,7 @@ async def test_a_temporary_directory_that_is_gone_is_told(tmp_path: Path) -> Non
 async def test_a_store_that_cannot_be_written_is_told_until_it_can(tmp_path: Path) -> None:
     """A write is tried, although nothing happens that would have to be recorded."""
     store = tmp_path / "store" / "sealyard.db"
-    async with served(tmp_path) as gate:
+    async with impatient(tmp_path) as gate:
         await ready(gate, ok=True)
         store.rename(store.with_suffix(".aside"))
         parts = await ready(gate, ok=False, part="store")
@@ -81,7 +92,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 async def test_a_full_disk_is_told_and_logged(tmp_path: Path, small_disk: Path) -> None:
     """Before the store fails; what is free is said in bytes."""
     filler = small_disk / "filler"
-    async with served(tmp_path) as gate:
+    async with impatient(tmp_path) as gate:
         before = await ready(gate, ok=True)
         with filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, before["disk"]["left"] - MEBIBYTE)
@@ -98,7 +109,7 @@ async def test_a_full_disk_is_told_and_logged(tmp_path: Path, small_disk: Path) 
 
 async def test_a_gateway_without_a_sandbox_is_ready_without_one(tmp_path: Path) -> None:
     """In proxy mode no code runs, and all else is tried."""
-    async with served(tmp_path, '[surface]\nmode = "proxy"\n') as gate:
+    async with impatient(tmp_path, '[surface]\nmode = "proxy"\n') as gate:
         parts = await ready(gate, ok=True)
 
     assert set(parts) == {"store", "temporary", "disk", "descriptors"}
@@ -106,7 +117,7 @@ async def test_a_gateway_without_a_sandbox_is_ready_without_one(tmp_path: Path) 
 
 async def test_too_few_descriptors_are_told_and_logged(tmp_path: Path) -> None:
     """Some are left when it is said: enough to say it."""
-    async with served(tmp_path) as gate:
+    async with impatient(tmp_path, is_warm=False) as gate:
         before = await ready(gate, ok=True)
         hard = resource.prlimit(gate.pid, resource.RLIMIT_NOFILE)[1]
         used = len(os.listdir(f"/proc/{gate.pid}/fd"))
@@ -118,8 +129,9 @@ async def test_too_few_descriptors_are_told_and_logged(tmp_path: Path) -> None:
     assert len(log) == 1
 
 
-async def test_a_sandbox_that_runs_nothing_is_told(tmp_path: Path) -> None:
+async def test_a_sandbox_that_runs_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker is started to find out; the gauge says what was found."""
+    monkeypatch.setattr("sealyard.observe.health.readiness._FRESH_SECONDS", 0.1)
     async with gateway(tmp_path) as gate:
         client = await gate.client()
         look = f"{gate.url}/readyz"

@@ -313,6 +313,7 @@ async def test_a_background_run_is_looked_at_and_read(reach: Reach) -> None:
     assert text_of(runs) == "x"
 
 
+@pytest.mark.usefixtures("quick_looks")
 async def test_a_background_run_shows_its_output_and_can_be_cancelled(reach: Reach) -> None:
     """Cancelling kills it; its state then says so."""
     agent = await reach()

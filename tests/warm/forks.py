@@ -5,6 +5,7 @@ is as good as a Python that just started. It lives until its standard input ends
 removes the folder of its socket.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -19,6 +20,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import types
 from typing import Any
@@ -49,7 +51,7 @@ def main() -> None:
     gc.freeze()  # the children's collector need not touch, and so copy, what they share
     if (found := Forks(listener).serve()) is not None:
         _become(*found)
-        _run(found[0]["arguments"])
+        _run_to_end(found[0]["arguments"])
     else:
         shutil.rmtree(os.path.dirname(sys.argv[1]))
 
@@ -178,6 +180,33 @@ def _stream(fd: int, encoding: str, errors: str) -> io.TextIOWrapper:
     vars(raw)["name"] = ("<stdin>", "<stdout>", "<stderr>")[fd]
     vars(stream)["mode"] = "w" if fd else "r"
     return stream
+
+
+def _run_to_end(arguments: list[str]) -> None:
+    """Run the program and end with its status, without the 80 ms in which Python takes apart all that was imported.
+
+    An end with an exception or with streams that cannot be written to is left to Python. Otherwise this does what it
+    does for a program: waits for threads, calls what is registered, finalizes what is left, writes what is buffered.
+    """
+    status: Any = 0
+    try:
+        _run(arguments)
+    except SystemExit as end:
+        status = 0 if end.code is None else end.code
+    if not isinstance(status, int) or None in (sys.stdout, sys.stderr):
+        sys.exit(status)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.modules.pop("__main__", None)
+        for _ in range(2):  # finalizers may write too
+            for stream in (sys.stdout, sys.stderr):
+                if not stream.closed:
+                    stream.flush()
+            gc.collect()  # of what was made since the fork
+    except OSError:
+        sys.exit(status)  # Python says so, and ends with 120
+    os._exit(status & 0xFF)
 
 
 def _run(arguments: list[str]) -> None:

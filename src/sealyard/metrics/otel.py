@@ -6,6 +6,7 @@ makes spans of its own around requests; those are exported with a few known attr
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
@@ -20,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 _SCOPE = "sealyard"
 _PATH = "/v1/traces"
-_CLOSE_MILLISECONDS = 3_000  # a gateway that stops does not wait longer for its collector
+_CLOSE_SECONDS = 3.0  # a gateway that stops does not wait longer for its collector
 
 EXECUTION = {
     "operation": "gen_ai.operation.name",
@@ -137,12 +138,16 @@ def open_tracing(
     sending = exporter.OTLPSpanExporter(endpoint=url if url.endswith(_PATH) else url + _PATH, headers=headers)
     resource = resources.Resource.create({"service.name": service_name, "service.version": version})
     provider = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(export.BatchSpanProcessor(_Discreet(sending, sdk.ReadableSpan, conceal)))
+    discreet = _Discreet(sending, sdk.ReadableSpan, conceal)
+    provider.add_span_processor(export.BatchSpanProcessor(discreet))
     try:
         yield Tracing(provider)
     finally:
-        provider.force_flush(_CLOSE_MILLISECONDS)
-        provider.shutdown()
+        # Shutting down sends what waits, with seconds between attempts, and has no limit that it keeps.
+        closing = threading.Thread(target=provider.shutdown, daemon=True)
+        closing.start()
+        closing.join(_CLOSE_SECONDS)
+        discreet.shutdown()  # the attempts end
 
 
 def _set(span: Span, names: dict[str, str], facts: dict[str, Any]) -> None:
@@ -156,14 +161,17 @@ class _Discreet:
         self._exporter = exporter
         self._span_type = span_type
         self._conceal = conceal
+        self._is_over = False
 
     def export(self, spans: Sequence[Any]) -> Any:
         """Exports spans."""
         return self._exporter.export([self._discreet(span) for span in spans])
 
     def shutdown(self) -> None:
-        """Stops exporting."""
-        self._exporter.shutdown()
+        """Stops exporting. May be called again."""
+        if not self._is_over:
+            self._is_over = True
+            self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Exports the waiting spans."""

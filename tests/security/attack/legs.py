@@ -122,8 +122,8 @@ def environment_for(user: str) -> Iterator[Environment]:
     folder = Path(tempfile.mkdtemp(prefix="attack-", dir="/tmp"))
     try:
         interpreter = next(each for each in (spawn.interpreter(), "/usr/bin/python3") if is_open_to_all(each))
-        shutil.copytree(ROOT / "src" / "sealyard", folder / "sealyard", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(Path(__file__).parent, folder / "attack", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "src" / "sealyard", folder / "sealyard")
+        shutil.copytree(Path(__file__).parent, folder / "attack")
         _install(interpreter, folder)
         for path in [folder, *folder.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)
@@ -139,7 +139,7 @@ def _install(interpreter: str, folder: Path) -> None:
     if tuple(map(int, theirs)) == sys.version_info[:2]:
         for package in (msgspec, click):
             origin = Path(str(package.__file__)).parent
-            shutil.copytree(origin, folder / origin.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(origin, folder / origin.name)
         return
     command = [interpreter, "-m", "pip", "install", "--quiet", "--require-hashes", "--target", str(folder)]
     subprocess.run([*command, "-r", str(ROOT / "requirements" / "runtime.txt")], check=True, timeout=120)

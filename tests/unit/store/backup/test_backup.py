@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests import warm
 from tests.full_disk import room
 
 from sealyard import disk
@@ -662,7 +663,7 @@ def test_kill_at_any_step_loses_nothing(file: Path, store: Path, tmp_path: Path)
         shutil.copytree(store.parent, folder)
         path = folder / store.name
         ended = subprocess.run(
-            [sys.executable, "-c", KILLED, str(file), str(path), str(number)], cwd=ROOT, check=False, timeout=30
+            [*warm.python("-c", KILLED), str(file), str(path), str(number)], cwd=ROOT, check=False, timeout=30
         ).returncode
         found = names(path)
         assert verify_store(path).problem == ""
