@@ -1,6 +1,7 @@
 # Everything runs from .venv, which `setup` makes from a plain Python. Another one: make setup PYTHON=python3.12
 PYTHON ?= python3
-PYTEST_FLAGS ?= -n 2 --dist worksteal
+# Tests wait for a third of their time: for processes, deadlines and other programs. Four at a time fill two cores.
+PYTEST_FLAGS ?= -n 4 --dist worksteal
 UV ?= uv
 
 VENV := .venv
