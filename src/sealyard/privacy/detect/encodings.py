@@ -30,8 +30,12 @@ _SHORT_TEXT = 12  # characters: fewer bytes are valid UTF-8 by chance too often
 _QUICK_LEAST = 14  # characters without padding: ten bytes, the shortest values that are found by value
 _THOROUGH_LEAST = 6  # four bytes
 _RUN = "[A-Za-z0-9+/_-]"
-_BLOCK = re.compile(rf"{_RUN}++(?:={{0,2}}[ \t]*\r?\n[ \t>]*{_RUN}{{2,}}+(?!={{0,2}}+[\w+/=:.@(%-]))*+={{0,2}}")
-"""A word, and the words that are alone on the lines below it: base64 is wrapped so."""
+_BLOCK = re.compile(rf"{_RUN}++(?:={{0,2}}[ \t]*\r?\n[ \t>]*{_RUN}{{2,}}+(?!={{0,2}}+[\w+/=:.@(%-]))*={{0,2}}")
+"""A word, and the words that are alone on the lines below it: base64 is wrapped so.
+
+The lines are not possessive: Python before 3.11.5 then takes the line end after the last one, too. Nothing that follows
+can fail, so no line is tried twice.
+"""
 _PIECE = re.compile(rf"{_RUN}+={{0,2}}")
 _WRAPPED = {64, 76}
 """Characters of a line of base64 in keys and mails. Lines of any other length may be values of their own."""
