@@ -127,6 +127,7 @@ async def test_a_run_of_another_gateway_has_no_end_before_it_is_over(tmp_path: P
     async with gateway(tmp_path, with_sandbox=False) as gate:
         client = await gate.client()
         gate.yard.store.record_start(record)
+        await gate.yard.store.flush()
         found = []
         for last in ({}, {"last-event-id": "x"}):
             async with client.stream("GET", "executions/a1/events", headers=last) as answer:
