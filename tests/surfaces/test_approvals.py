@@ -370,11 +370,11 @@ approve = true
 
 
 @contextlib.asynccontextmanager
-async def as_principal(url: str, name: str) -> AsyncIterator[tuple[httpx2.AsyncClient, Client]]:
+async def as_principal(url: str, name: str, **options: Any) -> AsyncIterator[tuple[httpx2.AsyncClient, Client]]:
     """A client with the token of a principal, for the API and for MCP."""
     async with (
         httpx2.AsyncClient(headers={"authorization": f"Bearer {name}-secret"}, timeout=60) as http,
-        Client(streamable_http_client(url, http_client=http), cache=None) as client,
+        Client(streamable_http_client(url, http_client=http), cache=None, **options) as client,
     ):
         yield http, client
 

@@ -12,13 +12,14 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
 from sealyard.privacy import TOKEN
+from sealyard.privacy.vault import RevealedValue
 from sealyard.store import Store
 from sealyard.values.access import (
     RUN_ASK,
@@ -31,9 +32,6 @@ from sealyard.values.access import (
     Grant,
 )
 
-if TYPE_CHECKING:  # a command that only lists asks needs no vault
-    from sealyard.privacy.vault import RevealedValue
-
 
 class Unattended(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that a client gave faster than a person can. It counts for nothing, whatever it says."""
@@ -44,7 +42,7 @@ class Unattended(msgspec.Struct, frozen=True, kw_only=True):
 
 AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | Unattended | None]]
 """Asks one person. None: no answer through this channel, such as after its client disconnected."""
-FindValues = Callable[[str], Awaitable["list[RevealedValue]"]]
+FindValues = Callable[[str], Awaitable[list[RevealedValue]]]
 """The values of a token in all sessions."""
 
 _ASKING = ApprovalSettings()

@@ -166,16 +166,17 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         lines.append(f"asked by {who} in session {session}, {place} run {self.execution_id}")
         return lines
 
-    def whole_lines(self) -> list[str]:
+    def whole_lines(self, values: Mapping[str, object] = _NOTHING) -> list[str]:
         """Every argument of an ask that is not cut: a line with its name and size, and its JSON after it.
 
+        Then the `values` of tokens in them, as in `lines`.
         Everything that cannot be seen is escaped, so that each argument is one line however long it is.
         """
         lines = []
         for name, value in self._arguments().items():
             text = msgspec.json.encode(value).decode()
             lines += [f"argument {_visible(str(name))}, {len(text):,} characters:", _visible(text)]
-        return lines
+        return lines + [f"{token} is {_visible(_encoded(value))}" for token, value in values.items()]
 
     def refusal(self, approval: "Approval") -> str:
         """The message for the code that made the call."""
