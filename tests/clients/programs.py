@@ -37,14 +37,17 @@ class Home:
         """The folder in which the client is started."""
         return self.path / "project"
 
+    def environment(self) -> dict[str, str]:
+        """The variables of every program of this home."""
+        path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+        return {"HOME": str(self.path), "LANG": "C.UTF-8", "TERM": "xterm-256color", **self.environ, "PATH": path}
+
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """Run a program of this home in the project."""
-        environ = {"HOME": str(self.path), "LANG": "C.UTF-8", "TERM": "xterm-256color"} | self.environ
-        environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
         return subprocess.run(
             command,
             cwd=self.project,
-            env=environ,
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
