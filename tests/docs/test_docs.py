@@ -260,7 +260,7 @@ def test_clients_page_has_every_client_that_init_knows() -> None:
     text = _read(DOCS / "howto" / "clients.md")
     headings = re.findall(r"^## (.*)", text, re.MULTILINE)
 
-    assert [name for name in CLIENTS.values() if name not in headings] == []
+    assert [client.title for client in CLIENTS.values() if client.title not in headings] == []
     assert [name for name in CLIENTS if f"`{name}`" not in text] == []
 
 
