@@ -176,7 +176,16 @@ async def test_search_works_from_code(tmp_path: Path) -> None:
     async with opened(tmp_path, FakeUpstream("bank", pay=pay)) as yard:
         text = await run(yard, "from tool_discovery import search_tools\nsearch_tools('pay money', 'name_only')")
         wrong = await run(yard, "from tool_discovery import search_tools\nsearch_tools('pay', limit='many')")
+        full = await run(
+            yard,
+            "from tool_discovery import search_tools\n"
+            "[hit] = search_tools(query='pay', detail_level='full', limit=100, server=None)\n"
+            "[hit['input_schema']['required'], len(search_tools(None, None, '', None))]",
+        )
+        none = await run(yard, "from tool_discovery import search_tools\nsearch_tools('pay', limit=0)")
 
+    assert full == '[["amount"],1]'
+    assert none.startswith("InvalidRequest: limit is 0. Give 1 to 50.")
     assert text == '[{"name":"mcp__bank__pay","use":"from servers.bank import pay"}]'
     assert wrong.startswith("InvalidRequest: Invalid arguments for search_tools: ")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -346,7 +347,7 @@ async def test_a_key_of_a_request_that_was_refused_is_free(tmp_path: Path) -> No
 
 
 async def test_a_search_answers_as_the_tool_does(tmp_path: Path) -> None:
-    """The same text, whatever the level of detail."""
+    """The same text at every level of detail, but for the schemas of `full`: a model reads none of them."""
     asked = [
         {"query": "budget of a department"},
         {"query": "expenses", "detail_level": "full", "limit": 2},
@@ -358,8 +359,22 @@ async def test_a_search_answers_as_the_tool_does(tmp_path: Path) -> None:
         texts = [text_of(await agent.call_tool("search_tools", each)) for each in asked]
         answers = [(await client.get("mcp/tools/search", params=each)).text for each in asked]
         wrong = await client.get("mcp/tools/search", params={"query": "x", "detail_level": "all"})
+        most = await client.get("mcp/tools/search", params={"query": "", "limit": 100, "detail_level": "full"})
+        none = await client.get("mcp/tools/search", params={"query": "", "limit": 0})
+        tools = {each["name"]: await client.get(f"tools/{each['name']}") for each in most.json()["tools"]}
 
+    full = json.loads(answers.pop(1))
+    assert all(hit.pop("input_schema")["type"] == "object" for hit in full["tools"])
+    assert full == json.loads(texts.pop(1))
     assert answers == texts
+    assert {name: tool.json()["input_schema"] for name, tool in tools.items()} == {
+        each["name"]: each["input_schema"] for each in most.json()["tools"]
+    }
+    assert await error(none) == (
+        400,
+        "invalid_request",
+        "The query is wrong: Expected `int` >= 1, in `limit`. It takes query, detail_level, server, limit.",
+    )
     assert await error(wrong) == (
         400,
         "invalid_request",

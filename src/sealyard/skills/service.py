@@ -16,7 +16,7 @@ from sealyard.catalog import Recent, Snapshot
 from sealyard.code import Ref
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
-from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill
+from sealyard.errors import HelperFailed, InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.observe import Observer, Recorder
 from sealyard.privacy import Guard
 from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
@@ -54,12 +54,11 @@ from sealyard.values.skills import (
     namespaces_for,
     principal_of,
 )
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import ToolSpec, bounded_limit
 from sealyard.versioning.migrate import rewrite_beside
 
 _log = logging.getLogger(__name__)
 
-_MOST_FOUND = 50  # results of one search
 _INDEXES = 8  # search indexes, one for each view of the catalog: as many principals search at a time
 _CANDIDATES = 20  # candidates listed, the most frequent first
 _WORSE: tuple[NeedState, ...] = ("fits", "newer", "translated", "broken", "missing")
@@ -366,8 +365,7 @@ class Skills:
 
     async def find(self, query: str, *, limit: int = 5, principal: str) -> list[FoundSkill]:
         """Search the skills that `principal` can use, the best first. Raises `InvalidRequest`."""
-        if not 1 <= limit <= _MOST_FOUND:
-            raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_FOUND}.")
+        limit = bounded_limit(limit)
         view = await self.tools.view(principal)
         index, skills = await self._index(principal, view)
         if query.strip():
