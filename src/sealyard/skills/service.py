@@ -218,6 +218,16 @@ class Skills:
         await self.store.flush()
         return gone
 
+    async def delete_own(self, name: str, version: str | None, *, principal: str) -> list[Skill]:
+        """Delete a skill of the principal's own, by `name` or `name@1.2`. Raises `UnknownSkill`."""
+        name, _, pin = name.partition("@")
+        try:
+            return await self.delete(namespace_of(principal), name, version or pin or None, principal=principal)
+        except UnknownSkill as error:
+            raise UnknownSkill(
+                f"{error} find_skills shows those that are; only a person deletes a shared one."
+            ) from None
+
     def _check_bounds(self, request: SaveSkill, namespace: str, examples: int) -> None:
         """Raise `InvalidSkill` for a request over a limit, before anything slow is done with it."""
         self.shelf.check(

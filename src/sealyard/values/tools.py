@@ -254,7 +254,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def level(self) -> DetailLevel:
         """The detail of each hit. Raises `InvalidRequest`."""
-        level = _LEVELS.get(self.detail_level.replace("-", "_"))
+        level = _LEVELS.get((self.detail_level or "with_description").replace("-", "_"))
         if level is None:
             raise InvalidRequest(f"detail_level is {self.detail_level!r}. Use name_only, with_description or full.")
         return level
