@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import hmac
 import logging
@@ -79,11 +80,7 @@ async def open_yard(
     rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     privacy = build_privacy(config.privacy)
     scopes = config.http.scopes()
-    levels = {
-        scope.level: build_policy(msgspec.structs.replace(config.sandbox, level=scope.level))
-        for scope in scopes.values()
-        if scope.level is not None
-    }
+    levels = functools.cache(lambda level: build_policy(msgspec.structs.replace(config.sandbox, level=level)))
     async with contextlib.AsyncExitStack() as stack:
         traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
         store = await stack.enter_async_context(open_store(config.store.path, traces=traces))

@@ -146,7 +146,7 @@ def run_skill(*, name: str, inputs: str | None, one: tuple[str, ...]) -> int:
         return await yard.execute(ExecuteRequest(code=code, context={"inputs": given}), principal=principal)
 
     result = with_yard(work, doing=f"Running {name}", with_sandbox=True)
-    answer(result.outcome, lambda: write(result.text + "\n"))
+    answer(result.outcome.to_json(), lambda: write(result.text + "\n"))
     return 1 if result.is_error else 0
 
 
