@@ -100,10 +100,11 @@ Work = Callable[[Call], Awaitable[types.CallToolResult]]
 class Asking:
     """Carries out calls of clients, and asks their users meanwhile.
 
-    Open it for as long as a server runs: calls that go on without their clients end with it.
+    Open it for as long as a server runs: calls that go on without their clients end with it. `approvals` returns those
+    of the yard, which need not be open before the first call.
     """
 
-    def __init__(self, approvals: Approvals) -> None:
+    def __init__(self, approvals: Callable[[], Approvals]) -> None:
         self._approvals = approvals
         self._held: dict[str, _HeldCall] = {}
         self._tasks: set[asyncio.Future[types.CallToolResult]] = set()
@@ -115,7 +116,7 @@ class Asking:
     @contextlib.asynccontextmanager
     async def dialogue(self, ctx: Context) -> AsyncIterator[Call]:
         """A call of a client that gets questions as requests, or cannot ask its user. It gets progress meanwhile."""
-        call = Call(self._approvals, principal_of(ctx), ctx)
+        call = Call(self._approvals(), principal_of(ctx), ctx)
         call.stream.open(ctx)
         try:
             yield call
@@ -142,7 +143,7 @@ class Asking:
         """
         state, principal = params.request_state, principal_of(ctx)
         if state is None:
-            call = _HeldCall(self._approvals, principal, work)
+            call = _HeldCall(self._approvals(), principal, work)
             self._tasks.add(call.task)
             call.task.add_done_callback(self._tasks.discard)
             state = secrets.token_hex(16)
