@@ -15,6 +15,7 @@ from sealyard import serve as wires
 from sealyard import yard as yards
 from sealyard.broker import policy
 from sealyard.broker.upstreams import mcp
+from sealyard.cli import USUAL_COLLECTION
 from sealyard.cli.command import CONFIG_ARGUMENT, load
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark
@@ -150,5 +151,5 @@ async def _settle(guards: "Guards") -> None:
     log = await guards.of("log")
     for handler in logging.getLogger().handlers:
         handler.addFilter(ConcealingFilter(log.conceal))
-    gc.collect()
-    gc.freeze()  # looking through it again and again would hold the loop for 90 ms
+    gc.freeze()  # looking through it again and again would hold the loop for 90 ms, and so would a last look
+    gc.set_threshold(*USUAL_COLLECTION)
