@@ -127,7 +127,6 @@ async def open_yard(
                 slots=slots,  # calls without code take them too, before the sandbox is ready
             )
             sandbox = _begin(stack, walls.enter_async_context(opening))
-            _begin(stack, asyncio.to_thread(tokens.load))
         guards = await _open_guards(config, privacy, store, stack)
         observed = DriftWatch(catalog, store)
         await observed.load()
@@ -163,6 +162,8 @@ async def open_yard(
         if config.discovery.semantic:
             _begin(stack, _load_meaning(finder, store, config.discovery.vectors))
         finder.start_listing()
+        if with_sandbox:
+            _begin(stack, asyncio.to_thread(tokens.load))  # last: it would take the time of what is to be ready first
         yield yard
 
 

@@ -43,7 +43,7 @@ from sealyard.values.runs import (
 from sealyard.values.tools import SearchAnswer, SearchRequest, ToolSpec
 from sealyard.versioning import Plan
 from sealyard.wording import suggest
-from sealyard.yard.executions import ExecuteRequest, Execution
+from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest, Execution
 from sealyard.yard.operations import Operations
 from sealyard.yard.results import preview_bytes, render
 
@@ -373,24 +373,6 @@ def workspace_of(runner: Runner, request: ExecuteRequest, principal: str) -> str
 
 
 # Analyses without code
-
-
-class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question about some rows."""
-
-    analysis_type: str
-    """`filter`, `aggregate`, `transform`, `validate` or `statistics`."""
-    data: Any = None
-    """The rows."""
-    source: dict[str, Any] | None = None
-    """The place of the rows, without `data`: `{"workspace": path}`, or `{"tool": name, "arguments": {…}}`."""
-    parameters: dict[str, Any] = {}
-    session: str | None = None
-    timeout_seconds: float | None = None
-    timeout: float | None = None
-    """Another name of `timeout_seconds`."""
-    isolation_level: str | None = None
-    """A stricter level than that of the principal, for this run alone."""
 
 
 def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteRequest:

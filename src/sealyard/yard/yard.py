@@ -22,7 +22,6 @@ from sealyard.values.facts import UseCase
 from sealyard.values.runs import OnOutput, Result
 from sealyard.values.tools import SearchAnswer, SearchRequest
 from sealyard.yard.code_run import (
-    AnalyzeRequest,
     CodeRun,
     Parts,
     analysis_run,
@@ -33,7 +32,7 @@ from sealyard.yard.code_run import (
     session_of,
     workspace_of,
 )
-from sealyard.yard.executions import ExecuteRequest, Execution, Executions
+from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest, Execution, Executions
 from sealyard.yard.results import answer_text
 
 _LONG_NAME = 1_000  # a longer token is not written to the audit log
