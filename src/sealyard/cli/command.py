@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
+from sealyard import store as stores
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import warn, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
-from sealyard.store import Store, open_store
+
+if TYPE_CHECKING:
+    from sealyard.store import Store
 
 _T = TypeVar("_T")
 
@@ -103,11 +106,11 @@ def read_object(text: str, option: str) -> dict[str, Any]:
     return found
 
 
-def with_store(place: Config | Path, work: Callable[[Store], Coroutine[Any, Any, _T]]) -> _T:
+def with_store(place: Config | Path, work: "Callable[[Store], Coroutine[Any, Any, _T]]") -> _T:
     """Run `work` on the configured store, or on the one at a path, and return its value."""
 
     async def run() -> _T:
-        async with open_store(place.store.path if isinstance(place, Config) else place) as store:
+        async with stores.open_store(place.store.path if isinstance(place, Config) else place) as store:
             return await work(store)
 
     return run_to_end(run())

@@ -96,8 +96,7 @@ def run(
         )
         outcome = run_to_end(work)
     if wants_json():
-        answer = msgspec.to_builtins(outcome)
-        write_json(answer | {"review": msgspec.to_builtins(verdict), "timing": timing})
+        write_json(outcome.to_json() | {"review": msgspec.to_builtins(verdict), "timing": timing})
     else:
         output.end_line()
         _show(outcome, verdict)

@@ -180,7 +180,7 @@ def run_skill(*, name: str, inputs: str | None, one: tuple[str, ...]) -> int:
 
     status = errors.status(f"Running {name}")
     result = with_yard(work, doing=status, with_sandbox=True)
-    answer(result.outcome, lambda: write(result.text + "\n"))
+    answer(result.outcome.to_json(), lambda: write(result.text + "\n"))
     return 1 if result.is_error else 0
 
 
