@@ -28,6 +28,7 @@ from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 
 _META = "sealyard/execution"
 _PARSING_CLIENTS = ("gemini-cli", "qwen")
+_FOLLOW = "Pass execution_id alone to wait for its result, or with cancel=true to stop it."
 _NAMES = {
     "delete_skill": "load_skill",
     "execute_python": "execute_code",
@@ -200,7 +201,7 @@ class _Surface:
             isolation_level=arguments.isolation_level,
         )
         if arguments.background:
-            state = self._state(await self._yard.executions.start(request, principal=call.principal))
+            state = self._state(await self._yard.executions.start(request, principal=call.principal), hint=_FOLLOW)
             # The code is on the run's bill.
             self._yard.note_exchange(call.principal, "polling", wrote="", read=text_of(state))
             return state
@@ -297,7 +298,7 @@ class _Surface:
             )
         return _text(self._yard.text_of(answer))
 
-    def _state(self, state: ExecutionState) -> types.CallToolResult:
+    def _state(self, state: ExecutionState, *, hint: str = "") -> types.CallToolResult:
         if state.result is not None:
             return _result(state.result)
         state_fields: dict[str, Any] = {"execution_id": state.execution_id, "state": state.state}
@@ -307,7 +308,8 @@ class _Surface:
             state_fields["waiting_for_approval"] = [{"id": ask.id, "tool": ask.tool} for ask in asks]
         if state.error is not None:
             state_fields["error"] = state.error
-        return _text(msgspec.json.encode(state_fields).decode(), is_error=state.state == "failed", meta=state_fields)
+        shown = state_fields | ({"hint": hint} if hint else {})
+        return _text(msgspec.json.encode(shown).decode(), is_error=state.state == "failed", meta=state_fields)
 
 
 def _fitting(answer: _Answer, ctx: Context) -> _Answer:
