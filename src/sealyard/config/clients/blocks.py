@@ -121,8 +121,12 @@ def put_yaml(text: str, key: str, wanted: dict[str, Any], like: str) -> tuple[st
     line = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     root = _load(text, lambda loader: loader.get_single_node())
+    if root is not None and (not isinstance(root, yaml.MappingNode) or root.flow_style):
+        return text, False
     own = _entries(lines, root, 0, _document_end(lines))
-    block = _dump_yaml({key: wanted[key]}, _lines_of(lines, own.get(key)) | _lines_in(like, key), line)
+    block = _block_in(like, key, wanted[key])
+    if block is None:
+        block = _dump_yaml({key: wanted[key]}, _lines_of(lines, own.get(key)) | _lines_in(like, key), line)
     if key in own:
         before, old, after = lines[: own[key].key], lines[own[key].key : own[key].end], lines[own[key].end :]
     else:
@@ -146,11 +150,26 @@ class _Spelled(msgspec.Struct, frozen=True):
     column: int
 
 
+def _block_in(like: str, key: str, value: Any) -> str | None:
+    """The lines of another text of the file that hold the same value."""
+    try:
+        entry, lines = _entry_in(like, key)
+        block = "".join(lines[entry.key : entry.end]) if entry is not None else ""
+        return block if block.endswith("\n") and parse_yaml(block) == {key: value} else None
+    except InvalidYaml:
+        return None
+
+
+def _entry_in(text: str, key: str) -> tuple[_Entry | None, list[str]]:
+    lines = text.splitlines(keepends=True)
+    root = _load(text, lambda loader: loader.get_single_node())
+    return _entries(lines, root, 0, _document_end(lines)).get(key), lines
+
+
 def _lines_in(like: str, key: str) -> dict[str, _Spelled]:
     try:
-        lines = like.splitlines(keepends=True)
-        root = _load(like, lambda loader: loader.get_single_node())
-        return _lines_of(lines, _entries(lines, root, 0, _document_end(lines)).get(key))
+        entry, lines = _entry_in(like, key)
+        return _lines_of(lines, entry)
     except InvalidYaml:
         return {}
 

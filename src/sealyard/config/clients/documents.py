@@ -340,7 +340,7 @@ def _spell(value: Any, **layout: Any) -> str:
 
 def _layout(text: str) -> tuple[str, str]:
     """The line break and the indentation of the text; both empty if it is one line."""
-    if "\n" not in text and len(text.strip()) > len("{}"):
+    if "\n" not in text.strip() and len(text.strip()) > len("{}"):
         return "", ""
     first = re.search(r"^([ \t]+)\"", text, re.MULTILINE)
     return "\r\n" if "\r\n" in text else "\n", first[1] if first else "  "
