@@ -5,15 +5,19 @@ import difflib
 from collections.abc import Collection, Mapping
 
 from sealyard.catalog import Snapshot
-from sealyard.errors import SandboxClosed
+from sealyard.errors import InvalidRequest, SandboxClosed
 from sealyard.offload import Offload, short_work
 from sealyard.sandbox import Sandbox
-from sealyard.sandbox.policy import IsolationPolicy
+from sealyard.sandbox.policy import LEVELS, IsolationPolicy
 from sealyard.sandbox.pool import Slots
 from sealyard.sandbox.review import Finding, Review, ToolReference, offloaded_review
-from sealyard.values.access import PrincipalScope
+from sealyard.sandbox.sessions import check_session_name
+from sealyard.values.access import PrincipalScope, Profile
+from sealyard.values.variants import variant
 
 _HINTS = 3  # unknown names whose nearest are looked for: with ten thousand tools each search takes some 20 ms
+_SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
+_STRICTNESS = tuple(map(str, LEVELS))
 _SHOWN_CHARACTERS = 80  # of a name that the code chose, in a message and in the search for its nearest
 
 OPERATOR = "operator"
@@ -29,6 +33,7 @@ class Runner:
         *,
         levels: Mapping[str, IsolationPolicy],
         scopes: Mapping[str, PrincipalScope],
+        profiles: Mapping[str, Profile],
         opening: "asyncio.Future[Sandbox] | None",
         slots: Slots,
         offload: Offload | None,
@@ -37,6 +42,7 @@ class Runner:
         """`result_tokens` bounds a result, in model tokens."""
         self.policy = policy
         self.scopes = scopes
+        self.profiles = profiles
         self.opening = opening
         """Completes when code can run; None for a gateway without a sandbox."""
         self.slots = slots
@@ -44,6 +50,14 @@ class Runner:
         self.result_tokens = result_tokens
         self._levels = levels
         self._offload = offload
+        self._place = ""
+        """Begins the names of sessions: see `Profile`."""
+        self._floor: IsolationPolicy | None = None
+
+    def narrowed(self, profile: Profile) -> "Runner":
+        """The same, with sessions of the profile's own and an isolation no weaker than its level."""
+        floor = None if profile.level is None else self._levels[profile.level]
+        return variant(self, _place=profile.place, _floor=floor)
 
     async def sandbox(self) -> Sandbox:
         """The sandbox. It is built while the gateway already serves requests."""
@@ -60,7 +74,22 @@ class Runner:
     def policy_of(self, principal: str) -> IsolationPolicy:
         """The isolation that runs of a principal get: the gateway's, or a stricter one of its own."""
         scope = self.scopes.get(principal)
-        return self.policy if scope is None or scope.level is None else self._levels[scope.level]
+        policy = self.policy if scope is None or scope.level is None else self._levels[scope.level]
+        floor = self._floor
+        if floor is None or _STRICTNESS.index(str(floor.level)) <= _STRICTNESS.index(str(policy.level)):
+            return policy
+        return floor
+
+    def session_of(self, principal: str, session: str | None = None) -> str:
+        """The name of a session's workspace and guard. A principal's name has no `:`, so each name has one owner.
+
+        Raises:
+            InvalidRequest: The client's own name for it is too long or has other characters than such a name may have.
+        """
+        most = _SESSION_CHARACTERS - len(self._place)
+        if session and len(check_session_name(session)) > most:
+            raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {most}.")
+        return f"{principal}:{self._place}{session or 'default'}"
 
     async def review(
         self, code: str, policy: IsolationPolicy, view: Snapshot, packages: Collection[str], principal: str

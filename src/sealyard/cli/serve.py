@@ -17,15 +17,16 @@ from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.serve import (
     ConcealingFilter,
+    Modes,
     RepeatFilter,
     api,
-    build_relay,
-    build_server,
+    build_switchboard,
     dashboard,
     default_preset,
     open_http,
     serve_stdio,
 )
+from sealyard.wording import suggest
 from sealyard.yard import open_border, open_yard
 
 
@@ -33,9 +34,10 @@ from sealyard.yard import open_border, open_yard
 @CONFIG_ARGUMENT
 @click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp instead, such as 127.0.0.1:8321.")
 @click.option(
-    "--mode", type=click.Choice(["code", "hybrid", "search", "proxy"]), help="What the agent sees, over the config's."
+    "--mode", type=click.Choice(["code", "hybrid", "search", "proxy"]), help="What the agent sees, over surface.mode."
 )
-def serve(*, http: str | None, mode: str | None) -> None:
+@click.option("--profile", metavar="NAME", help="Serve only what this profile of the config lets through.")
+def serve(*, http: str | None, mode: str | None, profile: str | None) -> None:
     """Serve all configured MCP servers as one.
 
     CONFIG is a sealyard.toml or an MCP client's own file such as .mcp.json; by default the one that is found here or
@@ -48,7 +50,18 @@ def serve(*, http: str | None, mode: str | None) -> None:
         handler.addFilter(RepeatFilter())
         handler.addFilter(ConcealingFilter(str))  # until there is a guard to conceal by
     loaded = load()
-    run_to_end(_serve(loaded, mode or loaded.surface.mode, None if http is None else parse_address(http)))
+    if profile is not None:
+        _check_profile(profile, loaded, is_http=http is not None)
+    modes = Modes(loaded, mode or loaded.surface.mode)
+    run_to_end(_serve(loaded, modes, None if http is None else parse_address(http), profile or ""))
+
+
+def _check_profile(profile: str, config: Config, *, is_http: bool) -> None:
+    if profile not in config.profiles:
+        advice = suggest(profile, config.profiles, f"There are: {', '.join(config.profiles) or 'none'}.")
+        raise InvalidRequest(f"The config has no profile {profile!r}. {advice}")
+    if is_http:
+        raise InvalidRequest(f"Over HTTP a profile is part of the URL. Leave --profile out, and use /mcp/p/{profile}.")
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -60,23 +73,23 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
+async def _serve(config: Config, modes: Modes, address: tuple[str, int] | None, profile: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        routes = key = None
+        yard, key, routes = None, None, []
         preset = default_preset(address, config.http)
-        if mode == "proxy":
+        if modes.all == {"proxy"}:  # nothing else can come up, so nothing needs a sandbox
             border = await stack.enter_async_context(open_border(config, preset=preset))
-            connect = partial(open_transport, token_folder=config.store.path.parent / "oauth")
-            server, guards = build_relay(config.upstreams, border, connect=connect), border.guards
-            readiness = border.readiness
         else:
             yard = await stack.enter_async_context(open_yard(config, preset=preset))
-            server, guards = build_server(yard, config.surface, mode=mode), yard.guards
+            border = yard.border()
             if yard.observer.tracing is not None:
                 yard.observer.tracing.make_global()  # the SDK's own spans are sent too, and link ours to the client's
-            readiness, routes = yard.operations.readiness, api.routes(yard)
+            routes = api.routes(yard)
             if config.http.dashboard:
                 key, routes = secrets.token_urlsafe(24), [*routes, *dashboard.routes()]
+        connect = partial(open_transport, token_folder=config.store.path.parent / "oauth")
+        server = build_switchboard(config, border, modes=modes, yard=yard, connect=connect, profile=profile)
+        guards = border.guards
         if guards.offload is not None:
             guards.offload.warm()
         log = await guards.of("log")
@@ -91,13 +104,16 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
             server,
             config.http,
             address=address,
-            readiness=readiness,
+            readiness=border.readiness,
             routes=routes,
+            profiles=config.profiles,
             operator_key=key,
             offload=guards.offload,
         )
         url, http = await stack.enter_async_context(listening)
         if key is not None:  # in the fragment, which no browser sends and no proxy logs
             remark(f"The dashboard, where you can answer approvals: {url.removesuffix('mcp')}#key={key}")
-        remark(f"sealyard serves {len(config.upstreams)} servers at {url} ({mode} mode)")
+        remark(f"sealyard serves {len(config.upstreams)} servers at {url} ({modes.default} mode)")
+        for name in config.profiles:
+            remark(f"The profile {name} is at {url}/p/{name}.")
         await http.run_until_cancelled()

@@ -11,15 +11,16 @@ if TYPE_CHECKING:
     from sealyard.serve.http import default_preset, open_http
     from sealyard.serve.logs import ConcealingFilter, RepeatFilter
     from sealyard.serve.mcp import build_server
-    from sealyard.serve.relay import build_relay
+    from sealyard.serve.modes import Modes, build_switchboard
     from sealyard.serve.stdio import serve_stdio
     from sealyard.serve.surface import system_prompt
 
 __all__ = (
     "ConcealingFilter",
+    "Modes",
     "RepeatFilter",
-    "build_relay",
     "build_server",
+    "build_switchboard",
     "default_preset",
     "open_http",
     "serve_stdio",
@@ -32,7 +33,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
         http="default_preset open_http",
         logs="ConcealingFilter RepeatFilter",
         mcp="build_server",
-        relay="build_relay",
+        modes="Modes build_switchboard",
         stdio="serve_stdio",
         surface="system_prompt",
     )

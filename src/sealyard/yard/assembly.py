@@ -43,7 +43,7 @@ from sealyard.values.access import AuditEntry
 from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.wording import suggest
 from sealyard.yard.operations import Figures, Operations
-from sealyard.yard.yard import Yard
+from sealyard.yard.yard import Border, Yard
 
 _log = logging.getLogger(__name__)
 
@@ -79,11 +79,8 @@ async def open_yard(
     rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     privacy = build_privacy(config.privacy)
     scopes = config.http.scopes()
-    levels = {
-        scope.level: build_policy(msgspec.structs.replace(config.sandbox, level=scope.level))
-        for scope in scopes.values()
-        if scope.level is not None
-    }
+    named: set[Any] = {*(each.level for each in scopes.values()), *(each.level for each in config.profiles.values())}
+    levels = {each: build_policy(msgspec.structs.replace(config.sandbox, level=each)) for each in named - {None}}
     async with contextlib.AsyncExitStack() as stack:
         traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
         store = await stack.enter_async_context(open_store(config.store.path, traces=traces))
@@ -149,6 +146,7 @@ async def open_yard(
             policy,
             levels=levels,
             scopes=scopes,
+            profiles=config.narrowings(),
             opening=sandbox,
             slots=slots,
             offload=guards.offload,
@@ -287,19 +285,6 @@ class _Listing:
 
     async def _log_names(self) -> None:
         await self.names.log(self.catalog.snapshot, self.finder.unlisted(), self.finder.idle_patterns())
-
-
-class Border(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks that every call passes, for a gateway that runs no code."""
-
-    guards: Guards
-    policy: Policy
-    approvals: Approvals
-    broker: Broker
-    recorder: Recorder
-    store: Store
-    names: NameCheck
-    readiness: Readiness
 
 
 @contextlib.asynccontextmanager

@@ -24,7 +24,6 @@ from sealyard.privacy import Guard
 from sealyard.sandbox import Sandbox
 from sealyard.sandbox.pool import Slot
 from sealyard.sandbox.review import Review, check_code
-from sealyard.sandbox.sessions import check_session_name
 from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
@@ -57,7 +56,6 @@ from sealyard_analysis import run
 result = run(request, call_tool)
 """
 
-_SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
 _SCAN_SECONDS = 0.05
 """For scanning the output of a run that has used up its time; `Run.conceal` says what it leaves out then."""
 _SHORT_CODE = 1_000
@@ -112,7 +110,7 @@ class CodeRun:
         yard, execution = self._yard, self._execution
         request, principal = execution.request, execution.principal
         snapshot = self._snapshot = await yard.tools.view(principal)
-        session = session_of(principal, request.session)
+        session = yard.runner.session_of(principal, request.session)
         guard = await yard.guards.of(session)
         wrote = written(request)
         skills = self._skills = yard.skills.session(principal, snapshot, guard)
@@ -307,12 +305,16 @@ async def find_tools(
     level = request.level
     is_cached = yard.tools.finder.is_indexed(view)
     shown = await _shown(request.query, guard)
+    servers = None
+    if request.server:  # a view is the whole catalog until what it leaves out has listed its tools
+        tools = yard.tools
+        servers = tools.views.servers(tools.upstreams, tools.catalog.snapshot, visit.principal)
     guide = SearchGuide(yard.guidance, visit, view, shown) if yard.guidance.is_on else None
     if guide is None:
-        answer = await yard.tools.finder.search(request, view=view)
+        answer = await yard.tools.finder.search(request, view=view, servers=servers)
     else:
         await yard.guidance.skills.first_look(visit.principal)
-        answer = await yard.tools.finder.search(request, view=view, learned=guide.recall())
+        answer = await yard.tools.finder.search(request, view=view, servers=servers, learned=guide.recall())
         answer = await guide.finish(answer, level)
     yard.observer.searched(
         visit,
@@ -344,13 +346,6 @@ def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
     if seconds is not None and not 1 <= seconds <= MAX_SECONDS:
         raise InvalidRequest(f"timeout_seconds is {seconds:g}. Give 1 to {MAX_SECONDS:g}.")
     return Limits(wall_seconds=seconds, inline_bytes=preview_bytes(result_tokens))
-
-
-def session_of(principal: str, session: str | None) -> str:
-    """The workspace's name in the sandbox. A principal's name has no `:`, so each name has one owner."""
-    if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
-        raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
-    return f"{principal}:{session or 'default'}"
 
 
 # Analyses without code
