@@ -197,4 +197,4 @@ async def test_the_extension_is_named_in_the_greeting_and_stands_around_no_call(
     assert EXTENSION in (capabilities.extensions or {})
     ours = [each for each in server.middleware if getattr(each, "__module__", "").startswith("sealyard.")]
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    assert [each(SimpleNamespace(method="tools/call"), lambda ctx: answer) for each in ours] == [answer]  # type: ignore[arg-type]
+    assert [each(SimpleNamespace(method="tools/call"), lambda ctx: answer) for each in ours] == [answer] * 2  # type: ignore[arg-type]

@@ -7,9 +7,11 @@ comes, and the switchboard hands it each request as it is.
 The name is the client's own claim. It chooses among surfaces of the same rights, and nothing else.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import anyio
@@ -21,15 +23,19 @@ from mcp.server.runner import ServerRunner
 from starlette.types import Scope
 
 from sealyard import __version__
-from sealyard.broker.upstreams.mcp import Transport
+from sealyard import yard as yards
+from sealyard.broker.upstreams import mcp
 from sealyard.config import Config
 from sealyard.serve import relay  # its server is imported when one is built
 from sealyard.serve.dialogue import Context, principal_of
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.mcp import build_server
 from sealyard.serve.skills_extension import client_name
-from sealyard.values.tools import UpstreamConfig, glob
-from sealyard.yard import Border, Yard
+from sealyard.values.access import Profile
+from sealyard.values.tools import glob
+
+if TYPE_CHECKING:  # what opens a yard takes longer to import than all of this, and is not needed to list the tools
+    from sealyard.yard import Border, Yard
 
 PATH = "/mcp"
 _PROFILES = f"{PATH}/p/"
@@ -122,19 +128,17 @@ class Modes:
 
 def build_switchboard(
     config: Config,
-    border: Border,
+    gateway: "Yard | Border | asyncio.Future[Yard]",
     *,
     modes: Modes,
-    yard: Yard | None,
-    connect: Callable[[UpstreamConfig], Transport],
     profile: str = "",
 ) -> Server[Any]:
-    """An MCP server that answers each client as the surface it gets, over a yard and the border of that yard.
+    """An MCP server that answers each client as the surface it gets.
 
-    Without a yard, all `modes` must be `proxy`. `connect` makes a relay's transport to an upstream. `profile` is that
-    of a client over standard input and output.
+    Over a border alone, all `modes` must be `proxy`. See `build_server` for what a future of a yard does. `profile` is
+    that of a client over standard input and output.
     """
-    faces = _Faces(config, border, modes=modes, yard=yard, connect=connect, profile=profile)
+    faces = _Faces(config, gateway, modes=modes, profile=profile)
     server = relay.BulkServer(
         config.surface.name,
         version=__version__,
@@ -149,20 +153,11 @@ class _Faces:
     """Answers requests by the servers of the surfaces."""
 
     def __init__(
-        self,
-        config: Config,
-        border: Border,
-        *,
-        modes: Modes,
-        yard: Yard | None,
-        connect: Callable[[UpstreamConfig], Transport],
-        profile: str,
+        self, config: Config, gateway: "Yard | Border | asyncio.Future[Yard]", *, modes: Modes, profile: str
     ) -> None:
         self._config = config
-        self._border = border
+        self._gateway = gateway
         self._modes = modes
-        self._yard = yard
-        self._connect = connect
         self._entrance = Entrance(profile)
         self._profiles = config.narrowings()
         self._scopes = config.http.scopes()
@@ -178,7 +173,9 @@ class _Faces:
         """While open, surfaces are made as clients come; they end with it."""
         async with anyio.create_task_group() as self._tasks:
             try:
-                if self._modes.default != "proxy":  # the bills of programs at `/api/v1` have the cost of this one
+                if (
+                    self._modes.default != "proxy" and not self._entrance.profile
+                ):  # the bills of programs at `/api/v1` have the cost of this one
                     await self._opened(_Face("", self._modes.default))
                 yield
             finally:
@@ -187,51 +184,91 @@ class _Faces:
 
     def answer(self, ctx: Context, call_next: CallNext) -> Awaitable[Any]:
         """Have the surface of a message answer it, with no frame of ours around it once that surface is there."""
-        face = self._face_of(ctx)
-        known = self._open.get(face)
-        return self._answer_first(face, ctx) if known is None else _passed_on(ctx, *known)
+        face = self._find_face(ctx)
+        known = None if face is None else self._open.get(face)
+        return self._answer_first(ctx) if known is None else _passed_on(ctx, *known)
 
-    async def _answer_first(self, face: _Face, ctx: Context) -> Any:
+    async def _answer_first(self, ctx: Context) -> Any:
+        face = self._find_face(ctx)
+        if face is None:
+            await self._reach(self._entrance_of(ctx).profile, principal_of(ctx))
+            face = self._find_face(ctx)
+            assert face is not None
         return await _passed_on(ctx, *await self._opened(face))
 
     async def _opened(self, face: _Face) -> tuple[Server[Any], Any]:
         async with self._opening:
             if face not in self._open:
-                server = self._make(face)
+                server = await self._relay(face) if face.mode == "proxy" else self._make(face)
                 self._open[face] = server, await self._tasks.start(_keep, server)
         return self._open[face]
 
-    def _face_of(self, ctx: Context) -> _Face:
-        entrance = self._entrance if ctx.request is None else ctx.request.scope.get(_ENTRANCE, self._entrance)
-        principal = principal_of(ctx)
-        mode = self._modes.of(entrance, principal, client_name(ctx))
-        return _Face(entrance.profile, mode, self._upstreams(entrance.profile, principal) if mode == "proxy" else ())
-
-    def _upstreams(self, profile: str, principal: str) -> tuple[str, ...]:
-        found = self._reached.get((profile, principal))
-        if found is None:
-            narrowing = [self._profiles.get(profile), self._scopes.get(principal)]
-            found = tuple(
-                name for name in self._config.upstreams if all(each is None or each.has(name) for each in narrowing)
-            )
-            self._reached[profile, principal] = found
+    def _entrance_of(self, ctx: Context) -> Entrance:
+        found: Entrance = self._entrance if ctx.request is None else ctx.request.scope.get(_ENTRANCE, self._entrance)
         return found
+
+    def _find_face(self, ctx: Context) -> _Face | None:
+        """The surface that a message is for; None while the upstreams of a relay are not known."""
+        entrance, principal = self._entrance_of(ctx), principal_of(ctx)
+        mode = self._modes.of(entrance, principal, client_name(ctx))
+        upstreams = self._reached.get((entrance.profile, principal)) if mode == "proxy" else ()
+        return None if upstreams is None else _Face(entrance.profile, mode, upstreams)
+
+    async def _reach(self, profile: str, principal: str) -> None:
+        """Find the upstreams that a principal may use through a profile.
+
+        One whose tools the policy always denies is none of them, so that its resources and prompts are no way around.
+        They are found once: connections of a relay last, and theirs must not change under them.
+        """
+        narrowing = [self._profiles.get(profile), self._scopes.get(principal)]
+        names = [name for name in self._config.upstreams if all(each is None or each.has(name) for each in narrowing)]
+        opened = await self._opened_gateway()
+        if isinstance(opened, yards.Yard):
+            await opened.snapshot(principal)
+            tools = opened.tools
+            seen = tools.views.servers(names, tools.catalog.snapshot, principal)
+            names = [name for name in names if name in seen]
+        self._reached[profile, principal] = tuple(names)
+
+    async def _opened_gateway(self) -> "Yard | Border":
+        whole = self._gateway
+        return await asyncio.shield(whole) if isinstance(whole, asyncio.Future) else whole
+
+    async def _relay(self, face: _Face) -> Server[Any]:
+        config, profile = self._config, self._profiles.get(face.profile)
+        opened = await self._opened_gateway()
+        border = opened.border() if isinstance(opened, yards.Yard) else opened
+        if len(face.upstreams) < len(config.upstreams):  # it cannot tell which names of the config fit nothing
+            border = msgspec.structs.replace(border, names=None)
+        return relay.build_relay(
+            {name: config.upstreams[name] for name in face.upstreams},
+            border,
+            connect=partial(mcp.open_transport, token_folder=config.store.path.parent / "oauth"),
+            name=config.surface.name,
+            place="" if profile is None else profile.place,
+        )
 
     def _make(self, face: _Face) -> Server[Any]:
         surface, profile = self._config.surface, self._profiles.get(face.profile)
-        if face.mode == "proxy":
-            upstreams = {name: self._config.upstreams[name] for name in face.upstreams}
-            place = "" if profile is None else profile.place
-            border = self._border
-            if len(upstreams) < len(self._config.upstreams):  # it cannot tell which names of the config fit nothing
-                border = msgspec.structs.replace(border, names=None)
-            return relay.build_relay(upstreams, border, connect=self._connect, name=surface.name, place=place)
-        assert self._yard is not None, "a config with modes beside proxy has a yard"
-        is_own = profile is None and face.mode == self._modes.default
-        yard = self._yard if is_own else self._yard.beside(profile)
         if profile is not None and profile.direct is not None:
             surface = msgspec.structs.replace(surface, direct=profile.direct)
-        return build_server(yard, surface, mode=face.mode)
+        is_own = profile is None and face.mode == self._modes.default
+        yard: Any = self._gateway if is_own else self._beside(profile)
+        return build_server(yard, surface, mode=face.mode, ask_seconds=self._config.policy.ask_seconds)
+
+    def _beside(self, profile: Profile | None) -> "Yard | asyncio.Future[Yard]":
+        whole: Any = self._gateway
+        if not isinstance(whole, asyncio.Future):
+            part: Yard = whole.beside(profile)
+            return part
+        beside: asyncio.Future[Yard] = asyncio.get_running_loop().create_future()
+
+        def settle(opened: "asyncio.Future[Yard]") -> None:
+            if not opened.cancelled() and opened.exception() is None:
+                beside.set_result(opened.result().beside(profile))
+
+        whole.add_done_callback(settle)
+        return beside
 
 
 async def _keep(server: Server[Any], *, task_status: anyio.abc.TaskStatus[Any]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import hmac
 import logging
@@ -79,8 +80,7 @@ async def open_yard(
     rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     privacy = build_privacy(config.privacy)
     scopes = config.http.scopes()
-    named: set[Any] = {*(each.level for each in scopes.values()), *(each.level for each in config.profiles.values())}
-    levels = {each: build_policy(msgspec.structs.replace(config.sandbox, level=each)) for each in named - {None}}
+    levels = functools.cache(lambda level: build_policy(msgspec.structs.replace(config.sandbox, level=level)))
     async with contextlib.AsyncExitStack() as stack:
         traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
         store = await stack.enter_async_context(open_store(config.store.path, traces=traces))
@@ -127,7 +127,6 @@ async def open_yard(
                 slots=slots,  # calls without code take them too, before the sandbox is ready
             )
             sandbox = _begin(stack, walls.enter_async_context(opening))
-            _begin(stack, asyncio.to_thread(tokens.load))
         guards = await _open_guards(config, privacy, store, stack)
         observed = DriftWatch(catalog, store)
         await observed.load()
@@ -164,6 +163,8 @@ async def open_yard(
         if config.discovery.semantic:
             _begin(stack, _load_meaning(finder, store, config.discovery.vectors))
         finder.start_listing()
+        if with_sandbox:
+            _begin(stack, asyncio.to_thread(tokens.load))  # last: it would take the time of what is to be ready first
         yield yard
 
 
