@@ -17,7 +17,7 @@ from msgspec import Meta, inspect
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import InvalidConfig
 from sealyard.former import FORMER
-from sealyard.values.access import PrincipalScope, Profile
+from sealyard.values.access import ApprovalSettings, PrincipalScope, Profile
 from sealyard.values.runs import Tier
 from sealyard.values.tools import OAuthConfig, UpstreamConfig
 from sealyard.wording import suggest
@@ -460,6 +460,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     discovery: DiscoveryConfig = DiscoveryConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     policy: PolicySettings = PolicySettings()
+    approval: ApprovalSettings = ApprovalSettings()
     skills: SkillsConfig = SkillsConfig()
     metrics: MetricsConfig = MetricsConfig()
     alerts: AlertsConfig = AlertsConfig()
@@ -488,6 +489,7 @@ _TABLES: Mapping[str, type[msgspec.Struct]] = {
     "discovery": DiscoveryConfig,
     "privacy": PrivacyConfig,
     "policy": PolicySettings,
+    "approval": ApprovalSettings,
     "skills": SkillsConfig,
     "metrics": MetricsConfig,
     "alerts": AlertsConfig,
@@ -525,6 +527,8 @@ def read_settings(document: Mapping[str, Any], file: Path, store: Path) -> tuple
     }
     tables["store"] = StoreConfig(path=store if tables["store"].path is None else Path(tables["store"].path))
     tables["profiles"] = {name: reader.read(ProfileEntry, each, ("profiles", name)) for name, each in profiles.items()}
+    if not tables["approval"].channels:
+        reader.fail(("approval", "channels"), [], '"client", "operator" or both')
     config = Config(**tables)
     for name, profile in config.profiles.items():
         if not re.fullmatch(_PROFILE, name):
