@@ -45,10 +45,15 @@ direct = ["mcp__trips__get_park"]
 [[policy.rules]]
 decision = "deny"
 tools = ["mcp__expenses__approve_expense"]
+
+[[policy.limits]]
+tools = ["mcp__trips__list_campgrounds"]
+calls_per_minute = 2
 """
 CODE = [tool["name"] for tool in surface_tools("code")]
 SEARCH = [tool["name"] for tool in surface_tools("search")]
 TOOL, ASKED = "mcp__trips__get_park", {"park_id": "p07"}
+EMPLOYEES = "from servers.expenses import list_employees\nlist_employees()[0]"
 PARKS = "from servers.trips import get_park\nget_park(park_id='p07')['name']"
 
 Config = Callable[..., Path]
@@ -200,6 +205,36 @@ async def test_relayed_calls_have_the_same_border_as_code(kept: Kept) -> None:
     assert denied.is_error
     assert not budget.is_error
     assert [each["form"] for each in journal["executions"]] == ["call", "code", "call"]
+
+
+@pytest.mark.parametrize("first", ["code", "relay"])
+async def test_limits_and_private_values_hold_across_surfaces(config: Config, first: str) -> None:
+    """A limit counts the calls of both together, and a value is a token in both."""
+    camps, code = (
+        "mcp__trips__list_campgrounds",
+        "from servers.trips import list_campgrounds\nlen(list_campgrounds('p07'))",
+    )
+    async with (
+        serving(config(MORE)) as url,
+        connected(url) as writer,
+        connected(f"{url}?codemode=off") as plain,
+    ):
+
+        async def from_code() -> str:
+            return text_of(await writer.call_tool("execute_code", {"code": code}))
+
+        async def relayed() -> str:
+            return text_of(await plain.call_tool(camps, ASKED))
+
+        calls = [from_code, relayed] if first == "code" else [relayed, from_code]
+        said = [await call() for call in (*calls, *calls)]
+        people = [
+            text_of(await plain.call_tool("mcp__expenses__list_employees", {})),
+            text_of(await writer.call_tool("execute_code", {"code": EMPLOYEES})),
+        ]
+
+    assert ["LimitReached" in each for each in said] == [False, False, True, True]
+    assert all("__PII_email_" in each and "@example.com" not in each for each in people)
 
 
 async def test_the_api_lists_profiles_as_the_principal_may_use_them(config: Config) -> None:

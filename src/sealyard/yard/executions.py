@@ -94,7 +94,7 @@ class Executions:
 
     def __init__(self, run: _Work, known: "OrderedDict[str, Execution] | None" = None) -> None:
         """`known` are those of the whole gateway, for a part of it that answers about its own alone."""
-        self._run = run
+        self.run = run
         self._is_whole = known is None
         self._known: OrderedDict[str, Execution] = OrderedDict() if known is None else known
 
@@ -117,7 +117,7 @@ class Executions:
         """
         execution = Execution(request, principal, background=True, execution_id=execution_id)
         execution.part = self
-        execution.task = asyncio.create_task(self._run(execution))
+        execution.task = asyncio.create_task(self.run(execution))
         self._known[execution.id] = execution
         recorded = asyncio.create_task(execution.recorded.wait())
         try:

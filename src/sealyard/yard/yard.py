@@ -60,7 +60,7 @@ class Yard(Parts):
     """The gateway without its wires. Make one with `open_yard`."""
 
     def __post_init__(self) -> None:
-        self.executions = Executions(self.carry_out)
+        self.executions = Executions(self._carry_out)
         self._beside: list[Yard] = []
 
     def beside(self, profile: Profile | None = None) -> "Yard":
@@ -76,7 +76,7 @@ class Yard(Parts):
             changes |= {"tools": tools, "runner": runner, "skills": self.skills.narrowed(tools, runner)}
             changes["guidance"] = self.guidance.narrowed(tools, runner)
         beside = replace(self, **changes)
-        beside.executions = self.executions.part(beside.carry_out)
+        beside.executions = self.executions.part(beside.executions.run)
         self._beside.append(beside)
         return beside
 
@@ -94,8 +94,7 @@ class Yard(Parts):
             readiness=self.operations.readiness,
         )
 
-    async def carry_out(self, execution: Execution) -> Result:
-        """Run the code of a background execution. Raises errors like `execute`."""
+    async def _carry_out(self, execution: Execution) -> Result:
         return await self.execute(execution.request, principal=execution.principal, handle=execution)
 
     @property
