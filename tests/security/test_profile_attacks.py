@@ -88,6 +88,7 @@ async def test_code_reaches_nothing_outside_its_profile(kept: Kept, mode: str) -
         "call_tool('mcp__outside__test_' + 'simple_text', {})",
         "call_tool('outside.test_simple_text', {})",
         "call_tool('outside/test_simple_text', {})",
+        "test_simple_text()",
         "import importlib\nimportlib.import_module('servers.' + 'outside').test_simple_text()",
     ]
     looks = [
@@ -210,13 +211,17 @@ async def test_a_skill_that_needs_what_is_outside_does_not_exist_inside(kept: Ke
         control = text_of(await run(wide, use))
         found = [text_of(await each.call_tool("find_skills", {"query": ""})) for each in (wide, narrow)]
         loaded = await narrow.call_tool("load_skill", {"name": "say"})
+        deleted = await narrow.call_tool("delete_skill", {"name": "say"})
         used = await run(narrow, use)
         shared_use = text_of(await run(narrow, "from skills import twice\ntwice(21)"))
+        still = text_of(await run(wide, use))
         listed = [[each.uri for each in (await side.list_resources()).resources] for side in (wide, narrow)]
 
     assert control == SAID
     assert [("say" in each, "twice" in each) for each in found] == [(True, True), (False, True)]
     assert loaded.is_error
+    assert deleted.is_error
+    assert still == SAID
     assert used.is_error
     assert SAID not in text_of(used)
     assert shared_use == "42"

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -310,6 +311,36 @@ async def test_the_same_holds_over_standard_input(
         shown = await names(client)
 
     assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--profile", "mony"), "The config has no profile 'mony'. Did you mean 'money'?"),
+        (
+            ("--profile", "money", "--http", "127.0.0.1:0"),
+            "Over HTTP a profile is part of the URL. Leave --profile out, and use /mcp/p/money.",
+        ),
+    ],
+)
+def test_a_profile_that_cannot_be_served_is_a_message(config: Config, arguments: tuple[str, ...], message: str) -> None:
+    """And nothing is started."""
+    command = warm.python("-m", "sealyard", "serve", str(config(MORE)), *arguments)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+
+
+def test_policy_explain_says_what_a_profile_hides(config: Config) -> None:
+    """By the profile and by the scope of the principal."""
+    path, hidden = config(MORE), []
+    for more in ((), ("--profile", "money"), ("--profile", "travel")):
+        command = warm.python("-m", "sealyard", "policy", "explain", "trips/get_park", "--config", str(path), "--json")
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
+        hidden.append(json.loads(done.stdout)["hidden"])
+
+    assert hidden == [False, True, False]
 
 
 async def test_a_gateway_of_relays_alone_keeps_to_scopes_and_profiles(config: Config) -> None:

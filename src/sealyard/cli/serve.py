@@ -75,7 +75,7 @@ async def _serve(config: Config, modes: "Modes", address: tuple[str, int] | None
             async def find_offload() -> "Offload | None":
                 return border.guards.offload
 
-            server = wires.build_switchboard(config, border, modes=modes, profile=profile)
+            server = modes.build_server(border, profile=profile)
             await wires.serve_stdio(server, find_offload)
     else:
         await _serve_stdio(config, modes, profile)
@@ -91,7 +91,7 @@ async def _serve_stdio(config: Config, modes: "Modes", profile: str) -> None:
     async def find_offload() -> "Offload | None":
         return (await asyncio.shield(opened)).guards.offload
 
-    server = wires.build_switchboard(config, opened, modes=modes, profile=profile)
+    server = modes.build_server(opened, profile=profile)
     serving = asyncio.create_task(wires.serve_stdio(server, find_offload))
     try:
         open_yard = await asyncio.to_thread(lambda: yards.open_yard)  # to import what it needs takes half of the start
@@ -113,14 +113,10 @@ async def _serve_http(config: Config, modes: "Modes", address: tuple[str, int]) 
         routes: list[Any] = []
         if modes.all == {"proxy"}:
             border = await stack.enter_async_context(yards.open_border(config, preset=preset))
-            server, guards, readiness = (
-                wires.build_switchboard(config, border, modes=modes),
-                border.guards,
-                border.readiness,
-            )
+            server, guards, readiness = modes.build_server(border), border.guards, border.readiness
         else:
             yard = await stack.enter_async_context(yards.open_yard(config, preset=preset))
-            server, guards = wires.build_switchboard(config, yard, modes=modes), yard.guards
+            server, guards = modes.build_server(yard), yard.guards
             _trace(yard)
             readiness, routes = yard.operations.readiness, api.routes(yard)
             if config.http.dashboard:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sealyard.serve.http import default_preset, open_http
     from sealyard.serve.logs import ConcealingFilter, RepeatFilter
     from sealyard.serve.mcp import build_server
-    from sealyard.serve.modes import Modes, build_switchboard
+    from sealyard.serve.modes import Modes
     from sealyard.serve.stdio import serve_stdio
     from sealyard.serve.surface import system_prompt
 
@@ -20,7 +20,6 @@ __all__ = (
     "Modes",
     "RepeatFilter",
     "build_server",
-    "build_switchboard",
     "default_preset",
     "open_http",
     "serve_stdio",
@@ -33,7 +32,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
         http="default_preset open_http",
         logs="ConcealingFilter RepeatFilter",
         mcp="build_server",
-        modes="Modes build_switchboard",
+        modes="Modes",
         stdio="serve_stdio",
         surface="system_prompt",
     )

@@ -2,7 +2,7 @@
 
 The first of these that names a mode decides: `?codemode=false` in the URL, the profile in the URL, the principal, the
 name that the client gives itself, the config. Each surface is an MCP server of its own, made when its first client
-comes, and the switchboard hands it each request as it is.
+comes, and `Modes.build_server` makes one that hands each of them its requests as they are.
 
 The name is the client's own claim. It chooses among surfaces of the same rights, and nothing else.
 """
@@ -102,6 +102,7 @@ class Modes:
 
     def __init__(self, config: Config, default: str) -> None:
         """`default` is for clients that nothing else gives a mode."""
+        self.config = config
         self.default = default
         self._profiles = config.narrowings()
         self._scopes = config.http.scopes()
@@ -125,37 +126,28 @@ class Modes:
         name = client[:_NAME_CHARACTERS]
         return next((mode for fits, mode in self._clients if fits(name)), self.default)
 
+    def build_server(self, gateway: "Yard | Border | asyncio.Future[Yard]", *, profile: str = "") -> Server[Any]:
+        """An MCP server that answers each client as the surface it gets.
 
-def build_switchboard(
-    config: Config,
-    gateway: "Yard | Border | asyncio.Future[Yard]",
-    *,
-    modes: Modes,
-    profile: str = "",
-) -> Server[Any]:
-    """An MCP server that answers each client as the surface it gets.
-
-    Over a border alone, all `modes` must be `proxy`. See `build_server` for what a future of a yard does. `profile` is
-    that of a client over standard input and output.
-    """
-    faces = _Faces(config, gateway, modes=modes, profile=profile)
-    server = relay.BulkServer(
-        config.surface.name,
-        version=__version__,
-        lifespan=faces.lifespan,
-        get_tool_input_schema=lambda name: None,  # each surface compares headers with arguments itself
-    )
-    server.middleware[:] = [faces.answer]  # type: ignore[list-item] # any awaitable will do
-    return server
+        Over a border alone, `all` must be `proxy`. See `serve.mcp.build_server` for what a future of a yard does.
+        `profile` is that of a client over standard input and output.
+        """
+        faces = _Faces(self, gateway, profile)
+        server = relay.BulkServer(
+            self.config.surface.name,
+            version=__version__,
+            lifespan=faces.lifespan,
+            get_tool_input_schema=lambda name: None,  # each surface compares headers with arguments itself
+        )
+        server.middleware[:] = [faces.answer]  # type: ignore[list-item] # any awaitable will do
+        return server
 
 
 class _Faces:
     """Answers requests by the servers of the surfaces."""
 
-    def __init__(
-        self, config: Config, gateway: "Yard | Border | asyncio.Future[Yard]", *, modes: Modes, profile: str
-    ) -> None:
-        self._config = config
+    def __init__(self, modes: Modes, gateway: "Yard | Border | asyncio.Future[Yard]", profile: str) -> None:
+        self._config = config = modes.config
         self._gateway = gateway
         self._modes = modes
         self._entrance = Entrance(profile)
@@ -173,9 +165,8 @@ class _Faces:
         """While open, surfaces are made as clients come; they end with it."""
         async with anyio.create_task_group() as self._tasks:
             try:
-                if (
-                    self._modes.default != "proxy" and not self._entrance.profile
-                ):  # the bills of programs at `/api/v1` have the cost of this one
+                # The bills of programs at `/api/v1` have the cost of the default, so it is there from the start.
+                if self._modes.default != "proxy" and not self._entrance.profile:
                     await self._opened(_Face("", self._modes.default))
                 yield
             finally:

@@ -230,7 +230,11 @@ class Skills:
     async def delete_own(self, name: str, version: str | None, *, principal: str) -> list[Skill]:
         """Delete a skill of the principal's own, by `name` or `name@1.2`. Raises `UnknownSkill`."""
         name, _, pin = name.partition("@")
+        view = await self.tools.view(principal)
         try:
+            for each in await self.store.skills.versions(namespace_of(principal), name):
+                if not await self.loading.is_visible(each, view):  # it needs a tool that does not exist here
+                    raise UnknownSkill(f"No skill named {name!r} is there.")
             return await self.delete(namespace_of(principal), name, version or pin or None, principal=principal)
         except UnknownSkill as error:
             raise UnknownSkill(
