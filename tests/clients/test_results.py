@@ -32,6 +32,11 @@ def test_the_gateway_adds_a_bounded_cost(client: str, conversations: Conversatio
     assert 500 < now - before <= MOST_TOKENS[client]
 
 
+def test_what_a_tool_says_to_its_client_is_not_shown_to_the_model(client: str, conversations: Conversations) -> None:
+    """Such as that it is to be loaded at once, which only clients that read it are told."""
+    assert not any("alwaysLoad" in json.dumps(each.body) for each in conversations.of(client).requests)
+
+
 def test_a_result_reaches_the_model_whatever_its_kind(client: str, results: dict[str, str]) -> None:
     """Some clients parse a text that looks like JSON, and some of them fail if it is no object."""
     seen = {name: _bare(client, text) for name, text in results.items()}

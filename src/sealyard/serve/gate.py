@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Literal
 
@@ -28,6 +28,7 @@ from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, check_dense
 from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
+from sealyard.serve.modes import Entrance, find_entrance
 
 COOKIE = "sealyard_session"
 LOGIN_SECONDS = 12 * 3600  # a working day
@@ -72,6 +73,7 @@ class Gate:
         hosts: list[str],
         origins: list[str],
         most: int,
+        profiles: Collection[str] = (),
         operator_key: str | None = None,
     ) -> None:
         """`hosts` and `origins` are all that are served; `settings` has the origins that the config names.
@@ -85,6 +87,9 @@ class Gate:
         self._hosts = _Names(hosts)
         self._origins = _Names(origins)
         self._named_origins = _Names(settings.allowed_origins)
+        self._profiles = tuple(profiles)
+        self._bound = {scope.name: scope.profiles for scope in settings.scopes().values() if scope.profiles is not None}
+        """The principals that may use nothing but these profiles."""
         self._clients = settings.clients()
         self._has_several_clients = len(set(self._clients.values())) > 1
         self._keys = dict(self._clients)
@@ -201,10 +206,21 @@ class Gate:
                 message = "A bearer token is needed: Authorization: Bearer TOKEN."
                 raise Refusal("unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
             principal, known_by = found, "token"
-            # The SDK then accepts a session only from the principal that opened it.
-            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal, scopes=[]))  # noqa: S106
         scope[PRINCIPAL], scope[KNOWN_BY] = principal, known_by
+        self._enter(scope, principal)
         return principal
+
+    def _enter(self, scope: Scope, principal: str) -> None:
+        """Note by which URL a request for MCP came in. Raises `Refusal` if the principal may not use that."""
+        bound = self._bound.get(principal)
+        entrance = find_entrance(scope, self._profiles if bound is None else bound)
+        if bound is not None and scope["path"] not in _WATCHED and (entrance is None or not entrance.profile):
+            paths = ", ".join(f"/mcp/p/{name}" for name in bound) or "nothing"
+            raise Refusal("forbidden", f"{principal!r} may use {paths} and nothing else of this gateway.")
+        if entrance is not None and (self._clients or entrance != Entrance()):
+            # The SDK then accepts a session only from the principal that opened it, and by the URL that opened it.
+            opener = f"{principal} {entrance.profile} {entrance.has_code_mode}"
+            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=opener, scopes=[]))  # noqa: S106
 
     def _logged_in(self, headers: dict[str, str]) -> str | None:
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
