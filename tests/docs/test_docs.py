@@ -59,9 +59,10 @@ from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox import policy as levels
 from sealyard.sandbox.review import SEVERITIES
 from sealyard.serve import api, dashboard
+from sealyard.serve.texts import search_text
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
-from sealyard.values.access import AuditEntry
+from sealyard.values.access import ApprovalSettings, AuditEntry
 from sealyard.values.facts import UseCase
 from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, RecordStatus, Spill, Status
 from sealyard.values.runs import Usage as RunUsage
@@ -204,6 +205,7 @@ def test_command_line_page_shows_every_help_text() -> None:
         ("privacy", PrivacyConfig),
         ("privacy rules", PrivacyRule),
         ("policy", PolicySettings),
+        ("approval", ApprovalSettings),
         ("skills", SkillsConfig),
         ("metrics", MetricsConfig),
         ("alerts", AlertsConfig),
@@ -766,8 +768,8 @@ async def test_mcp_page_has_the_keys_of_each_detail_level(tmp_path: Path) -> Non
     config = Config(store=StoreConfig(path=tmp_path / "store.db"))
     async with open_yard(config, upstreams={"shop": FakeUpstream("shop", price=price)}, with_sandbox=False) as yard:
         for column, level in enumerate(typing.get_args(DetailLevel), 1):
-            (hit,) = (await yard.search("price", detail_level=level)).hits
-            found = {key for key in hit.__struct_fields__ if getattr(hit, key) not in (None, ())}
+            (hit,) = json.loads(search_text(await yard.search("price", detail_level=level), [], 2_000))["tools"]
+            found = set(hit)
 
             assert (level, found) == (level, {row[0] for row in rows if row[column] == "yes"})
 

@@ -1,32 +1,34 @@
 """`sealyard serve`: the gateway for an MCP client, over standard input and output or over HTTP."""
 
+import asyncio
 import contextlib
 import gc
 import logging
 import secrets
 import sys
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sealyard.broker.upstreams.mcp import open_transport
+from sealyard import serve as wires
+from sealyard import yard as yards
+from sealyard.broker import policy
+from sealyard.broker.upstreams import mcp
+from sealyard.cli import USUAL_COLLECTION
 from sealyard.cli.command import CONFIG_ARGUMENT, load
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.serve import (
-    ConcealingFilter,
-    RepeatFilter,
-    api,
-    build_relay,
-    build_server,
-    dashboard,
-    default_preset,
-    open_http,
-    serve_stdio,
-)
-from sealyard.yard import open_border, open_yard
+from sealyard.serve import ConcealingFilter, RepeatFilter
+
+if TYPE_CHECKING:
+    from sealyard.access import Guards
+    from sealyard.offload import Offload
+    from sealyard.yard import Border, Yard
+
+_LOCAL = policy.default_preset(is_local=True)
 
 
 @click.command()
@@ -61,33 +63,62 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
+    if address is not None:
+        await _serve_http(config, mode, address)
+    elif mode == "proxy":
+        async with yards.open_border(config, preset=_LOCAL) as border:
+            await _settle(border.guards)
+
+            async def find_offload() -> "Offload | None":
+                return border.guards.offload
+
+            await wires.serve_stdio(_build_relay(config, border), find_offload)
+    else:
+        await _serve_stdio(config, mode)
+
+
+async def _serve_stdio(config: Config, mode: str) -> None:
+    """Serve over standard input and output while the yard opens: clients wait for the list of tools, and not for long.
+
+    If it cannot be opened, requests that wait for it are answered by an error, and the process ends with the reason.
+    """
+    opened: asyncio.Future[Yard] = asyncio.get_running_loop().create_future()
+
+    async def find_offload() -> "Offload | None":
+        return (await asyncio.shield(opened)).guards.offload
+
+    server = wires.build_server(opened, config.surface, mode=mode, ask_seconds=config.policy.ask_seconds)
+    serving = asyncio.create_task(wires.serve_stdio(server, find_offload))
+    try:
+        open_yard = await asyncio.to_thread(lambda: yards.open_yard)  # to import what it needs takes half of the start
+        async with open_yard(config, preset=_LOCAL) as yard:
+            await _settle(yard.guards)
+            _trace(yard)
+            opened.set_result(yard)
+            await serving
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def _serve_http(config: Config, mode: str, address: tuple[str, int]) -> None:
+    from sealyard.serve import api, dashboard  # noqa: PLC0415 - standard input needs neither, and no web server
+
+    preset, key = wires.default_preset(address, config.http), None
     async with contextlib.AsyncExitStack() as stack:
-        routes = key = None
-        preset = default_preset(address, config.http)
+        routes = None
         if mode == "proxy":
-            border = await stack.enter_async_context(open_border(config, preset=preset))
-            connect = partial(open_transport, token_folder=config.store.path.parent / "oauth")
-            server, guards = build_relay(config.upstreams, border, connect=connect), border.guards
-            readiness = border.readiness
+            border = await stack.enter_async_context(yards.open_border(config, preset=preset))
+            server, guards, readiness = _build_relay(config, border), border.guards, border.readiness
         else:
-            yard = await stack.enter_async_context(open_yard(config, preset=preset))
-            server, guards = build_server(yard, config.surface, mode=mode), yard.guards
-            if yard.observer.tracing is not None:
-                yard.observer.tracing.make_global()  # the SDK's own spans are sent too, and link ours to the client's
+            yard = await stack.enter_async_context(yards.open_yard(config, preset=preset))
+            server, guards = wires.build_server(yard, config.surface, mode=mode), yard.guards
+            _trace(yard)
             readiness, routes = yard.operations.readiness, api.routes(yard)
             if config.http.dashboard:
                 key, routes = secrets.token_urlsafe(24), [*routes, *dashboard.routes()]
-        if guards.offload is not None:
-            guards.offload.warm()
-        log = await guards.of("log")
-        for handler in logging.getLogger().handlers:
-            handler.addFilter(ConcealingFilter(log.conceal))
-        gc.collect()
-        gc.freeze()  # what is there now stays: looking through it again and again would hold the loop for 90 ms
-        if address is None:
-            await serve_stdio(server, guards.offload)
-            return
-        listening = open_http(
+        await _settle(guards)
+        listening = wires.open_http(
             server,
             config.http,
             address=address,
@@ -101,3 +132,24 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
             remark(f"The dashboard, where you can answer approvals: {url.removesuffix('mcp')}#key={key}")
         remark(f"sealyard serves {len(config.upstreams)} servers at {url} ({mode} mode)")
         await http.run_until_cancelled()
+
+
+def _build_relay(config: Config, border: "Border") -> Any:
+    connect = partial(mcp.open_transport, token_folder=config.store.path.parent / "oauth")
+    return wires.build_relay(config.upstreams, border, connect=connect)
+
+
+def _trace(yard: "Yard") -> None:
+    if yard.observer.tracing is not None:
+        yard.observer.tracing.make_global()  # the SDK's own spans are sent too, and link ours to the client's
+
+
+async def _settle(guards: "Guards") -> None:
+    """Prepare the process for serving long: helpers are warm, the log is concealed, and what there is now stays."""
+    if guards.offload is not None:
+        guards.offload.warm()
+    log = await guards.of("log")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(ConcealingFilter(log.conceal))
+    gc.freeze()  # looking through it again and again would hold the loop for 90 ms, and so would a last look
+    gc.set_threshold(*USUAL_COLLECTION)

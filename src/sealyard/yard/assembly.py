@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import hmac
 import logging
@@ -79,11 +80,7 @@ async def open_yard(
     rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     privacy = build_privacy(config.privacy)
     scopes = config.http.scopes()
-    levels = {
-        scope.level: build_policy(msgspec.structs.replace(config.sandbox, level=scope.level))
-        for scope in scopes.values()
-        if scope.level is not None
-    }
+    levels = functools.cache(lambda level: build_policy(msgspec.structs.replace(config.sandbox, level=level)))
     async with contextlib.AsyncExitStack() as stack:
         traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
         store = await stack.enter_async_context(open_store(config.store.path, traces=traces))
@@ -130,7 +127,6 @@ async def open_yard(
                 slots=slots,  # calls without code take them too, before the sandbox is ready
             )
             sandbox = _begin(stack, walls.enter_async_context(opening))
-            _begin(stack, asyncio.to_thread(tokens.load))
         guards = await _open_guards(config, privacy, store, stack)
         observed = DriftWatch(catalog, store)
         await observed.load()
@@ -166,6 +162,8 @@ async def open_yard(
         if config.discovery.semantic:
             _begin(stack, _load_meaning(finder, store, config.discovery.vectors))
         finder.start_listing()
+        if with_sandbox:
+            _begin(stack, asyncio.to_thread(tokens.load))  # last: it would take the time of what is to be ready first
         yield yard
 
 
@@ -183,7 +181,15 @@ def _assemble(
     broker = Broker(
         tools.upstreams,
         policy=rules,
-        approvals=Approvals(store, config.policy, on_ask=observer.asked, on_answer=observer.answered),
+        approvals=Approvals(
+            store,
+            config.policy,
+            config.approval,
+            find=guards.find,
+            on_ask=observer.asked,
+            on_answer=observer.answered,
+            on_reveal=observer.revealed,
+        ),
         store=store,
         digest=guards.digest,
         offload=guards.offload,
@@ -310,7 +316,7 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
         guards = await _open_guards(config, privacy, store, stack)
         await _serve(config, policy, store, guards, stack)
-        approvals = Approvals(store, config.policy)
+        approvals = Approvals(store, config.policy, config.approval, find=guards.find)
         broker = Broker({}, policy=policy, approvals=approvals, store=store, digest=guards.digest)
         upkeep = Upkeep(store, config.metrics, record=store.metrics.record)
         _begin(stack, upkeep.run())

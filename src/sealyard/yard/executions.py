@@ -1,4 +1,4 @@
-"""Executions in the background: start them, read their state and result, cancel them."""
+"""What an agent requests, and executions in the background: start them, read their state and result, cancel them."""
 
 import asyncio
 import contextlib
@@ -25,8 +25,30 @@ class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, Any] | None = None
     session: str | None = None
     timeout_seconds: float | None = None
+    timeout: float | None = None
+    """Another name of `timeout_seconds`."""
+    isolation_level: str | None = None
+    """A stricter level than that of the principal, for this run alone."""
     form: Literal["code", "analysis"] = "code"
     """`analysis`: sealyard wrote the code, and its context is the request."""
+
+
+class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question about some rows."""
+
+    analysis_type: str
+    """`filter`, `aggregate`, `transform`, `validate` or `statistics`."""
+    data: Any = None
+    """The rows."""
+    source: dict[str, Any] | None = None
+    """The place of the rows, without `data`: `{"workspace": path}`, or `{"tool": name, "arguments": {…}}`."""
+    parameters: dict[str, Any] = {}
+    session: str | None = None
+    timeout_seconds: float | None = None
+    timeout: float | None = None
+    """Another name of `timeout_seconds`."""
+    isolation_level: str | None = None
+    """A stricter level than that of the principal, for this run alone."""
 
 
 class Execution:

@@ -146,7 +146,7 @@ class _Relay:
         self._routes = routes
         self._border = border
         self._broker = border.broker
-        self._asking = Asking(border.approvals)
+        self._asking = Asking(lambda: border.approvals)
         self._rounds: OrderedDict[_Round, OpenCall] = OrderedDict()
         """Calls that wait for their client's next round. They are already allowed, with exactly these arguments."""
         self._server = server
