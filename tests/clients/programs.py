@@ -210,5 +210,7 @@ PROGRAMS = {
         Program("codex", "Codex", "@openai/codex-linux-{processor}", _settle_codex, _codex),
         Program("gemini", "Gemini CLI", "@google/gemini-cli", _settle_gemini, _gemini),
         Program("opencode", "opencode", "opencode-linux-{processor}", _settle_opencode, _opencode),
+        Program("qwen", "Qwen Code", "@qwen-code/qwen-code", _settle_qwen, _qwen),
+        Program("copilot", "Copilot CLI", "@github/copilot-linux-{processor}", _settle_copilot, _copilot),
     )
 }
