@@ -41,7 +41,6 @@ _NAMES = {
     "search_skills": "find_skills",
 }
 """Names that are answered and not advertised, and the tool with the same arguments."""
-_FOUND, _LISTED = 5, 50  # skills in an answer, unless the client says how many
 _LIST_TTL_MS = 300_000  # clients may keep the list of tools for 5 minutes
 _AT_ONCE = frozenset({"initialize", "server/discover", "ping", "tools/list"})
 """Requests that need no yard: the tools are the same whatever is behind them, but for those of `hybrid`."""
@@ -77,9 +76,13 @@ class _CallArguments(msgspec.Struct, forbid_unknown_fields=True):
 
 class _FindArguments(msgspec.Struct, forbid_unknown_fields=True):
     query: str = ""
-    limit: int | None = None
+    limit: int = 5
     detail_level: str = ""
     """Taken and without effect: what is found of a skill is always shown whole."""
+
+
+class _ListArguments(_FindArguments):
+    limit: int = 50
 
 
 class _LoadArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -290,11 +293,9 @@ class _Surface:
         return self._skill_answer(params, call, saved_text(saved))
 
     async def _find_skills(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
-        arguments = _convert(params, _FindArguments)
+        arguments = _convert(params, _ListArguments if params.name == "list_skills" else _FindArguments)
         async with self._concealing(call.principal):
-            limit = _LISTED if params.name == "list_skills" else _FOUND
-            limit = limit if arguments.limit is None else arguments.limit
-            found = await self.yard.skills.find(arguments.query, limit=limit, principal=call.principal)
+            found = await self.yard.skills.find(arguments.query, limit=arguments.limit, principal=call.principal)
         return self._skill_answer(params, call, found_text(found, self.yard.runner.result_tokens))
 
     async def _load_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,11 @@ from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.observe import Observer, Recorder
 from sealyard.privacy import Guard
+from sealyard.sandbox.review import Review, Unbound
 from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
-from sealyard.skills.declarations import check_json
+from sealyard.skills.declarations import check_json, read_inputs, script_inputs
 from sealyard.skills.loader import Compatibility, Known, LoadedSkill, NeedCheck, SkillLoader, SkillSession
-from sealyard.skills.reading import Reading, read_skill, signature_of
+from sealyard.skills.reading import Reading, read_skill, signature_of, with_imports
 from sealyard.skills.rehearsal import Rehearsals
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, as_tool
@@ -119,8 +120,9 @@ class Skills:
         view = await self.tools.view(principal)
         await self.store.room()
         request, warnings = await conceal_request(request, guard)
+        request, imports = await self._with_imports(request, principal, view)
         skill, more = await self._read(request, namespace, principal, view)
-        warnings += more
+        warnings += [*imports, *more]
         load = partial(self.loading.load_for, principal, view, {skill.name: skill})
         sandbox = await self._runner.sandbox()
         examples = []
@@ -250,9 +252,7 @@ class Skills:
     ) -> tuple[Skill, list[str]]:
         """Build the skill that a request describes, with every check that needs no run."""
         reading = await self._reading(request, view, author)
-        policy = self._runner.policy_of(author)
-        packages = (await self._runner.sandbox()).packages.modules
-        verdict = await self._runner.review(request.code, policy, view, packages, author)
+        verdict = await self._review(request, view, author)
         refusal = verdict.refusal()
         if refusal is not None:
             line = f"Line {refusal.line}: " if refusal.line else ""
@@ -276,10 +276,28 @@ class Skills:
             tools=reading.tools,
             skills=tuple(needs),
             author=author,
-            level=str(policy.level),
+            level=str(self._runner.policy_of(author).level),
         )
         warned = [finding.message for finding in verdict.findings if finding.severity == "warn"]
         return skill, [*reading.warnings, *warned[:3]]
+
+    async def _with_imports(self, request: SaveSkill, author: str, view: Snapshot) -> tuple[SaveSkill, list[str]]:
+        """The request with an import of each tool that a run of its code would find without one.
+
+        A skill is read and migrated by its imports, and a tool that comes later must not take the place of one.
+        """
+        verdict = await self._review(request, view, author)
+        if not verdict.unbound:
+            return request, []
+        given = {request.name, *script_inputs(read_inputs(request.inputs))["properties"]}
+        implied = await self.implied_tools(verdict.unbound, view, principal=author, given=given)
+        lines = [f"from servers.{server} import {name}" for name, server in implied.items()]
+        code = with_imports(request.code, lines) if lines else request.code
+        return msgspec.structs.replace(request, code=code), [f"Added `{line}`." for line in lines]
+
+    async def _review(self, request: SaveSkill, view: Snapshot, author: str) -> Review:
+        packages = (await self._runner.sandbox()).packages.modules
+        return await self._runner.review(request.code, self._runner.policy_of(author), view, packages, author)
 
     async def _reading(self, request: SaveSkill, view: Snapshot, author: str) -> Reading:
         """Read the code of a request, long code in a helper process. Raises `InvalidSkill`."""
@@ -370,6 +388,21 @@ class Skills:
     def _audit(self, kind: str, principal: str, skill: Skill, body: dict[str, Any]) -> None:
         body = {"namespace": skill.namespace, "name": skill.name, "version": skill.version, **body}
         self.store.audit(AuditEntry(kind=kind, principal=principal, body=body))
+
+    async def implied_tools(
+        self, unbound: Sequence[Unbound], view: Snapshot, *, principal: str, given: Collection[str]
+    ) -> dict[str, str]:
+        """The servers of the functions that code calls without an import, by function.
+
+        Only exactly one server may have it, and neither a value that is `given` nor a skill may have its name.
+        """
+        found = {
+            each.name: servers[0]
+            for each in unbound
+            if each.name not in given and len(servers := view.servers_of(each.name)) == 1
+        }
+        skills = {skill.name for skill in await self.loading.visible(principal, view)} if found else set()
+        return {name: server for name, server in found.items() if name not in skills}
 
     # Finding and loading
 

@@ -7,7 +7,7 @@ of the program. Its engine is `sealyard.analysis.guest`, which the sandbox knows
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -109,6 +109,7 @@ class CodeRun:
         """The wall time that is left when its turn comes."""
         self._verdict = Review(verdict="allow")
         self._look: RunAdvice | None = None
+        self._implied: Mapping[str, str] = {}
 
     @contextlib.asynccontextmanager
     async def open(self, on_output: OnOutput | None, on_progress: OnProgress | None) -> AsyncIterator[Run]:
@@ -178,6 +179,7 @@ class CodeRun:
                 view, who = self._snapshot, self._execution.principal
                 self._verdict = await yard.runner.review(code, policy, view, modules, who)
                 if self._is_code:
+                    await self._find_implied()
                     look = self._look = await self._take_look()
         except TimeoutError:
             message = f"Reviewing the code exceeded the run's limit of {policy.wall_seconds:g} s."
@@ -196,6 +198,7 @@ class CodeRun:
         assert look is not None
         return {
             "context": self._execution.request.context,
+            "tools": self._implied,
             "limits": look.limits,
             "policy": self._policy,
             "on_call": partial(self._yard.recorder.broker.call, run.passage),
@@ -258,6 +261,18 @@ class CodeRun:
         """The rest of the time limit, and at least a moment, because the result of a stopped run comes at once."""
         clock = self.run.clock
         return max(_SCAN_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
+
+    async def _find_implied(self) -> None:
+        """Find the tools that the code calls without an import. From here on they are as if it had imported them."""
+        if self._verdict.unbound:
+            request, skills = self._execution.request, self._yard.skills
+            self._implied = await skills.implied_tools(
+                self._verdict.unbound,
+                self._snapshot,
+                principal=self._execution.principal,
+                given=request.context or (),
+            )
+            self._verdict = self._verdict.with_tools(self._implied)
 
     async def _take_look(self) -> RunAdvice:
         look = await self._yard.guidance.look(
