@@ -358,12 +358,15 @@ class BoundedBodies:
             return
         sending = _Sending(send)
         await self._app(scope, _replayed(messages, receive), sending)
-        if not sending.is_done and any(name == b"mcp-session-id" for name, _ in scope["headers"]):
+        if is_whole and not sending.is_done and any(name == b"mcp-session-id" for name, _ in scope["headers"]):
             await self._cancel(scope, b"".join(parts))
 
     async def _cancel(self, scope: Scope, body: bytes) -> None:
         """Cancel the request of a client that left before its answer: in a session, it would go on for nobody."""
-        request_id = msgspec.json.decode(body, type=_Identified).id
+        try:
+            request_id = msgspec.json.decode(body, type=_Identified).id
+        except msgspec.MsgspecError:
+            return  # it was no request
         params = {"requestId": request_id, "reason": "The client disconnected."}
         notice = msgspec.json.encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         headers = [header for header in scope["headers"] if header[0] != b"content-length"]
