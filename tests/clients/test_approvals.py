@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.clients.conftest import make_home
+from tests.clients.conversations import write_config
 from tests.clients.model import Model, Step, serving
 from tests.clients.programs import PROGRAMS, SECONDS, Home
 
@@ -26,19 +26,9 @@ from sealyard.broker.policy import PolicySettings
 from sealyard.store import open_store
 from sealyard.values.access import Approval
 
-TOOL = "mcp__expenses__get_budget"
-ASK = f"""
-[learning]
-enabled = false
-
-[policy]
-preset = "open"
-
-[[policy.rules]]
-decision = "ask"
-tools = ["{TOOL}"]
-"""
-CODE = "from servers.expenses import get_budget\nget_budget(department='Sales')['department']"
+TOOL = "mcp__mail__send_mail"
+CODE = "from servers.mail import send_mail\nsend_mail(to='ann@example.com', subject='ask me', body='x')['message']"
+SENT = "Sent to ann@example.com."
 STEPS = [Step("execute_code", {"code": CODE})]
 CONTROL = re.compile(r"\x1b\[[0-9;?>]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|\x1b[=>78]|\s")
 """What a terminal obeys, and blanks: programs move over these instead of writing them."""
@@ -47,10 +37,13 @@ POINTER = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
 
 def settled(folder: Path, model: Model, more: str = "") -> Home:
-    """A home in which Claude Code has a gateway that asks about one tool."""
-    home = make_home(folder, model)
+    """A home in which Claude Code has a gateway that asks about a mail."""
+    home = Home(folder / "claude", model)
+    home.project.mkdir(parents=True)
+    home.temporary.mkdir()
+    write_config(home)
     with (home.project / "sealyard.toml").open("a", encoding="utf-8") as file:
-        file.write(ASK + more)
+        file.write(f"\n[privacy]\nmode = 'off'\n{more}")
     done = home.run("sealyard", "init", "--apply", "claude-code", "--yes")
     assert done.returncode == 0, done.stderr
     return home
@@ -58,7 +51,7 @@ def settled(folder: Path, model: Model, more: str = "") -> Home:
 
 async def answered(home: Home) -> list[dict[str, object]]:
     """Allow the call that waits, once its client has answered without a person; that answer's entry in the log."""
-    async with asyncio.timeout(SECONDS), open_store(home.project / "store.db") as store:
+    async with asyncio.timeout(SECONDS), open_store(home.path / "store.db") as store:
         approvals = Approvals(store, PolicySettings())
         while not (dropped := await store.audit_entries(limit=10, kind="approval.unattended")):  # noqa: ASYNC110
             await asyncio.sleep(0.1)  # another process writes it
@@ -72,20 +65,20 @@ def test_without_a_terminal_an_operator_is_asked(tmp_path: Path) -> None:
     """Claude Code declares forms and refuses them itself; the run waits for the operator all the same."""
     found: list[dict[str, object]] = []
     with serving(STEPS) as model:
-        home = settled(tmp_path / "claude", model)
+        home = settled(tmp_path, model)
         operator = threading.Thread(target=lambda: found.extend(asyncio.run(answered(home))))
         operator.start()
         PROGRAMS["claude-code"].converse(home)
         operator.join()
 
     assert [(each["tool"], each["action"]) for each in found] == [(TOOL, "cancel")]
-    assert model.requests[-1].results[0].startswith("Sales")
+    assert model.requests[-1].results[0].startswith(SENT)
 
 
 def test_without_a_terminal_and_an_operator_the_model_is_told_what_to_do(tmp_path: Path) -> None:
     """At once: nobody else may answer."""
     with serving(STEPS) as model:
-        home = settled(tmp_path / "claude", model, '\n[approval]\nchannels = ["client"]\n')
+        home = settled(tmp_path, model, '\n[approval]\nchannels = ["client"]\n')
         PROGRAMS["claude-code"].converse(home)
 
     (said,) = model.requests[-1].results
@@ -124,7 +117,7 @@ def terminal(home: Home, *command: str) -> Iterator[Terminal]:
     process = subprocess.Popen(
         command,
         cwd=home.project,
-        env=home.environment(),
+        env=home.environment,
         stdin=screen,
         stdout=screen,
         stderr=screen,
@@ -145,11 +138,9 @@ def terminal(home: Home, *command: str) -> Iterator[Terminal]:
 def test_in_a_terminal_accepting_means_what_was_chosen(tmp_path: Path) -> None:
     """Its user sees the call; "Accept" with nothing chosen is refused by the form itself, and a choice counts."""
     with serving(STEPS) as model:
-        home = settled(tmp_path / "claude", model)
-        program = PROGRAMS["claude-code"]
-        home.environ.update(program.settle(home))
+        home = settled(tmp_path, model)
+        binary, *_ = PROGRAMS["claude-code"].prepare(home)
         past_questions(home)
-        binary, *_ = program.command(home)
         with terminal(home, binary, "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5") as shown:
             shown.press(b"", POINTER)
             while not any("execute_code" in name for each in model.requests for name in each.tools):
@@ -168,9 +159,9 @@ def test_in_a_terminal_accepting_means_what_was_chosen(tmp_path: Path) -> None:
                 due = time.monotonic() + 1
                 shown.press(ENTER, lambda: model.requests[-1].results or time.monotonic() > due)  # noqa: B023
 
-    assert f'{TOOL}(department="Sales")' in form
+    assert f'{TOOL}(to="ann@example.com",subject="askme",body="x")' in form
     assert before == TOOL
-    assert model.requests[-1].results[0].startswith("Sales")
+    assert model.requests[-1].results[0].startswith(SENT)
 
 
 def past_questions(home: Home) -> None:
@@ -186,5 +177,5 @@ def past_questions(home: Home) -> None:
 
 async def waiting(home: Home) -> list[str]:
     """The tools of the calls that wait."""
-    async with open_store(home.project / "store.db") as store:
+    async with open_store(home.path / "store.db") as store:
         return [ask.tool for ask in await Approvals(store, PolicySettings()).waiting()]

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
-    from sealyard.broker.approvals import Approvals, Unattended
+    from sealyard.broker.approvals import Approvals
     from sealyard.broker.call import Broker, FinishedCall, OpenCall, Passage
     from sealyard.broker.limits import Attempts
 
-__all__ = ("Approvals", "Attempts", "Broker", "FinishedCall", "OpenCall", "Passage", "Unattended")
+__all__ = ("Approvals", "Attempts", "Broker", "FinishedCall", "OpenCall", "Passage")
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
     __getattr__ = lazy_door(
         __name__,
-        approvals="Approvals Unattended",
+        approvals="Approvals",
         call="Broker FinishedCall OpenCall Passage",
         limits="Attempts",
     )

@@ -30,15 +30,8 @@ from sealyard.values.access import (
     ApprovalSettings,
     AuditEntry,
     Grant,
+    Unattended,
 )
-
-
-class Unattended(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that a client gave faster than a person can. It counts for nothing, whatever it says."""
-
-    action: str
-    seconds: float
-
 
 AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | Unattended | None]]
 """Asks one person. None: no answer through this channel, such as after its client disconnected."""

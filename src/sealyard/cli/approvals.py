@@ -1,25 +1,33 @@
 """`sealyard approvals`: list and answer the calls that wait for a person."""
 
 import asyncio
+import contextlib
 import os
 import pwd
+import sys
+import termios
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar, cast
 
 import click
 import msgspec
+from rich.status import Status
 
 from sealyard.broker import Approvals
 from sealyard.cli.command import CONFIG, JSON, KEPT, LOCAL, answer, load, option, with_store
 from sealyard.cli.keys import open_vault
-from sealyard.cli.terminal import say, write
+from sealyard.cli.terminal import errors, remark, say, write
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Remembered
 
 _WATCH_SECONDS = 0.5
 """A person does not notice a shorter wait, and the store is read twice a second only."""
+_ID_CHARACTERS = 4
+"""Of an ask's id, typed to allow it. Code cannot know them, so nothing that it printed can be answered by mistake."""
+_LINE_BYTES = 4096
+"""The most that a terminal hands over as one line."""
 _T = TypeVar("_T")
 
 _Values = dict[str, dict[str, str | int | float]]
@@ -210,3 +218,84 @@ def _operator() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return f"user {os.getuid()}"
+
+
+# Asking here
+
+
+@contextlib.contextmanager
+def answered_here(queue: Approvals, execution_id: str, status: Status | None = None) -> Iterator[None]:
+    """While open, the person at this terminal is asked about the calls of an execution; `status` rests meanwhile.
+
+    Without a terminal a line says how to answer from another one. Who starts a command here is an operator: if the
+    ask's channels name none, nobody is asked, and `policy.unanswerable` decides.
+    """
+    turn = asyncio.Lock()
+
+    async def ask(question: ApprovalRequest) -> Approval | None:
+        if "operator" not in question.channels:
+            return None
+        if not _has_person():
+            remark(f"{question.subject} waits for approval: sealyard approvals approve {question.id}")
+            return None
+        async with turn:
+            with _resting(status):
+                return await _ask(question)
+
+    with queue.channel(execution_id, ask):
+        yield
+
+
+async def _ask(question: ApprovalRequest) -> Approval | None:
+    """Ask at the terminal. None if its input has ended: then others may still answer."""
+    descriptor = sys.stdin.fileno()
+    termios.tcflush(descriptor, termios.TCIFLUSH)  # what was typed before cannot be about this question
+    for line in question.lines():
+        remark(f"  {line}")
+    own = question.id[:_ID_CHARACTERS]
+    wider = [each for each in question.options if each not in ("refuse", "once")]
+    more = f", or {own} with {', '.join(wider)}" if wider else ""
+    errors.print(f"Type {own} to allow it once{more}; anything else refuses: ", end="")
+    line = await _read_line(descriptor)
+    if not line:
+        return None
+    match line.split():
+        case [typed] if typed == own:
+            decision: ApprovalDecision = "once"
+        case [typed, scope] if typed == own and scope in wider:
+            decision = cast("ApprovalDecision", scope)
+        case _:
+            decision = "refuse"
+    return Approval(decision=decision, by=_operator(), channel="cli", answered_at=time.time())
+
+
+async def _read_line(descriptor: int) -> str:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, _LINE_BYTES).decode(errors="replace")
+
+
+def _has_person() -> bool:
+    """True if this command is in the foreground of a terminal, and what it asks can be read there."""
+    try:
+        return errors.is_terminal and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _resting(status: Status | None) -> Iterator[None]:
+    """Take the moving sign off the line that a person types on."""
+    if status is None:
+        yield
+        return
+    status.stop()
+    try:
+        yield
+    finally:
+        status.start()

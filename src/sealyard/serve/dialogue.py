@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import mcp_types as types
 import msgspec
@@ -25,8 +25,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import ValidationError
 
-from sealyard.broker import Approvals, Unattended
-from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, Unattended
+
+if TYPE_CHECKING:  # the handshake needs none, nor the store that they are in
+    from sealyard.broker import Approvals
 
 Context = ServerRequestContext[Any, Any]
 
@@ -63,7 +65,7 @@ def seal_states(name: str, ask_seconds: float) -> RequestStateBoundary:
 class Call:
     """One tool call of a client while it is carried out. Questions go to the client as requests."""
 
-    def __init__(self, approvals: Approvals, principal: str, ctx: Context | None = None) -> None:
+    def __init__(self, approvals: "Approvals", principal: str, ctx: Context | None = None) -> None:
         self.principal = principal
         self._approvals = approvals
         self._ctx = ctx
@@ -142,10 +144,11 @@ Work = Callable[[Call], Awaitable[types.CallToolResult]]
 class Asking:
     """Carries out calls of clients, and asks their users meanwhile.
 
-    Open it for as long as a server runs: calls that go on without their clients end with it.
+    Open it for as long as a server runs: calls that go on without their clients end with it. `approvals` returns those
+    of the yard, which need not be open before the first call.
     """
 
-    def __init__(self, approvals: Approvals) -> None:
+    def __init__(self, approvals: "Callable[[], Approvals]") -> None:
         self._approvals = approvals
         self._held: dict[str, _HeldCall] = {}
         self._tasks: set[asyncio.Future[types.CallToolResult]] = set()
@@ -157,7 +160,7 @@ class Asking:
     @contextlib.asynccontextmanager
     async def dialogue(self, ctx: Context) -> AsyncIterator[Call]:
         """A call of a client that gets questions as requests, or cannot ask its user. It gets progress meanwhile."""
-        call = Call(self._approvals, principal_of(ctx), ctx)
+        call = Call(self._approvals(), principal_of(ctx), ctx)
         call.stream.open(ctx)
         try:
             yield call
@@ -184,7 +187,7 @@ class Asking:
         """
         state, principal = params.request_state, principal_of(ctx)
         if state is None:
-            call = _HeldCall(self._approvals, principal, work)
+            call = _HeldCall(self._approvals(), principal, work)
             self._tasks.add(call.task)
             call.task.add_done_callback(self._tasks.discard)
             state = secrets.token_hex(16)
@@ -218,7 +221,7 @@ class Asking:
 class _HeldCall(Call):
     """A call that goes on whether or not a request of its client is open. Questions wait for the next one."""
 
-    def __init__(self, approvals: Approvals, principal: str, work: Work) -> None:
+    def __init__(self, approvals: "Approvals", principal: str, work: Work) -> None:
         super().__init__(approvals, principal)
         self._changed = asyncio.Event()
         """Set when a question opens, and when the call ends."""

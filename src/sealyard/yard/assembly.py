@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import hmac
 import logging
@@ -43,7 +44,7 @@ from sealyard.values.access import AuditEntry
 from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.wording import suggest
 from sealyard.yard.operations import Figures, Operations
-from sealyard.yard.yard import Yard
+from sealyard.yard.yard import Border, Yard
 
 _log = logging.getLogger(__name__)
 
@@ -79,11 +80,7 @@ async def open_yard(
     rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     privacy = build_privacy(config.privacy)
     scopes = config.http.scopes()
-    levels = {
-        scope.level: build_policy(msgspec.structs.replace(config.sandbox, level=scope.level))
-        for scope in scopes.values()
-        if scope.level is not None
-    }
+    levels = functools.cache(lambda level: build_policy(msgspec.structs.replace(config.sandbox, level=level)))
     async with contextlib.AsyncExitStack() as stack:
         traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
         store = await stack.enter_async_context(open_store(config.store.path, traces=traces))
@@ -130,7 +127,6 @@ async def open_yard(
                 slots=slots,  # calls without code take them too, before the sandbox is ready
             )
             sandbox = _begin(stack, walls.enter_async_context(opening))
-            _begin(stack, asyncio.to_thread(tokens.load))
         guards = await _open_guards(config, privacy, store, stack)
         observed = DriftWatch(catalog, store)
         await observed.load()
@@ -149,6 +145,7 @@ async def open_yard(
             policy,
             levels=levels,
             scopes=scopes,
+            profiles=config.narrowings(),
             opening=sandbox,
             slots=slots,
             offload=guards.offload,
@@ -166,6 +163,8 @@ async def open_yard(
         if config.discovery.semantic:
             _begin(stack, _load_meaning(finder, store, config.discovery.vectors))
         finder.start_listing()
+        if with_sandbox:
+            _begin(stack, asyncio.to_thread(tokens.load))  # last: it would take the time of what is to be ready first
         yield yard
 
 
@@ -295,19 +294,6 @@ class _Listing:
 
     async def _log_names(self) -> None:
         await self.names.log(self.catalog.snapshot, self.finder.unlisted(), self.finder.idle_patterns())
-
-
-class Border(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks that every call passes, for a gateway that runs no code."""
-
-    guards: Guards
-    policy: Policy
-    approvals: Approvals
-    broker: Broker
-    recorder: Recorder
-    store: Store
-    names: NameCheck
-    readiness: Readiness
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ of the program. Its engine is `sealyard.analysis.guest`, which the sandbox knows
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +24,6 @@ from sealyard.privacy import Guard
 from sealyard.sandbox import Sandbox
 from sealyard.sandbox.pool import Slot
 from sealyard.sandbox.review import Review, check_code
-from sealyard.sandbox.sessions import check_session_name
 from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
@@ -43,7 +42,7 @@ from sealyard.values.runs import (
 from sealyard.values.tools import SearchAnswer, SearchRequest, ToolSpec
 from sealyard.versioning import Plan
 from sealyard.wording import suggest
-from sealyard.yard.executions import ExecuteRequest, Execution
+from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest, Execution
 from sealyard.yard.operations import Operations
 from sealyard.yard.results import preview_bytes, render
 
@@ -57,7 +56,7 @@ from sealyard_analysis import run
 result = run(request, call_tool)
 """
 
-_SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
+_LEVEL_CHARACTERS = 4  # of a level in the name of a workspace, which leaves room for the session's
 _SCAN_SECONDS = 0.05
 """For scanning the output of a run that has used up its time; `Run.conceal` says what it leaves out then."""
 _SHORT_CODE = 1_000
@@ -99,12 +98,16 @@ class CodeRun:
         self._sandbox = sandbox
         self._slot = slot
         self._limits = limits
-        self._policy = yard.runner.policy_of(execution.principal)
+        self._policy = yard.runner.policy_of(execution.principal, execution.request.isolation_level)
+        self._place = workspace_of(yard.runner, execution.request, execution.principal)
+        if execution.request.isolation_level:
+            sandbox.check(self._policy)
         self._is_code = execution.request.form == "code"
         self._wall_seconds = 0.0
         """The wall time that is left when its turn comes."""
         self._verdict = Review(verdict="allow")
         self._look: RunAdvice | None = None
+        self._implied: Mapping[str, str] = {}
 
     @contextlib.asynccontextmanager
     async def open(self, on_output: OnOutput | None, on_progress: OnProgress | None) -> AsyncIterator[Run]:
@@ -112,7 +115,7 @@ class CodeRun:
         yard, execution = self._yard, self._execution
         request, principal = execution.request, execution.principal
         snapshot = self._snapshot = await yard.tools.view(principal)
-        session = session_of(principal, request.session)
+        session = yard.runner.session_of(principal, request.session)
         guard = await yard.guards.of(session)
         wrote = written(request)
         skills = self._skills = yard.skills.session(principal, snapshot, guard)
@@ -174,6 +177,7 @@ class CodeRun:
                 view, who = self._snapshot, self._execution.principal
                 self._verdict = await yard.runner.review(code, policy, view, modules, who)
                 if self._is_code:
+                    await self._find_implied()
                     look = self._look = await self._take_look()
         except TimeoutError:
             message = f"Reviewing the code exceeded the run's limit of {policy.wall_seconds:g} s."
@@ -192,11 +196,12 @@ class CodeRun:
         assert look is not None
         return {
             "context": self._execution.request.context,
+            "tools": self._implied,
             "limits": look.limits,
             "policy": self._policy,
             "on_call": partial(self._yard.recorder.broker.call, run.passage),
             "on_output": run.output.add,
-            "session": run.grant.session,
+            "session": self._place,
             "execution_id": run.id,
             "library_version": self._snapshot.stubs_version,
             "clock": run.clock,
@@ -213,7 +218,7 @@ class CodeRun:
             usage=Usage(wall_seconds=0.0),
             tier="",
             level=str(self._policy.level),
-            session=self.run.grant.session,
+            session=self._place,
         )
 
     async def conclude(self, seen: Outcome) -> Outcome:
@@ -239,7 +244,7 @@ class CodeRun:
         result = await render(
             outcome,
             budget_tokens=self._yard.runner.result_tokens,
-            workspace=self._sandbox.find_workspace(run.grant.session),
+            workspace=self._sandbox.find_workspace(self._place),
             guard=run.guard,
             notes=(*dict.fromkeys([*run.passage.notes, *self._skills.notes]), *warnings[:_WARNINGS], *tips),
         )
@@ -254,6 +259,18 @@ class CodeRun:
         """The rest of the time limit, and at least a moment, because the result of a stopped run comes at once."""
         clock = self.run.clock
         return max(_SCAN_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
+
+    async def _find_implied(self) -> None:
+        """Find the tools that the code calls without an import. From here on they are as if it had imported them."""
+        if self._verdict.unbound:
+            request, skills = self._execution.request, self._yard.skills
+            self._implied = await skills.implied_tools(
+                self._verdict.unbound,
+                self._snapshot,
+                principal=self._execution.principal,
+                given=request.context or (),
+            )
+            self._verdict = self._verdict.with_tools(self._implied)
 
     async def _take_look(self) -> RunAdvice:
         look = await self._yard.guidance.look(
@@ -307,12 +324,16 @@ async def find_tools(
     level = request.level
     is_cached = yard.tools.finder.is_indexed(view)
     shown = await _shown(request.query, guard)
+    servers = None
+    if request.server:  # a view is the whole catalog until what it leaves out has listed its tools
+        tools = yard.tools
+        servers = tools.views.servers(tools.upstreams, tools.catalog.snapshot, visit.principal)
     guide = SearchGuide(yard.guidance, visit, view, shown) if yard.guidance.is_on else None
     if guide is None:
-        answer = await yard.tools.finder.search(request, view=view)
+        answer = await yard.tools.finder.search(request, view=view, servers=servers)
     else:
         await yard.guidance.skills.first_look(visit.principal)
-        answer = await yard.tools.finder.search(request, view=view, learned=guide.recall())
+        answer = await yard.tools.finder.search(request, view=view, servers=servers, learned=guide.recall())
         answer = await guide.finish(answer, level)
     yard.observer.searched(
         visit,
@@ -335,39 +356,36 @@ async def _shown(query: str, guard: Guard) -> str:
 
 def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
     """The limits that a request sets. Raises `InvalidRequest` for an invalid request."""
-    if not is_python(request.language):
+    if request.language and not is_python(request.language):
         raise InvalidRequest(f"language is {request.language!r}. Only 'python' is run here.")
     check_code(request.code)
     if not request.code.strip():
         raise InvalidRequest("The code is empty. Give at least one statement.")
-    seconds = request.timeout_seconds
+    seconds = request.timeout if request.timeout_seconds is None else request.timeout_seconds
+    if request.timeout not in (None, seconds):
+        raise InvalidRequest(
+            f"timeout is {request.timeout:g} and timeout_seconds {seconds:g}. Give one of them: they mean the same."
+        )
     if seconds is not None and not 1 <= seconds <= MAX_SECONDS:
         raise InvalidRequest(f"timeout_seconds is {seconds:g}. Give 1 to {MAX_SECONDS:g}.")
     return Limits(wall_seconds=seconds, inline_bytes=preview_bytes(result_tokens))
 
 
-def session_of(principal: str, session: str | None) -> str:
-    """The workspace's name in the sandbox. A principal's name has no `:`, so each name has one owner."""
-    if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
-        raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
-    return f"{principal}:{session or 'default'}"
+def workspace_of(runner: Runner, request: ExecuteRequest, principal: str) -> str:
+    """The name of the workspace of a run: at a stricter level than its principal's, a session has another one.
+
+    What looser runs left is not in it, and its size is that of its level. No client's session begins with `@`.
+    """
+    session, policy = (
+        runner.session_of(principal, request.session),
+        runner.policy_of(principal, request.isolation_level),
+    )
+    if policy.level == runner.policy_of(principal).level:
+        return session
+    return session.replace(":", f":@{policy.level[:_LEVEL_CHARACTERS]}:", 1)
 
 
 # Analyses without code
-
-
-class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question about some rows."""
-
-    analysis_type: str
-    """`filter`, `aggregate`, `transform`, `validate` or `statistics`."""
-    data: Any = None
-    """The rows."""
-    source: dict[str, Any] | None = None
-    """The place of the rows, without `data`: `{"workspace": path}`, or `{"tool": name, "arguments": {…}}`."""
-    parameters: dict[str, Any] = {}
-    session: str | None = None
-    timeout_seconds: float | None = None
 
 
 def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteRequest:
@@ -394,6 +412,8 @@ def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteReque
         context={"request": asked},
         session=request.session,
         timeout_seconds=request.timeout_seconds,
+        timeout=request.timeout,
+        isolation_level=request.isolation_level,
         form="analysis",
     )
 

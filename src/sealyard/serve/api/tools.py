@@ -23,7 +23,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     query: Annotated[str, Meta(max_length=2_000, description="Words, or a tool's name.")] = ""
     detail_level: Annotated[str, Meta(description="name_only, with_description or full.")] = "with_description"
     server: Annotated[str, Meta(description="Only tools of this upstream.")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=50, description="How many at most.")] = 5
+    limit: Annotated[int, Meta(ge=1, description="How many at most; more than 50 means 50.")] = 5
 
 
 class FoundTools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -138,9 +138,29 @@ class Upstreams(msgspec.Struct, frozen=True, kw_only=True):
     upstreams: list[UpstreamView]
 
 
+class ProfileView(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the gateway under a URL of its own."""
+
+    name: str
+    path: str
+    """Of its URL."""
+    upstreams: list[str]
+    """Those that the principal may use there."""
+    mode: str | None
+    """`null`: as without the profile."""
+    level: str
+    """The isolation level of the principal's runs there."""
+
+
+class Profiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The profiles of the config."""
+
+    profiles: list[ProfileView]
+
+
 @endpoint("GET", "mcp/tools/search")
 async def search_tools(call: Call[SearchQuery, None]) -> Reply[FoundTools]:
-    """Find tools by words. Answers as the MCP tool search_tools does."""
+    """Find tools by words. Answers as the MCP tool search_tools does, and `full` hits have their `input_schema`."""
     query, yard = call.query, call.yard
     text = await search(
         yard,
@@ -149,6 +169,7 @@ async def search_tools(call: Call[SearchQuery, None]) -> Reply[FoundTools]:
         server=query.server,
         limit=query.limit,
         principal=call.principal,
+        schemas=True,
     )
     yard.note_exchange(call.principal, "discovery", wrote=query.query, read=text, part="searches")
     return Reply(encoded=text.encode())
@@ -209,6 +230,20 @@ async def list_upstreams(call: Call[None, None]) -> Upstreams:
             )
         )
     return Upstreams(upstreams=found)
+
+
+@endpoint("GET", "profiles")
+async def list_profiles(call: Call[None, None]) -> Profiles:
+    """The profiles of the config. Each is served at a URL of its own and narrows what the principal may use."""
+    tools, runner = call.yard.tools, call.yard.runner
+    seen = tools.views.servers(tools.upstreams, tools.catalog.snapshot, call.principal)
+    found = []
+    for name, profile in runner.profiles.items():
+        views = tools.views.narrowed(profile)
+        upstreams = [each for each in seen if views.may_use(each, call.principal)]
+        level = str(runner.narrowed(profile).policy_of(call.principal).level)
+        found.append(ProfileView(name=name, path=f"/mcp/p/{name}", upstreams=upstreams, mode=profile.mode, level=level))
+    return Profiles(profiles=found)
 
 
 @endpoint("GET", "policy", needs="observe")
