@@ -242,7 +242,6 @@ class Conversations:
     def _home(self, model: Model, *key: str) -> Home:
         home = Home(self._folder / "-".join(key), model)
         home.project.mkdir(parents=True)
-        home.temporary.mkdir()
         model.home = str(home.path)
         write_config(home)
         return home

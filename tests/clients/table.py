@@ -27,7 +27,6 @@ ROWS = (
     "tokens that the client adds for it",
 )
 NOTES = {
-    "answers itself": "It declares that it shows forms, and answers them itself without a terminal: refused.",
     "silent": "It starts without the tools and says nothing; `mcp list` of the client says that the gateway failed.",
     "tells the model": "It starts without the tools, and tells the model that the token was rejected.",
     "ends": "It ends with exit code 1 and an error about authentication.",
