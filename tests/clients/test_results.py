@@ -42,6 +42,11 @@ def test_the_gateway_adds_a_bounded_cost(client: str, transport: str, talk: Talk
     table.add("tokens that the client adds for it", client, _rounded(now - bare) + note, transport)
 
 
+def test_what_a_tool_says_to_its_client_is_not_shown_to_the_model(talk: Talk) -> None:
+    """Such as that it is to be loaded at once, which only clients that read it are told."""
+    assert not any("alwaysLoad" in json.dumps(each.body) for each in talk.requests)
+
+
 def test_a_result_reaches_the_model_whatever_its_kind(
     client: str, transport: str, results: dict[str, str], table: Table
 ) -> None:
