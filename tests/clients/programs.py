@@ -100,9 +100,9 @@ class Program:
         home.environ.update(self.settle(home))
         return self.command(home)
 
-    def converse(self, home: Home) -> None:
+    def converse(self, home: Home, *options: str) -> None:
         """Have one conversation, which fails the test if the client fails."""
-        done = home.run(*self.prepare(home))
+        done = home.run(*self.prepare(home), *options)
         assert done.returncode == 0, (done.stdout[-2_000:], done.stderr[-2_000:])
 
 
