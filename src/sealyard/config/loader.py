@@ -71,7 +71,7 @@ def load_config(
         otel=_expand_fields(config.otel, "otel", ("headers",), _expand_secret, machine),
         trusted=frozenset(name for name in upstreams if entries[name].trusted),
         source=file,
-        warnings=(*warnings, *_unmatched(config.http, entries)),
+        warnings=(*warnings, *_unmatched(config, entries)),
     )
 
 
@@ -262,11 +262,13 @@ def _expand_http(http: HttpConfig, machine: Machine, file: Path | None) -> HttpC
         raise InvalidConfig(f"In {str(file)!r}, {error}") from None
 
 
-def _unmatched(http: HttpConfig, upstreams: Collection[str]) -> list[str]:
-    """Warnings about patterns of principals that match no upstream: most likely they are misspelled."""
+def _unmatched(config: Config, upstreams: Collection[str]) -> list[str]:
+    """Warnings about patterns of principals and profiles that match no upstream: most likely they are misspelled."""
+    tables = [(f"http.principals.{name}", each.upstreams) for name, each in config.http.principals.items()]
+    tables += [(f"profiles.{name}", each.upstreams) for name, each in config.profiles.items()]
     return [
-        f"http.principals.{name}.upstreams names {pattern!r}, but no upstream has a matching name."
-        for name, each in http.principals.items()
-        for pattern in each.upstreams or ()
+        f"{at}.upstreams names {pattern!r}, but no upstream has a matching name."
+        for at, patterns in tables
+        for pattern in patterns or ()
         if not any(map(glob(pattern), upstreams))
     ]
