@@ -5,7 +5,9 @@ request, so that a test sees what a client would have sent to a real model, and 
 """
 
 import json
+import re
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 Json = dict[str, Any]
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 OVER = "All done."
 """What the model says after its last step."""
 
@@ -45,6 +48,8 @@ class Model:
 
     steps: Sequence[Step]
     url: str = ""
+    home: str = ""
+    """The home of its client. Requests are kept with `/home` for it and without random ids: two can be compared."""
     requests: list[Request] = field(default_factory=list)
     made: list[Step] = field(default_factory=list)
     """The step of each result."""
@@ -134,7 +139,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer with the next turn, in the wire of the path."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
+        text = self.rfile.read(int(self.headers["content-length"])).decode()
+        body = json.loads(_UUID.sub(str(uuid.UUID(int=0)), text.replace(self.model.home or "\0", "/home")) or "{}")
         path = self.path.partition("?")[0]
         for ending, wire in _WIRES.items():
             if path.endswith(ending):

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Literal
 
+import msgspec
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from starlette.requests import cookie_parser
@@ -355,7 +356,45 @@ class BoundedBodies:
         except Refusal as refusal:
             await envelope(refusal, request_id_of(scope))(scope, receive, send)
             return
-        await self._app(scope, _replayed(messages, receive), send)
+        sending = _Sending(send)
+        await self._app(scope, _replayed(messages, receive), sending)
+        if is_whole and not sending.is_done and any(name == b"mcp-session-id" for name, _ in scope["headers"]):
+            await self._cancel(scope, b"".join(parts))
+
+    async def _cancel(self, scope: Scope, body: bytes) -> None:
+        """Cancel the request of a client that left before its answer: in a session, it would go on for nobody."""
+        try:
+            request_id = msgspec.json.decode(body, type=_Identified).id
+        except msgspec.MsgspecError:
+            return  # it was no request
+        params = {"requestId": request_id, "reason": "The client disconnected."}
+        notice = msgspec.json.encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        headers = [header for header in scope["headers"] if header[0] != b"content-length"]
+        replay = _replayed([{"type": "http.request", "body": notice}], _gone)
+        await self._app({**scope, "headers": headers}, replay, _Sending(None))
+
+
+class _Identified(msgspec.Struct):
+    """A JSON-RPC message, as far as it is needed to cancel it."""
+
+    id: int | str | None = None
+
+
+class _Sending:
+    """Sends a response, if anybody gets it, and notes its end."""
+
+    def __init__(self, send: Send | None) -> None:
+        self._send = send
+        self.is_done = False
+
+    async def __call__(self, message: Message) -> None:
+        if self._send is not None:
+            await self._send(message)
+        self.is_done = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+
+async def _gone() -> Message:
+    return {"type": "http.disconnect"}
 
 
 def _replayed(messages: list[Message], receive: Receive) -> Receive:
