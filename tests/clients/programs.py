@@ -45,12 +45,12 @@ class Home:
         """The folder for temporary files of the client and of what it starts."""
         return self.path / "tmp"
 
-    @property
     def environment(self) -> dict[str, str]:
         """The variables of every program of this home."""
+        self.temporary.mkdir(exist_ok=True)
         path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
-        environ = {"HOME": str(self.path), "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": str(self.temporary)}
-        return environ | {"PATH": path} | self.environ
+        own = {"HOME": str(self.path), "TMPDIR": str(self.temporary), "PATH": path}
+        return {"LANG": "C.UTF-8", "TERM": "xterm-256color", **self.environ, **own}
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """Run a program of this home in the project to its end."""
@@ -64,7 +64,7 @@ class Home:
         with subprocess.Popen(
             command,
             cwd=self.project,
-            env=self.environment,
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -100,9 +100,9 @@ class Program:
         home.environ.update(self.settle(home))
         return self.command(home)
 
-    def converse(self, home: Home) -> None:
+    def converse(self, home: Home, *options: str) -> None:
         """Have one conversation, which fails the test if the client fails."""
-        done = home.run(*self.prepare(home))
+        done = home.run(*self.prepare(home), *options)
         assert done.returncode == 0, (done.stdout[-2_000:], done.stderr[-2_000:])
 
 

@@ -131,7 +131,7 @@ def terminal(home: Home, *command: str) -> Iterator[Terminal]:
     process = subprocess.Popen(
         command,
         cwd=home.project,
-        env=home.environment,
+        env=home.environment(),
         stdin=screen,
         stdout=screen,
         stderr=screen,
