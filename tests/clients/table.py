@@ -27,8 +27,8 @@ ROWS = (
     "tokens that the client adds for it",
 )
 NOTES = {
-    "by model": "Not for models with Codex's own `tool_search`, such as gpt-5.5: they see the name and instructions of "
-    "the gateway, and its tools after a search. Codex has no setting for that.",
+    "by model": "Not for models with Codex's own `tool_search`, such as gpt-5.5: they see the name of the gateway and "
+    "its instructions, and its tools after a search. Codex has no setting for that.",
     "tells the model": "It starts without the tools, and tells the model that the token was rejected.",
     "ends": "It ends with exit code 1 and an error about authentication.",
     "silent": "It starts without the tools and says nothing; `mcp list` of the client says that the gateway failed.",
