@@ -9,13 +9,12 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO
 
-try:
-    import fcntl
-except ImportError:  # on Windows, where `sealyard init` runs and nothing else, folders are neither opened nor locked
-    fcntl = None  # type: ignore[assignment]
+_HAS_FOLDERS = find_spec("fcntl") is not None
+"""False on Windows, where `sealyard init` runs and nothing else: folders are neither opened nor locked there."""
 
 
 @contextmanager
@@ -49,7 +48,7 @@ def new_file(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 def sync_path(path: Path) -> None:
     """Make a file durable, or the names in a folder."""
-    if fcntl is None:
+    if not _HAS_FOLDERS:
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -61,9 +60,11 @@ def sync_path(path: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock on a folder. The kernel releases it however the process ends."""
-    if fcntl is None:
+    if not _HAS_FOLDERS:
         yield
         return
+    import fcntl  # noqa: PLC0415 - it is not everywhere
+
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
