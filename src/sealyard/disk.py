@@ -9,12 +9,15 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO
 
-_HAS_FOLDERS = find_spec("fcntl") is not None
-"""False on Windows, where `sealyard init` runs and nothing else: folders are neither opened nor locked there."""
+try:
+    import fcntl
+
+    _IS_UNIX = True
+except ImportError:  # on Windows, where `sealyard init` runs and nothing else, folders are neither opened nor locked
+    _IS_UNIX = False
 
 
 @contextmanager
@@ -48,7 +51,7 @@ def new_file(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 def sync_path(path: Path) -> None:
     """Make a file durable, or the names in a folder."""
-    if not _HAS_FOLDERS:
+    if not _IS_UNIX:
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -60,11 +63,9 @@ def sync_path(path: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock on a folder. The kernel releases it however the process ends."""
-    if not _HAS_FOLDERS:
+    if not _IS_UNIX:
         yield
         return
-    import fcntl  # noqa: PLC0415 - it is not everywhere
-
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
