@@ -29,6 +29,7 @@ from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
 from sealyard.observe.health import Readiness
 from sealyard.offload import Offload
+from sealyard.serve.compression import Compressed
 from sealyard.serve.connections import Entrance, HttpConnection, most_connections, raise_open_files
 from sealyard.serve.gate import BoundedBodies, Gate
 
@@ -80,7 +81,10 @@ def build_app(
     )
     bounded = BoundedBodies(app, offload, path="/mcp", most_bytes=settings.max_request_bytes)
     most = most_connections(settings)
-    return Gate(_Direct(bounded, routes), settings, hosts=hosts, origins=origins, most=most, operator_key=operator_key)
+    inner: ASGIApp = _Direct(bounded, routes)
+    if settings.compress:
+        inner = Compressed(inner)
+    return Gate(inner, settings, hosts=hosts, origins=origins, most=most, operator_key=operator_key)
 
 
 class _Direct:
