@@ -48,6 +48,7 @@ from sealyard.config.settings import (
     MetricsConfig,
     OtelConfig,
     PrivacyConfig,
+    ProfileEntry,
     SkillsConfig,
     SurfaceConfig,
 )
@@ -62,7 +63,7 @@ from sealyard.serve import api, dashboard
 from sealyard.serve.texts import search_text
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
-from sealyard.values.access import AuditEntry
+from sealyard.values.access import ApprovalSettings, AuditEntry
 from sealyard.values.facts import UseCase
 from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, RecordStatus, Spill, Status
 from sealyard.values.runs import Usage as RunUsage
@@ -197,6 +198,7 @@ def test_command_line_page_shows_every_help_text() -> None:
         ("upstreams", UpstreamEntry),
         ("oauth", OAuthConfig),
         ("surface", SurfaceConfig),
+        ("profiles", ProfileEntry),
         ("sandbox", SandboxConfig),
         ("store", StoreConfig),
         ("http", HttpConfig),
@@ -205,6 +207,7 @@ def test_command_line_page_shows_every_help_text() -> None:
         ("privacy", PrivacyConfig),
         ("privacy rules", PrivacyRule),
         ("policy", PolicySettings),
+        ("approval", ApprovalSettings),
         ("skills", SkillsConfig),
         ("metrics", MetricsConfig),
         ("alerts", AlertsConfig),

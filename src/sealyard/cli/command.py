@@ -2,16 +2,21 @@
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
+from sealyard import store as stores
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import warn, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
-from sealyard.store import Store, open_store
+from sealyard.values.access import Profile
+from sealyard.wording import suggest
+
+if TYPE_CHECKING:
+    from sealyard.store import Store
 
 _T = TypeVar("_T")
 
@@ -80,6 +85,27 @@ def answer(value: Any, show: Callable[[], None]) -> None:
         show()
 
 
+def read_text(file: str, instead: str) -> str:
+    """Read a file, or standard input for `-`. Raises `InvalidRequest`, which ends with what to do `instead`."""
+    name = "Standard input" if file == "-" else repr(file)
+    try:
+        with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
+            return stream.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"{name} is not UTF-8 after byte {error.start}. Save it as UTF-8 text.") from None
+    except OSError as error:
+        raise InvalidRequest(f"{name} cannot be read: {error.strerror}. {instead}") from None
+
+
+def find_profile(name: str | None, config: Config) -> Profile | None:
+    """The profile of this name, if one is named. Raises `InvalidRequest` if the config has no such profile."""
+    profiles = config.narrowings()
+    if name is not None and name not in profiles:
+        advice = suggest(name, profiles, f"There are: {', '.join(profiles) or 'none'}.")
+        raise InvalidRequest(f"The config has no profile {name!r}. {advice}")
+    return None if name is None else profiles[name]
+
+
 def read_object(text: str, option: str) -> dict[str, Any]:
     """Decode the JSON object that an option gives. Raises `InvalidRequest`."""
     try:
@@ -91,11 +117,11 @@ def read_object(text: str, option: str) -> dict[str, Any]:
     return found
 
 
-def with_store(place: Config | Path, work: Callable[[Store], Coroutine[Any, Any, _T]]) -> _T:
+def with_store(place: Config | Path, work: "Callable[[Store], Coroutine[Any, Any, _T]]") -> _T:
     """Run `work` on the configured store, or on the one at a path, and return its value."""
 
     async def run() -> _T:
-        async with open_store(place.store.path if isinstance(place, Config) else place) as store:
+        async with stores.open_store(place.store.path if isinstance(place, Config) else place) as store:
             return await work(store)
 
     return run_to_end(run())

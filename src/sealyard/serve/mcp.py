@@ -1,17 +1,21 @@
 """The agent's side of MCP: the modes `code`, `hybrid` and `search`. Wire in, wire out; the yard decides."""
 
+import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 import msgspec
 from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import validate_mcp_param_headers
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from sealyard import __version__
 from sealyard.config.settings import SurfaceConfig
@@ -24,10 +28,17 @@ from sealyard.serve.texts import found_text, loaded_text, saved_text, search
 from sealyard.skills import SaveSkill
 from sealyard.values.runs import ExecutionState, Result
 from sealyard.values.tools import ToolSpec, glob
-from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
+from sealyard.yard import AnalyzeRequest, ExecuteRequest
+
+if TYPE_CHECKING:  # what opens a yard takes longer to import than all of this, and is not needed to list the tools
+    from sealyard.yard import Yard
 
 _META = "sealyard/execution"
 _PARSING_CLIENTS = ("gemini-cli", "qwen")
+_DEFERRING_CLIENTS = frozenset({"claude-code"})
+"""Those that hide tools behind a search of their own unless a tool says otherwise in its `_meta`, which they keep from
+the model. Others may show it, so only these get it."""
+_LOADED = {"anthropic/alwaysLoad": True}
 _FOLLOW = "Pass execution_id alone to wait for its result, or with cancel=true to stop it."
 _NAMES = {
     "delete_skill": "load_skill",
@@ -37,6 +48,8 @@ _NAMES = {
 }
 """Names that are answered and not advertised, and the tool with the same arguments."""
 _LIST_TTL_MS = 300_000  # clients may keep the list of tools for 5 minutes
+_AT_ONCE = frozenset({"initialize", "server/discover", "ping", "tools/list"})
+"""Requests that need no yard: the tools are the same whatever is behind them, but for those of `hybrid`."""
 
 _Answer = types.CallToolResult | types.InputRequiredResult
 _Handler = Callable[[types.CallToolRequestParams, Call], Coroutine[Any, Any, types.CallToolResult]]
@@ -83,35 +96,55 @@ class _LoadArguments(msgspec.Struct, forbid_unknown_fields=True):
     version: str | None = None
 
 
-def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None) -> Server[Any]:
-    """An MCP server over `yard` in the mode that the config, or `mode`, names."""
+def build_server(
+    yard: "Yard | asyncio.Future[Yard]",
+    surface: SurfaceConfig,
+    *,
+    mode: str | None = None,
+    ask_seconds: float | None = None,
+) -> Server[Any]:
+    """An MCP server over `yard` in the mode that the config, or `mode`, names.
+
+    While `yard` is a future, the handshake and the list of tools are answered, and all other requests wait. They wait
+    on if it fails: who serves then ends the connection. `ask_seconds` is that of the policy, which an open yard knows.
+    """
     mode = mode or surface.mode
-    face = _Surface(yard, surface, mode)
-    shown = surface.instructions or instructions(mode)
-    yard.observer.describe_surface(msgspec.json.encode([shown, *surface_tools(mode)]).decode(), face.is_direct)
+    face = _Surface(surface, mode)
     server: Server[Any] = Server(
         surface.name,
         version=__version__,
-        instructions=shown,
+        instructions=face.instructions,
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="private")},
         on_list_tools=face.list_tools,
         on_call_tool=face.call_tool,
-        # Over HTTP the SDK lists all tools before each call to find the one, unless this returns None:
-        # no tool of ours has an argument that is repeated in a header. One of an upstream may.
-        get_tool_input_schema=None if mode == "hybrid" else lambda name: None,
-        lifespan=lambda _: Asking(yard.approvals),
+        # Over HTTP the SDK lists all tools before each call to find the one, unless this returns None.
+        # No tool of ours has an argument that is repeated in a header; for one of an upstream see `_check_headers`.
+        get_tool_input_schema=lambda name: None,
+        lifespan=lambda _: Asking(lambda: face.yard.approvals),
     )
-    server.middleware.append(seal_states(surface.name, yard.approvals.settings.ask_seconds))
-    extend(server, yard.skills)
+    if isinstance(yard, asyncio.Future):
+        yard.add_done_callback(face.open_with)
+    else:
+        ask_seconds = yard.approvals.settings.ask_seconds
+        face.open(yard)
+    server.middleware.append(face.wait)  # type: ignore[arg-type] # any awaitable will do
+    server.middleware.append(seal_states(surface.name, ask_seconds or 0.0))
+    extend(server, lambda: face.yard.skills)
     return server
 
 
 class _Surface:
-    def __init__(self, yard: Yard, surface: SurfaceConfig, mode: str) -> None:
-        self._yard = yard
+    yard: "Yard"
+    """Set when the yard is open."""
+
+    def __init__(self, surface: SurfaceConfig, mode: str) -> None:
+        self._mode = mode
+        self._opened = asyncio.Event()
+        self._at_once = _AT_ONCE - {"tools/list"} if mode == "hybrid" else _AT_ONCE
         self._direct = surface.direct if mode == "hybrid" else ()
         self._is_direct = glob(*self._direct) if self._direct else lambda name: None
         self._own = [types.Tool.model_validate(tool) for tool in surface_tools(mode)]
+        self._loaded = [types.Tool.model_validate({**tool, "_meta": _LOADED}) for tool in surface_tools(mode)]
         self._tools: dict[str, _Handler] = {"search_tools": self._search}
         if mode == "search":
             self._tools["call_tool"] = self._call
@@ -121,10 +154,34 @@ class _Surface:
             self._tools["save_skill"] = self._save_skill
             self._tools["find_skills"] = self._find_skills
             self._tools["load_skill"] = self._load_skill
+        self.instructions = surface.instructions or instructions(mode)
+
+    def open_with(self, opening: "asyncio.Future[Yard]") -> None:
+        """Let the requests that wait go on, unless the opening failed."""
+        if not opening.cancelled() and opening.exception() is None:
+            self.open(opening.result())
+
+    def open(self, yard: "Yard") -> None:
+        """Answer with this yard from now on."""
+        shown = msgspec.json.encode([self.instructions, *surface_tools(self._mode)]).decode()
+        yard.observer.describe_surface(shown, self.is_direct)
+        self.yard = yard
+        self._opened.set()
+
+    def wait(self, ctx: Context, call_next: CallNext) -> Awaitable[HandlerResult]:
+        """Has a request wait for the yard that it needs. Once that is open, no frame of ours is around any."""
+        if self._opened.is_set() or ctx.method in self._at_once or ctx.request_id is None:
+            return call_next(ctx)
+        return self._answer_later(ctx, call_next)
+
+    async def _answer_later(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        await self._opened.wait()
+        return await call_next(ctx)
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Our own tools, and in hybrid mode the upstreams' that the config lists."""
-        return types.ListToolsResult(tools=[*self._own, *map(_as_tool, await self._direct_specs(principal_of(ctx)))])
+        own = self._loaded if client_name(ctx) in _DEFERRING_CLIENTS else self._own
+        return types.ListToolsResult(tools=[*own, *map(_as_tool, await self._direct_specs(principal_of(ctx)))])
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         """Carry out one call; an error is a result, so that the model can read it."""
@@ -151,8 +208,10 @@ class _Surface:
 
     async def _find_direct(self, ctx: Context, name: str) -> _Handler:
         """Return the handler of an upstream's tool that is advertised directly. Raises `MCPError` for another name."""
-        if any(spec.full_name == name for spec in await self._direct_specs(principal_of(ctx))):
-            return self._call_direct
+        for spec in await self._direct_specs(principal_of(ctx)):
+            if spec.full_name == name:
+                _check_headers(ctx, spec.input_schema)
+                return self._call_direct
         known = ", ".join(self._tools)
         raise MCPError(
             types.INVALID_PARAMS, f"Unknown tool {name!r}. There are {known}; search_tools finds all others."
@@ -161,7 +220,7 @@ class _Surface:
     async def _direct_specs(self, principal: str) -> list[ToolSpec]:
         if not self._direct:
             return []
-        specs = (await self._yard.snapshot(principal)).tools.values()
+        specs = (await self.yard.snapshot(principal)).tools.values()
         return sorted(filter(self.is_direct, specs), key=lambda spec: spec.full_name)
 
     def is_direct(self, spec: ToolSpec) -> bool:
@@ -170,19 +229,19 @@ class _Surface:
 
     def _note(self, principal: str, params: types.CallToolRequestParams, text: str) -> None:
         """Count the tokens written and read outside of runs."""
-        self._yard.note_exchange(principal, "polling", wrote=_written(params), read=text)
+        self.yard.note_exchange(principal, "polling", wrote=_written(params), read=text)
 
     async def _search(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         arguments = _convert(params, _SearchArguments)
         text = await search(
-            self._yard,
+            self.yard,
             arguments.query,
             detail_level=arguments.detail_level,
             server=arguments.server,
             limit=arguments.limit,
             principal=call.principal,
         )
-        self._yard.note_exchange(call.principal, "discovery", wrote=_written(params), read=text, part="searches")
+        self.yard.note_exchange(call.principal, "discovery", wrote=_written(params), read=text, part="searches")
         return _text(text)
 
     async def _execute(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
@@ -201,13 +260,13 @@ class _Surface:
             isolation_level=arguments.isolation_level,
         )
         if arguments.background:
-            state = self._state(await self._yard.executions.start(request, principal=call.principal), hint=_FOLLOW)
+            state = self._state(await self.yard.executions.start(request, principal=call.principal), hint=_FOLLOW)
             # The code is on the run's bill.
-            self._yard.note_exchange(call.principal, "polling", wrote="", read=text_of(state))
+            self.yard.note_exchange(call.principal, "polling", wrote="", read=text_of(state))
             return state
         execution_id, stream = secrets.token_hex(8), call.stream
         with call.channel(execution_id):
-            result = await self._yard.execute(
+            result = await self.yard.execute(
                 request,
                 principal=call.principal,
                 on_output=stream.add,
@@ -218,7 +277,7 @@ class _Surface:
 
     async def _look(self, call: Call, execution_id: str, *, cancel: bool) -> types.CallToolResult:
         """Return a background execution's state, and wait while the client's user is asked about it."""
-        executions, principal = self._yard.executions, call.principal
+        executions, principal = self.yard.executions, call.principal
         if cancel:
             return self._state(await executions.cancel(execution_id, principal=principal))
         executions.state(execution_id, principal=principal)  # raises for an execution of another principal
@@ -232,7 +291,7 @@ class _Surface:
         request = _convert(params, AnalyzeRequest)
         execution_id = secrets.token_hex(8)
         with call.channel(execution_id):
-            result = await self._yard.analyze(
+            result = await self.yard.analyze(
                 request, principal=call.principal, execution_id=execution_id, on_progress=call.stream.relay
             )
         return _result(result)
@@ -240,29 +299,29 @@ class _Surface:
     async def _save_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         arguments = _convert(params, SaveSkill)
         async with self._concealing(call.principal):
-            saved = await self._yard.skills.save(arguments, principal=call.principal)
+            saved = await self.yard.skills.save(arguments, principal=call.principal)
         return self._skill_answer(params, call, saved_text(saved))
 
     async def _find_skills(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         arguments = _convert(params, _ListArguments if params.name == "list_skills" else _FindArguments)
         async with self._concealing(call.principal):
-            found = await self._yard.skills.find(arguments.query, limit=arguments.limit, principal=call.principal)
-        return self._skill_answer(params, call, found_text(found, self._yard.runner.result_tokens))
+            found = await self.yard.skills.find(arguments.query, limit=arguments.limit, principal=call.principal)
+        return self._skill_answer(params, call, found_text(found, self.yard.runner.result_tokens))
 
     async def _load_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         arguments = _convert(params, _LoadArguments)
         async with self._concealing(call.principal):
-            loaded = await self._yard.skills.load(arguments.name, arguments.version, principal=call.principal)
-            kept = await self._yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
+            loaded = await self.yard.skills.load(arguments.name, arguments.version, principal=call.principal)
+            kept = await self.yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
         versions = [version for _, version, _ in kept]
-        text = loaded_text(loaded.skill, loaded.warnings, versions, self._yard.runner.result_tokens)
+        text = loaded_text(loaded.skill, loaded.warnings, versions, self.yard.runner.result_tokens)
         return self._skill_answer(params, call, text)
 
     async def _delete_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         """Delete a skill of the principal's own; a person deletes what is shared."""
         arguments = _convert(params, _LoadArguments)
         async with self._concealing(call.principal):
-            gone = await self._yard.skills.delete_own(arguments.name, arguments.version, principal=call.principal)
+            gone = await self.yard.skills.delete_own(arguments.name, arguments.version, principal=call.principal)
         deleted = {"skill": arguments.name, "deleted": [skill.version for skill in gone]}
         return self._skill_answer(params, call, msgspec.json.encode(deleted).decode())
 
@@ -272,11 +331,11 @@ class _Surface:
         try:
             yield
         except SealyardError as error:
-            guard = await self._yard.guards.of(f"{principal}:default")
+            guard = await self.yard.guards.of(self.yard.runner.session_of(principal))
             raise type(error)(await guard.door.conceal(str(error))) from None
 
     def _skill_answer(self, params: types.CallToolRequestParams, call: Call, text: str) -> types.CallToolResult:
-        self._yard.note_exchange(call.principal, "skill_reuse", wrote=_written(params), read=text)
+        self.yard.note_exchange(call.principal, "skill_reuse", wrote=_written(params), read=text)
         return _text(text)
 
     async def _call(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
@@ -289,14 +348,14 @@ class _Surface:
     async def _call_one(self, call: Call, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         execution_id = secrets.token_hex(8)
         with call.channel(execution_id):
-            answer = await self._yard.call(
+            answer = await self.yard.call(
                 name,
                 arguments,
                 principal=call.principal,
                 on_progress=call.stream.relay,
                 execution_id=execution_id,
             )
-        return _text(self._yard.text_of(answer))
+        return _text(self.yard.text_of(answer))
 
     def _state(self, state: ExecutionState, *, hint: str = "") -> types.CallToolResult:
         if state.result is not None:
@@ -304,12 +363,22 @@ class _Surface:
         state_fields: dict[str, Any] = {"execution_id": state.execution_id, "state": state.state}
         if state.output:
             state_fields["output_so_far"] = state.output
-        if asks := self._yard.approvals.open_asks(state.execution_id):
+        if asks := self.yard.approvals.open_asks(state.execution_id):
             state_fields["waiting_for_approval"] = [{"id": ask.id, "tool": ask.tool} for ask in asks]
         if state.error is not None:
             state_fields["error"] = state.error
         shown = state_fields | ({"hint": hint} if hint else {})
         return _text(msgspec.json.encode(shown).decode(), is_error=state.state == "failed", meta=state_fields)
+
+
+def _check_headers(ctx: Context, schema: dict[str, Any]) -> None:
+    """Raise `MCPError` if headers of a modern client do not agree with the arguments that they repeat."""
+    if ctx.request is None or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return
+    arguments = (ctx.params or {}).get("arguments") or {}
+    rejection = validate_mcp_param_headers(schema, arguments, ctx.request.headers)
+    if rejection is not None:
+        raise MCPError(rejection.code, rejection.message, rejection.data)
 
 
 def _fitting(answer: _Answer, ctx: Context) -> _Answer:

@@ -6,8 +6,8 @@ or normalised, so none leads elsewhere.
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import mcp_types as types
@@ -17,8 +17,10 @@ from mcp.shared.exceptions import MCPError
 
 from sealyard.serve.cursors import read_cursor, to_cursor
 from sealyard.serve.dialogue import Context, principal_of
-from sealyard.skills import Skills
 from sealyard.values.skills import ServedFolder
+
+if TYPE_CHECKING:  # the handshake names the extension before skills can be read
+    from sealyard.skills import Skills
 
 EXTENSION = "io.modelcontextprotocol/skills"
 
@@ -53,8 +55,11 @@ class _DirectoryParams(types.PaginatedRequestParams):
     uri: str
 
 
-def extend(server: Server[Any], skills: Skills) -> None:
-    """Serve the folders of `skills`, to each principal its own. The server must have no resources of another kind."""
+def extend(server: Server[Any], skills: "Callable[[], Skills]") -> None:
+    """Serve the folders of what `skills` returns, to each principal its own.
+
+    The server must have no resources of another kind.
+    """
     served = _Served(skills)
     server.extensions[EXTENSION] = _SETTINGS
     server.middleware.append(_declare)  # type: ignore[arg-type] # any awaitable will do
@@ -88,13 +93,14 @@ def client_name(ctx: Context) -> str:
     known = ctx.session.client_params
     if known is not None:
         return known.client_info.name
-    return str((ctx.params or {}).get("clientInfo", {}).get("name", ""))
+    info = (ctx.params or {}).get("clientInfo")
+    return str(info.get("name", "")) if isinstance(info, dict) else ""
 
 
 class _Served:
     """Answers the extension's methods."""
 
-    def __init__(self, skills: Skills) -> None:
+    def __init__(self, skills: "Callable[[], Skills]") -> None:
         self._skills = skills
 
     async def list_skills(self, ctx: Context, params: types.PaginatedRequestParams) -> Json:
@@ -137,7 +143,7 @@ class _Served:
         return {"contents": [contents], **_RESULT}
 
     async def _look(self, ctx: Context) -> "_Listing":
-        return _Listing(await self._skills.folders(principal_of(ctx)))
+        return _Listing(await self._skills().folders(principal_of(ctx)))
 
 
 class _Listing:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -18,6 +18,7 @@ from sealyard.broker.upstreams.mcp import edge_id, read_leniently
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, check_dense
 from sealyard.serve.relay import written
+from sealyard.values.documents import MOST_NODES
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +26,12 @@ _LAST_SECONDS = 5.0  # for the last answers to be written: a client that does no
 _LINE_BYTES = 64 << 20  # a client is trusted more than an upstream, but not with all the memory
 
 
-async def serve_stdio(server: Server[Any], offload: Offload | None = None) -> None:
-    """Serve one client until it closes our standard input. `offload` looks at large lines before they are decoded."""
+FindOffload = Callable[[], Awaitable[Offload | None]]
+"""Waits for the helpers of the gateway."""
+
+
+async def serve_stdio(server: Server[Any], offload: FindOffload) -> None:
+    """Serve one client until it closes our standard input. What `offload` finds looks at large lines first."""
     async with _open_pipes() as (reader, writer):
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
@@ -46,7 +51,7 @@ async def _read(
     reader: asyncio.StreamReader,
     to_server: MemoryObjectSendStream[SessionMessage | Exception],
     to_client: MemoryObjectSendStream[SessionMessage],
-    offload: Offload | None,
+    offload: FindOffload,
 ) -> None:
     async with to_server:
         while True:
@@ -76,10 +81,12 @@ def _is_response(line: bytes) -> bool:
     return b'"method"' not in line and (b'"result"' in line or b'"error"' in line)
 
 
-async def _refusal(line: bytes, offload: Offload | None) -> types.JSONRPCError | None:
+async def _refusal(line: bytes, offload: FindOffload) -> types.JSONRPCError | None:
     """The error for a line with too many values or levels, as HTTP bodies are refused for; None for any other."""
+    if len(line) <= MOST_NODES:
+        return None
     try:
-        await check_dense("The message", line, offload, who="")
+        await check_dense("The message", line, await offload(), who="")
     except (InvalidRequest, HelperFailed) as error:
         return types.JSONRPCError(
             jsonrpc="2.0", id=edge_id(line), error=types.ErrorData(code=types.INVALID_REQUEST, message=str(error))

@@ -1,15 +1,17 @@
 """The texts that answer a search, the same over MCP and HTTP, and `save_skill`, `find_skills` and `load_skill`."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sealyard import skills
 from sealyard.metrics import tokens
-from sealyard.skills import signature_of
 from sealyard.values.skills import SHARED, FoundSkill, SavedSkill, Skill
 from sealyard.values.tools import Hit, SearchAnswer
-from sealyard.yard import Yard
+
+if TYPE_CHECKING:  # the texts are known before a yard is open
+    from sealyard.yard import Yard
 
 _HIT_TOKENS = 60
 """For each hit that is asked for, unless in full: five hits, the default, cost at most 300 tokens on any catalog."""
@@ -21,7 +23,7 @@ _MOST_VERSIONS = 10  # of a skill that are named beside its source: the newest, 
 
 
 async def search(
-    yard: Yard,
+    yard: "Yard",
     query: str,
     *,
     detail_level: str,
@@ -141,7 +143,7 @@ def saved_text(saved: SavedSkill) -> str:
         "version": skill.version,
         "status": skill.status,
         "use": f"from skills import {skill.name}",
-        "signature": signature_of(skill),
+        "signature": skills.signature_of(skill),
     }
     if skill.note:
         answer["note"] = skill.note
@@ -179,7 +181,7 @@ def loaded_text(skill: Skill, warnings: Sequence[str], versions: list[str], budg
     lines = [
         f"{skill.name} {skill.version} ({skill.status}{shared}): {' '.join(skill.description.split())}",
         f"use: from skills import {skill.name}",
-        f"signature: {signature_of(skill)}",
+        f"signature: {skills.signature_of(skill)}",
     ]
     if skill.tools:
         lines.append(f"tools: {', '.join(f'{need.tool} {need.version}' for need in skill.tools)}")

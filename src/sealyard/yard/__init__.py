@@ -1,9 +1,16 @@
-"""The request path: from an agent's request to a bounded result. `open_yard` builds every part."""
+"""The request path: from an agent's request to a bounded result. `open_yard` builds every part.
 
-from sealyard.yard.assembly import Border, build_policy, build_privacy, open_border, open_yard
-from sealyard.yard.code_run import AnalyzeRequest
-from sealyard.yard.executions import ExecuteRequest
-from sealyard.yard.yard import Yard
+Names are imported on first use: requests are read, and tools listed, before the parts of the yard are imported.
+"""
+
+from typing import TYPE_CHECKING
+
+from sealyard.doors import lazy_door
+
+if TYPE_CHECKING:
+    from sealyard.yard.assembly import build_policy, build_privacy, open_border, open_yard
+    from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest
+    from sealyard.yard.yard import Border, Yard
 
 __all__ = (
     "AnalyzeRequest",
@@ -15,3 +22,11 @@ __all__ = (
     "open_border",
     "open_yard",
 )
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
+    __getattr__ = lazy_door(
+        __name__,
+        assembly="build_policy build_privacy open_border open_yard",
+        executions="AnalyzeRequest ExecuteRequest",
+        yard="Border Yard",
+    )

@@ -44,7 +44,7 @@ from sealyard.values.access import AuditEntry
 from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.wording import suggest
 from sealyard.yard.operations import Figures, Operations
-from sealyard.yard.yard import Yard
+from sealyard.yard.yard import Border, Yard
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +127,6 @@ async def open_yard(
                 slots=slots,  # calls without code take them too, before the sandbox is ready
             )
             sandbox = _begin(stack, walls.enter_async_context(opening))
-            _begin(stack, asyncio.to_thread(tokens.load))
         guards = await _open_guards(config, privacy, store, stack)
         observed = DriftWatch(catalog, store)
         await observed.load()
@@ -146,6 +145,7 @@ async def open_yard(
             policy,
             levels=levels,
             scopes=scopes,
+            profiles=config.narrowings(),
             opening=sandbox,
             slots=slots,
             offload=guards.offload,
@@ -163,6 +163,8 @@ async def open_yard(
         if config.discovery.semantic:
             _begin(stack, _load_meaning(finder, store, config.discovery.vectors))
         finder.start_listing()
+        if with_sandbox:
+            _begin(stack, asyncio.to_thread(tokens.load))  # last: it would take the time of what is to be ready first
         yield yard
 
 
@@ -180,7 +182,15 @@ def _assemble(
     broker = Broker(
         tools.upstreams,
         policy=rules,
-        approvals=Approvals(store, config.policy, on_ask=observer.asked, on_answer=observer.answered),
+        approvals=Approvals(
+            store,
+            config.policy,
+            config.approval,
+            find=guards.find,
+            on_ask=observer.asked,
+            on_answer=observer.answered,
+            on_reveal=observer.revealed,
+        ),
         store=store,
         digest=guards.digest,
         offload=guards.offload,
@@ -286,19 +296,6 @@ class _Listing:
         await self.names.log(self.catalog.snapshot, self.finder.unlisted(), self.finder.idle_patterns())
 
 
-class Border(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks that every call passes, for a gateway that runs no code."""
-
-    guards: Guards
-    policy: Policy
-    approvals: Approvals
-    broker: Broker
-    recorder: Recorder
-    store: Store
-    names: NameCheck
-    readiness: Readiness
-
-
 @contextlib.asynccontextmanager
 async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterator[Border]:
     """The border of the config, over its store. Takes `preset` and raises errors like `open_yard`."""
@@ -307,7 +304,7 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
         guards = await _open_guards(config, privacy, store, stack)
         await _serve(config, policy, store, guards, stack)
-        approvals = Approvals(store, config.policy)
+        approvals = Approvals(store, config.policy, config.approval, find=guards.find)
         broker = Broker({}, policy=policy, approvals=approvals, store=store, digest=guards.digest)
         upkeep = Upkeep(store, config.metrics, record=store.metrics.record)
         _begin(stack, upkeep.run())

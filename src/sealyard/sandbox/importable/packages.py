@@ -4,6 +4,7 @@ Only the named distributions and what they require are shown to a worker, entry 
 environment they are installed in, which may be the gateway's own, stays out of sight.
 """
 
+import csv
 import importlib.metadata
 import re
 import sys
@@ -44,14 +45,18 @@ def find_packages(names: Iterable[str], *, environment: Path | None = None) -> G
     waiting = list(names)
     if not waiting:
         return GuestPackages(versions={}, entries=(), imports=(), modules=frozenset())
-    installed = {_key(dist.name): dist for dist in importlib.metadata.distributions(path=path) if dist.name}
-    wanted = {_key(name) for name in waiting}
+    wanted, known = {_key(name) for name in waiting}, set[str]()
     versions: dict[str, str] = {}
     entries: dict[str, str] = {}
     modules: set[str] = set()
     imports: list[str] = []
     while waiting:
-        dist = installed.pop(_key(waiting.pop()), None)
+        name = _key(waiting.pop())
+        if name in known:
+            continue
+        known.add(name)
+        # By its name: to read what all that are installed are called takes longer than all else here.
+        dist = next(iter(importlib.metadata.distributions(name=name, path=path)), None)
         if dist is None:
             continue
         tops = _top_level(dist)
@@ -91,14 +96,19 @@ def add_own(packages: GuestPackages, own: Mapping[str, Path]) -> GuestPackages:
 def _top_level(dist: importlib.metadata.Distribution) -> dict[str, str]:
     """Name -> path of what a distribution puts directly into its folder."""
     found = {}
-    for file in dist.files or ():
-        name = file.parts[0]
-        if name in ("..", "__pycache__") or name in found:
-            continue
+    for name in _first_parts(dist) - {"", ".", "..", "__pycache__"}:
         source = Path(str(dist.locate_file(name)))
         if source.exists():
             found[name] = str(source.resolve())
     return found
+
+
+def _first_parts(dist: importlib.metadata.Distribution) -> set[str]:
+    """The first part of each path that a distribution consists of. Some have thousands, so none becomes an object."""
+    record = dist.read_text("RECORD")
+    if record is None:  # installed as an egg
+        return {file.parts[0] for file in dist.files or ()}
+    return {row[0].partition("/")[0] for row in csv.reader(record.splitlines()) if row}
 
 
 def _key(name: str) -> str:

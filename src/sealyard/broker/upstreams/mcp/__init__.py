@@ -1,14 +1,19 @@
 """Connections to MCP servers: child processes, streamable HTTP and server-sent events, on the MCP SDK.
 
 `Upstream` is one server as the broker sees it. The other names are for the relay and for standard input, which speak
-the protocol themselves.
+the protocol themselves. All are imported on first use: standard input needs no client of servers.
 """
 
-from sealyard.broker.upstreams.mcp.connection import Transport, open_transport
-from sealyard.broker.upstreams.mcp.session import definition_of
-from sealyard.broker.upstreams.mcp.transport import Kept, edge_id, whole_message
-from sealyard.broker.upstreams.mcp.upstream import Upstream
-from sealyard.broker.upstreams.server import read_leniently
+from typing import TYPE_CHECKING
+
+from sealyard.doors import lazy_door
+
+if TYPE_CHECKING:
+    from sealyard.broker.upstreams.mcp.connection import Transport, open_transport
+    from sealyard.broker.upstreams.mcp.session import definition_of
+    from sealyard.broker.upstreams.mcp.transport import Kept, edge_id, whole_message
+    from sealyard.broker.upstreams.mcp.upstream import Upstream
+    from sealyard.broker.upstreams.server import read_leniently
 
 __all__ = (
     "Kept",
@@ -20,3 +25,12 @@ __all__ = (
     "read_leniently",
     "whole_message",
 )
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
+    __getattr__ = lazy_door(
+        __name__,
+        connection="Transport open_transport",
+        session="definition_of",
+        transport="Kept edge_id read_leniently whole_message",
+        upstream="Upstream",
+    )
