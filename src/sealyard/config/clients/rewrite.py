@@ -317,6 +317,8 @@ def _replace(target: Path, content: bytes, mode: int) -> None:
         )
     with drafted(target) as file:
         file.write(content)
+        if not hasattr(os, "fchown"):  # Windows, where a new file has the rights of its folder
+            return
         if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
             os.fchown(file.fileno(), old.st_uid, old.st_gid)
         os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode) if old is not None else mode)
