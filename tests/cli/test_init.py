@@ -246,6 +246,77 @@ def test_apply_twice_changes_nothing_more(sealyard: Command, home: Path) -> None
     assert "Cursor uses sealyard alone already." in again.stdout
 
 
+def test_entry_for_every_folder_starts_the_users_configuration(sealyard: Command, home: Path) -> None:
+    """It has no server of a project; an entry in a project's own file starts the configuration there, which has all."""
+    sealyard("init", "--apply=vscode", "--apply=cursor", "--yes")
+    vscode = json.loads((home / "shop/.vscode/mcp.json").read_text(encoding="utf-8"))["servers"]["sealyard"]
+    users, here = home / ".config/sealyard/sealyard.toml", home / "shop/sealyard.toml"
+
+    assert (vscode["args"][-1], list(tomllib.loads(here.read_text(encoding="utf-8"))["upstreams"])) == (
+        str(here),
+        ["github", "pg", "web", "figma", "g"],
+    )
+    assert f'"{users}"' in (home / ".cursor/mcp.json").read_text(encoding="utf-8")
+    assert list(tomllib.loads(users.read_text(encoding="utf-8"))["upstreams"]) == ["github", "pg", "figma", "g"]
+    assert stat.S_IMODE(users.stat().st_mode) == 0o600
+
+
+def test_configuration_of_a_project_for_every_folder_is_announced(sealyard: Command, home: Path) -> None:
+    """It is what the person made before, or names now."""
+    sealyard("init")
+    here = home / "shop/sealyard.toml"
+    first = sealyard("init", "--apply=cursor", "--yes")
+    second = sealyard("init", "--apply=gemini", "--yes", "--output", str(home / "x.toml"))
+
+    assert f"note: Cursor will have the servers of {here} in every folder, not only here" in first.stderr
+    assert f"note: Gemini CLI will have the servers of {home / 'x.toml'} in every folder" in second.stderr
+    assert not (home / ".config/sealyard/sealyard.toml").exists()
+
+
+def test_file_that_cannot_be_changed_holds_up_no_other_client(sealyard: Command, home: Path) -> None:
+    """The failure is said and is the exit code; the rest is done, and undone."""
+    gemini, cursor = home / ".gemini/settings.json", home / ".cursor/mcp.json"
+    before = gemini.read_bytes()
+    broken = sealyard("init", "--apply=windsurf", "--apply=gemini", "--apply=cursor", "--yes")
+    applied = gemini.read_bytes()
+    cursor.write_text("{", encoding="utf-8")
+    undone = sealyard("init", "--undo", "--yes")
+
+    assert (broken.returncode, undone.returncode) == (2, 2)
+    assert f"error: {str(home / '.codeium/windsurf/mcp_config.json')!r} is not JSON" in broken.stderr
+    assert b"sealyard" in applied
+    assert f"error: {str(cursor)!r} is not JSON" in undone.stderr
+    assert gemini.read_bytes() == before
+
+
+ELSEWHERE = """
+import os, sys
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in ("fchmod", "fchown", "fork", "getegid", "geteuid", "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW"):
+    delattr(os, name)
+import sealyard.cli, sealyard.cli.init
+sealyard.cli.main()
+"""
+
+
+def test_clients_are_changed_where_python_has_nothing_of_unix(home: Path) -> None:
+    """Clients are on Windows too: there this command runs, and nothing else does."""
+    before = contents(home)
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", ELSEWHERE, "init", *arguments, "--yes"], capture_output=True, timeout=60, check=False
+        )
+        for arguments in (("--apply=cursor", "--url=https://yard.example/mcp"), ("--undo",))
+    ]
+
+    assert [(each.returncode, each.stderr[-300:]) for each in results if each.returncode] == []
+    assert b"Changed" in results[0].stdout
+    after = contents(home)  # modes are those of the folder there
+    after.pop(".config/sealyard/sealyard.toml")
+    assert {name: text for name, (text, _) in after.items()} == {name: text for name, (text, _) in before.items()}
+
+
 def test_client_is_pointed_at_a_gateway_that_runs_elsewhere(sealyard: Command, home: Path) -> None:
     """By address; its servers are collected for that gateway, and the token is a reference."""
     before = contents(home)
@@ -255,7 +326,8 @@ def test_client_is_pointed_at_a_gateway_that_runs_elsewhere(sealyard: Command, h
     undone = sealyard("init", "--undo", "--yes")
 
     assert (done.returncode, undone.returncode) == (0, 0)
-    assert during["shop/sealyard.toml"] == (SEALYARD.encode(), 0o600)
+    servers = tomllib.loads(during[".config/sealyard/sealyard.toml"][0].decode())["upstreams"]
+    assert list(servers) == ["github", "pg", "figma", "g"]  # without that of the project
     entry = {"httpUrl": address[1], "headers": {"Authorization": "Bearer ${MY_TOKEN}"}}
     assert json.loads(during[".gemini/settings.json"][0]) == GEMINI | {"mcpServers": {"sealyard": entry}}
     codex = tomllib.loads(during[".codex/config.toml"][0].decode())["mcp_servers"]["sealyard"]
@@ -263,11 +335,11 @@ def test_client_is_pointed_at_a_gateway_that_runs_elsewhere(sealyard: Command, h
     for note in (
         "note: set MY_TOKEN where the client runs: `sealyard token NAME` makes a token",
         "note: the token crosses the network in plain text: use https, or a tunnel",
-        f"note: the gateway at {address[1]} needs the servers of {home / 'shop/sealyard.toml'}, which the client has "
-        "no more",
+        f"note: the gateway at {address[1]} needs the servers of {home / '.config/sealyard/sealyard.toml'}, which the "
+        "client has no more",
     ):
         assert note in done.stderr.splitlines()
-    assert {name: each for name, each in contents(home).items() if name != "shop/sealyard.toml"} == before
+    assert {name: each for name, each in contents(home).items() if not name.startswith(".config")} == before
 
 
 def test_address_needs_no_servers_here(sealyard: Command, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,9 +525,9 @@ def test_file_that_changes_while_a_person_reads_the_diff_is_left_alone(home: Pat
     """An undo is planned from what the file was; the client may have written it since."""
     file = home / ".gemini" / "settings.json"
     machine = read_machine()
-    for change in plan_apply("gemini", machine, Gateway(command=("sealyard", "serve")).entry("gemini")):
+    for change in plan_apply("gemini", machine, Gateway(command=("sealyard", "serve"))):
         change.write()
-    (undo,) = plan_undo(["gemini"], machine)
+    (undo,), _ = plan_undo(["gemini"], machine)
     file.write_text('{"theme": "new"}', encoding="utf-8")
 
     with pytest.raises(InvalidRequest, match="was changed by somebody else just now"):

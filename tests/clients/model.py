@@ -5,6 +5,7 @@ request, so that a test sees what a client would have sent to a real model, and 
 """
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 Json = dict[str, Any]
+_RANDOM = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}")
 OVER = "All done."
 """What the model says after its last step."""
 
@@ -45,6 +47,8 @@ class Model:
 
     steps: Sequence[Step]
     url: str = ""
+    home: str = ""
+    """The home of its client. Requests are kept with `/home` for it and without random ids: two can be compared."""
     requests: list[Request] = field(default_factory=list)
     made: list[Step] = field(default_factory=list)
     """The step of each result."""
@@ -134,7 +138,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer with the next turn, in the wire of the path."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
+        text = self.rfile.read(int(self.headers["content-length"])).decode()
+        if home := self.model.home:
+            text = text.replace(home, "/home").replace(home.replace("/", "-"), "-home")
+        body = json.loads(_RANDOM.sub("0", text) or "{}")
         path = self.path.partition("?")[0]
         for ending, wire in _WIRES.items():
             if path.endswith(ending):
@@ -199,13 +206,15 @@ def _answer_messages(turn: Step | str, number: int, name: str) -> Iterator[str]:
 
 
 def _responses(body: Json) -> Request:
+    found = [item for item in body["input"] if item.get("type") == "tool_search_output"]
     tools: dict[str, Json] = {}
-    for tool in body.get("tools", ()):
-        if tool["type"] == "function":
-            tools[tool["name"]] = tool
-        elif tool["type"] == "namespace":  # the tools of one MCP server
+    for tool in [*body.get("tools", ()), *(tool for item in found for tool in item["tools"])]:
+        if tool["type"] == "namespace":  # the tools of one MCP server
             tools |= {f"{tool['name']}.{each['name']}": each for each in tool["tools"]}
-    results = [_text(item["output"]) for item in body["input"] if item.get("type") == "function_call_output"]
+        elif tool["type"] in ("function", "tool_search"):
+            tools[tool.get("name", tool["type"])] = tool
+    outputs = [item for item in body["input"] if item.get("type") in ("function_call_output", "tool_search_output")]
+    results = [_text(item["output"]) if "output" in item else json.dumps(item["tools"]) for item in outputs]
     return Request(tools, results, body)
 
 
@@ -217,6 +226,8 @@ def _response(turn: Step | str, number: int, name: str) -> Json:
         server, _, tool = turn.tool.rpartition(".")
         item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": tool}
         item |= {"arguments": json.dumps(turn.arguments)} | ({"namespace": server} if server else {})
+        if tool == "tool_search":  # of the client itself
+            item |= {"type": "tool_search_call", "execution": "client", "arguments": turn.arguments}
     usage: Json = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     response = {"id": "resp_1", "object": "response", "created_at": 1, "model": name, "status": "completed"}

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from sealyard.serve.http import default_preset, open_http
     from sealyard.serve.logs import ConcealingFilter, RepeatFilter
     from sealyard.serve.mcp import build_server
-    from sealyard.serve.relay import build_relay
+    from sealyard.serve.modes import Modes
     from sealyard.serve.stdio import serve_stdio
     from sealyard.serve.surface import system_prompt
 
 __all__ = (
     "ConcealingFilter",
+    "Modes",
     "RepeatFilter",
-    "build_relay",
     "build_server",
     "default_preset",
     "open_http",
@@ -32,7 +32,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
         http="default_preset open_http",
         logs="ConcealingFilter RepeatFilter",
         mcp="build_server",
-        relay="build_relay",
+        modes="Modes",
         stdio="serve_stdio",
         surface="system_prompt",
     )

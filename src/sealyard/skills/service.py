@@ -56,6 +56,7 @@ from sealyard.values.skills import (
     principal_of,
 )
 from sealyard.values.tools import ToolSpec, bounded_limit
+from sealyard.values.variants import variant
 from sealyard.versioning.migrate import rewrite_beside
 
 _log = logging.getLogger(__name__)
@@ -96,6 +97,12 @@ class Skills:
         self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
         self._indexes: Recent[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = Recent(_INDEXES)
 
+    def narrowed(self, tools: Tools, runner: Runner) -> "Skills":
+        """The same skills, for runs that see only `tools` and get no more than `runner` gives."""
+        rehearsals = variant(self.rehearsals, _tools=tools, _runner=runner)
+        folders = Recent[tuple[str, str, str], ServedFolder](_FOLDERS)  # concealed by the guards of other sessions
+        return variant(self, tools=tools, _runner=runner, rehearsals=rehearsals, _folders=folders)
+
     # Saving
 
     async def save(self, request: SaveSkill, *, principal: str) -> SavedSkill:
@@ -116,7 +123,7 @@ class Skills:
             raise InvalidSkill(f"language is {request.language!r}. Only 'python' is kept here.")
         namespace = SHARED if self._settings.save_to == "shared" else namespace_of(principal)
         self._check_bounds(request, namespace, len(request.examples))
-        guard = await self.guards.of(f"{principal}:default")
+        guard = await self.guards.of(self._runner.session_of(principal))
         view = await self.tools.view(principal)
         await self.store.room()
         request, warnings = await conceal_request(request, guard)
@@ -156,7 +163,7 @@ class Skills:
         """
         self._check_bounds(request, namespace, len(examples))
         view = await self.tools.view()
-        guard = await self.guards.of(f"{principal}:default")
+        guard = await self.guards.of(self._runner.session_of(principal))
         request, warnings = await conceal_request(request, guard)
         examples = await conceal_examples(examples, guard)
         owner = principal if namespace == SHARED else principal_of(namespace)  # the source names the author
@@ -223,7 +230,11 @@ class Skills:
     async def delete_own(self, name: str, version: str | None, *, principal: str) -> list[Skill]:
         """Delete a skill of the principal's own, by `name` or `name@1.2`. Raises `UnknownSkill`."""
         name, _, pin = name.partition("@")
+        view = await self.tools.view(principal)
         try:
+            for each in await self.store.skills.versions(namespace_of(principal), name):
+                if not await self.loading.is_visible(each, view):  # it needs a tool that does not exist here
+                    raise UnknownSkill(f"No skill named {name!r} is there.")
             return await self.delete(namespace_of(principal), name, version or pin or None, principal=principal)
         except UnknownSkill as error:
             raise UnknownSkill(
@@ -418,7 +429,7 @@ class Skills:
             names = [name for name, _ in newest[:limit]]
         records = await self.loading.records()
         found = [await self._found(skills[name], records, view) for name in names]
-        guard = await self.guards.of(f"{principal}:default")
+        guard = await self.guards.of(self._runner.session_of(principal))
         shown = [{"signature": each.signature, "description": each.description} for each in found]
         shown = await conceal_texts(shown, guard)
         return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, shown, strict=True)]
@@ -436,7 +447,7 @@ class Skills:
 
     async def concealed(self, skill: Skill, *, principal: str) -> Skill:
         """A skill with private values in its text concealed: it may have been saved under weaker rules."""
-        return await conceal_skill(skill, await self.guards.of(f"{principal}:default"))
+        return await conceal_skill(skill, await self.guards.of(self._runner.session_of(principal)))
 
     async def unused(self, since: float) -> list[Skill]:
         """List skills that were neither saved nor used since a time."""
@@ -575,7 +586,7 @@ class Skills:
         not be allowed to see its author's data.
         """
         view = await self.tools.view(principal)
-        guard = await self.guards.of(f"{principal}:default")
+        guard = await self.guards.of(self._runner.session_of(principal))
         visible = await self.loading.visible(principal, view)
         found = []
         for skill in visible:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
-    from sealyard.yard.assembly import Border, build_policy, build_privacy, open_border, open_yard
+    from sealyard.yard.assembly import build_policy, build_privacy, open_border, open_yard
     from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest
-    from sealyard.yard.yard import Yard
+    from sealyard.yard.yard import Border, Yard
 
 __all__ = (
     "AnalyzeRequest",
@@ -26,7 +26,7 @@ __all__ = (
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
     __getattr__ = lazy_door(
         __name__,
-        assembly="Border build_policy build_privacy open_border open_yard",
+        assembly="build_policy build_privacy open_border open_yard",
         executions="AnalyzeRequest ExecuteRequest",
-        yard="Yard",
+        yard="Border Yard",
     )

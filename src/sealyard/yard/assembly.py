@@ -44,7 +44,7 @@ from sealyard.values.access import AuditEntry
 from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.wording import suggest
 from sealyard.yard.operations import Figures, Operations
-from sealyard.yard.yard import Yard
+from sealyard.yard.yard import Border, Yard
 
 _log = logging.getLogger(__name__)
 
@@ -145,6 +145,7 @@ async def open_yard(
             policy,
             levels=levels,
             scopes=scopes,
+            profiles=config.narrowings(),
             opening=sandbox,
             slots=slots,
             offload=guards.offload,
@@ -293,19 +294,6 @@ class _Listing:
 
     async def _log_names(self) -> None:
         await self.names.log(self.catalog.snapshot, self.finder.unlisted(), self.finder.idle_patterns())
-
-
-class Border(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks that every call passes, for a gateway that runs no code."""
-
-    guards: Guards
-    policy: Policy
-    approvals: Approvals
-    broker: Broker
-    recorder: Recorder
-    store: Store
-    names: NameCheck
-    readiness: Readiness
 
 
 @contextlib.asynccontextmanager

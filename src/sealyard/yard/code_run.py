@@ -24,7 +24,6 @@ from sealyard.privacy import Guard
 from sealyard.sandbox import Sandbox
 from sealyard.sandbox.pool import Slot
 from sealyard.sandbox.review import Review, check_code
-from sealyard.sandbox.sessions import check_session_name
 from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
@@ -57,7 +56,6 @@ from sealyard_analysis import run
 result = run(request, call_tool)
 """
 
-_SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
 _LEVEL_CHARACTERS = 4  # of a level in the name of a workspace, which leaves room for the session's
 _SCAN_SECONDS = 0.05
 """For scanning the output of a run that has used up its time; `Run.conceal` says what it leaves out then."""
@@ -117,7 +115,7 @@ class CodeRun:
         yard, execution = self._yard, self._execution
         request, principal = execution.request, execution.principal
         snapshot = self._snapshot = await yard.tools.view(principal)
-        session = session_of(principal, request.session)
+        session = yard.runner.session_of(principal, request.session)
         guard = await yard.guards.of(session)
         wrote = written(request)
         skills = self._skills = yard.skills.session(principal, snapshot, guard)
@@ -326,12 +324,16 @@ async def find_tools(
     level = request.level
     is_cached = yard.tools.finder.is_indexed(view)
     shown = await _shown(request.query, guard)
+    servers = None
+    if request.server:  # a view is the whole catalog until what it leaves out has listed its tools
+        tools = yard.tools
+        servers = tools.views.servers(tools.upstreams, tools.catalog.snapshot, visit.principal)
     guide = SearchGuide(yard.guidance, visit, view, shown) if yard.guidance.is_on else None
     if guide is None:
-        answer = await yard.tools.finder.search(request, view=view)
+        answer = await yard.tools.finder.search(request, view=view, servers=servers)
     else:
         await yard.guidance.skills.first_look(visit.principal)
-        answer = await yard.tools.finder.search(request, view=view, learned=guide.recall())
+        answer = await yard.tools.finder.search(request, view=view, servers=servers, learned=guide.recall())
         answer = await guide.finish(answer, level)
     yard.observer.searched(
         visit,
@@ -369,19 +371,15 @@ def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
     return Limits(wall_seconds=seconds, inline_bytes=preview_bytes(result_tokens))
 
 
-def session_of(principal: str, session: str | None) -> str:
-    """The workspace's name in the sandbox. A principal's name has no `:`, so each name has one owner."""
-    if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
-        raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
-    return f"{principal}:{session or 'default'}"
-
-
 def workspace_of(runner: Runner, request: ExecuteRequest, principal: str) -> str:
     """The name of the workspace of a run: at a stricter level than its principal's, a session has another one.
 
     What looser runs left is not in it, and its size is that of its level. No client's session begins with `@`.
     """
-    session, policy = session_of(principal, request.session), runner.policy_of(principal, request.isolation_level)
+    session, policy = (
+        runner.session_of(principal, request.session),
+        runner.policy_of(principal, request.isolation_level),
+    )
     if policy.level == runner.policy_of(principal).level:
         return session
     return session.replace(":", f":@{policy.level[:_LEVEL_CHARACTERS]}:", 1)
