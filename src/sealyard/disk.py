@@ -14,8 +14,10 @@ from typing import BinaryIO
 
 try:
     import fcntl
+
+    _IS_UNIX = True
 except ImportError:  # on Windows, where `sealyard init` runs and nothing else, folders are neither opened nor locked
-    fcntl = None  # type: ignore[assignment]
+    _IS_UNIX = False
 
 
 @contextmanager
@@ -49,7 +51,7 @@ def new_file(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 def sync_path(path: Path) -> None:
     """Make a file durable, or the names in a folder."""
-    if fcntl is None:
+    if not _IS_UNIX:
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -61,7 +63,7 @@ def sync_path(path: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock on a folder. The kernel releases it however the process ends."""
-    if fcntl is None:
+    if not _IS_UNIX:
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
