@@ -273,6 +273,16 @@ async def test_a_token_of_another_profile_stands_for_nothing(kept: Kept, query: 
     assert "UnknownToken" not in control
 
 
+async def test_no_list_may_be_kept_for_other_clients(kept: Kept) -> None:
+    """A server says that its lists are the same for all; at the same URL another client gets another list."""
+    url = await kept(shared)
+    async with connected(url) as code, connected(f"{url}/p/outside?codemode=0") as plain:
+        scopes = [(await each.list_tools()).cache_scope for each in (code, plain)]
+        scopes.append((await plain.list_resources()).cache_scope)
+
+    assert scopes == ["private"] * 3
+
+
 async def test_headers_that_repeat_arguments_must_agree_with_them_for_a_direct_tool(kept: Kept) -> None:
     """A proxy may route by the header, so that a call with another argument would pass it under a false flag."""
     url = await kept(shared)

@@ -116,6 +116,11 @@ class Modes:
         clients = (mode for _, mode in self._clients)
         return {self.default, *(mode for mode in (*profiles, *scopes, *clients) if mode is not None)}
 
+    @property
+    def is_one(self) -> bool:
+        """True if every client of one URL gets the same."""
+        return len(self.all) == 1 and all(each.upstreams is None for each in self._scopes.values())
+
     def of(self, entrance: Entrance, principal: str, client: str) -> str:
         """The mode of a client by the first rule that names one."""
         if not entrance.has_code_mode:
@@ -237,6 +242,7 @@ class _Faces:
             connect=partial(mcp.open_transport, token_folder=config.store.path.parent / "oauth"),
             name=config.surface.name,
             place="" if profile is None else profile.place,
+            is_same_for_all=self._modes.is_one,
         )
 
     def _make(self, face: _Face) -> Server[Any]:

@@ -66,11 +66,13 @@ def build_relay(
     version: str = __version__,
     principal: Callable[[Context], str] = principal_of,
     place: str = "",
+    is_same_for_all: bool = True,
 ) -> Server[Any]:
     """A server that relays `upstreams`; its lifespan opens and closes the connections to them.
 
     Everything crosses `border`. `connect` makes a transport of the SDK's kind. `principal` returns a request's
     principal: no two principals share a connection or a token. `place` is that of a profile's sessions.
+    Without `is_same_for_all` no result may be kept for other clients: at the same URL they get something else.
     """
 
     @asynccontextmanager
@@ -80,7 +82,7 @@ def build_relay(
             links = Links(connect, tasks, cache(partial(Screen, border.guards, routes, place=place)))
             carrier = Carrier(upstreams, links, principal)
             try:
-                yield _Relay(upstreams, links, carrier, routes, border, server)
+                yield _Relay(upstreams, links, carrier, routes, border, server, is_same_for_all=is_same_for_all)
             finally:
                 with anyio.CancelScope(shield=True):
                     await links.close()
@@ -128,7 +130,10 @@ class _Relay:
         routes: Routes,
         border: Border,
         server: Server[Any],
+        *,
+        is_same_for_all: bool,
     ) -> None:
+        self._is_same_for_all = is_same_for_all
         self._upstreams = upstreams
         self._links = links
         self._carrier = carrier
@@ -152,7 +157,10 @@ class _Relay:
             if ctx.params is not None:
                 ctx = replace(ctx, params=await screen.params(ctx.method, ctx.params))
             try:
-                return small(finished(await relayed(self, ctx), ctx.method, ctx.protocol_version))
+                result = await relayed(self, ctx)
+                if not self._is_same_for_all and "cacheScope" in result:
+                    result = {**result, "cacheScope": "private"}
+                return small(finished(result, ctx.method, ctx.protocol_version))
             except UpstreamUnavailable as error:
                 raise MCPError(types.INTERNAL_ERROR, await screen.words("", str(error))) from None
 
