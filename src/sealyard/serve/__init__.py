@@ -9,7 +9,7 @@ from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
     from sealyard.serve.http import default_preset, open_http
-    from sealyard.serve.logs import ConcealingFilter, RepeatFilter
+    from sealyard.serve.logs import ConcealingFilter, filter_log
     from sealyard.serve.mcp import build_server
     from sealyard.serve.relay import build_relay
     from sealyard.serve.stdio import serve_stdio
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = (
     "ConcealingFilter",
-    "RepeatFilter",
     "build_relay",
     "build_server",
     "default_preset",
+    "filter_log",
     "open_http",
     "serve_stdio",
     "system_prompt",
@@ -30,7 +30,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
     __getattr__ = lazy_door(
         __name__,
         http="default_preset open_http",
-        logs="ConcealingFilter RepeatFilter",
+        logs="ConcealingFilter filter_log",
         mcp="build_server",
         relay="build_relay",
         stdio="serve_stdio",
