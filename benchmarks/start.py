@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -180,16 +179,11 @@ def _measure_commands(place: Path, rounds: int) -> dict[str, list[float]]:
     samples: dict[str, list[float]] = {}
     for number in range(-1, rounds):  # the first has the server list its tools, and the store remember them
         for name in random.sample(sorted(commands), len(commands)):
-            seconds = _seconds(lambda name=name: subprocess.run(commands[name], check=True, capture_output=True))
+            started = time.perf_counter()
+            subprocess.run(commands[name], check=True, capture_output=True)
             if number >= 0:
-                samples.setdefault(name, []).append(seconds)
+                samples.setdefault(name, []).append(time.perf_counter() - started)
     return samples
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def _serving(config: Path) -> list[str]:

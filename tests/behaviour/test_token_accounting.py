@@ -23,7 +23,7 @@ from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values.facts import Tokens
 from sealyard.values.tools import ToolSpec
-from sealyard.yard import Yard, open_yard
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -372,6 +372,9 @@ async def test_the_report_is_the_sum_of_the_bills_and_names_the_tokenizer(tmp_pa
     read = sum(each.surface + each.searches + each.results for each in bills)
     code = sum(each.code for each in bills)
     assert (report.baseline, report.actual, report.saved) == (baseline, read + code, baseline - read - code)
+    per_session = report.per_session
+    assert per_session is not None
+    assert (per_session.sessions, per_session.baseline, per_session.actual) == (1, baseline, read + code)
     assert report.baseline_parts == {
         "data": sum(each.data for each in bills),
         "definitions": sum(each.definitions for each in bills),
@@ -383,6 +386,26 @@ async def test_the_report_is_the_sum_of_the_bills_and_names_the_tokenizer(tmp_pa
     assert report.dollars_saved == pytest.approx(report.dollars_baseline - report.dollars_actual)
     assert tokenizer == tokens.TOKENIZER
     assert {each.tokenizer for each in bills} == {tokens.TOKENIZER}
+
+
+async def test_a_conversation_on_average_is_what_all_took_divided_by_their_number(tmp_path: Path) -> None:
+    """Two agents in one store: each is charged with all definitions and all answers, or with what it was sent."""
+    async with connected(tmp_path) as agent:
+        before = (await agent.yard.report()).tokens.per_session
+        for principal, code in (
+            ("ann", "1 + 1"),
+            ("bob", "from servers.expenses import list_expenses\nlist_expenses()"),
+        ):
+            await agent.yard.execute(ExecuteRequest(code=code), principal=principal)
+        bills = await agent.bills()
+        found = (await agent.yard.report()).tokens.per_session
+
+    assert before is None
+    assert found is not None
+    assert found.sessions == len({each.session for each in bills}) == 2
+    assert found.baseline == sum(each.definitions + each.data for each in bills) / 2
+    assert found.actual == sum(each.surface + each.code + each.results for each in bills) / 2
+    assert found.saved == found.baseline - found.actual
 
 
 @pytest.mark.behaviour("tokens.savings")

@@ -171,12 +171,76 @@ async def test_files_of_an_answer_are_files_of_the_workspace(tmp_path: Path) -> 
         assert result.outcome.result == [{"file": place, "mime_type": "image/png", "bytes": 4}, True]
 
 
+async def test_a_result_has_the_names_that_other_programs_use(tmp_path: Path) -> None:
+    """Beside ours, in the library and as JSON."""
+    async with opened(tmp_path) as yard:
+        right = await yard.execute(ExecuteRequest(code="print('hi')\n6 * 7", timeout=5))
+        wrong = await yard.execute(ExecuteRequest(code="1 / 0", language=""))
+        with pytest.raises(InvalidRequest, match="timeout is 5 and timeout_seconds 6"):
+            await yard.execute(ExecuteRequest(code="1", timeout=5, timeout_seconds=6))
+
+    assert (right.success, right.error, right.output, right.result) == (True, None, "hi\n", 42)
+    assert (wrong.success, wrong.error) == (False, "ZeroDivisionError: division by zero")
+    assert right.execution_time_ms == round(right.outcome.usage.wall_seconds * 1000)
+    shown = wrong.outcome.to_json()
+    assert shown == msgspec.to_builtins(wrong.outcome) | {
+        "success": False,
+        "error": wrong.error,
+        "execution_time_ms": wrong.execution_time_ms,
+    }
+
+
+async def test_a_run_may_be_stricter_than_its_client_and_finds_nothing_of_looser_runs(tmp_path: Path) -> None:
+    """Neither their files nor their modules, and they find none of its own; the level of the next run is the usual."""
+    look = "import os\nresult = sorted(os.listdir())"
+    code = "import json\n[open(name, 'a').close() for name in names]\njson.codecs.builtins.__import__('os').listdir()"
+    async with opened(tmp_path, sandbox=SandboxConfig(allow_weaker=True)) as yard:
+        loose = await yard.execute(ExecuteRequest(code="import csv\ncsv.left = 1\nopen('loose', 'w').close()"))
+        named = {"names": ["strict"]}
+        strict = await yard.execute(ExecuteRequest(code=code, context=named, isolation_level="hardened"))
+        again = await yard.execute(ExecuteRequest(code=code, context={"names": []}, isolation_level="hardened"))
+        refused = await yard.execute(ExecuteRequest(code="import csv", isolation_level="hardened"))
+        same = await yard.execute(ExecuteRequest(code=look, isolation_level="production"))
+        after = await yard.execute(ExecuteRequest(code="import csv\nhasattr(csv, 'left')"))
+
+    assert [each.outcome.level for each in (loose, strict, same)] == ["production", "hardened", "production"]
+    assert (strict.result, again.result, same.result) == (["strict"], ["strict"], ["loose"])
+    assert refused.error == "Refused: 'csv' cannot be imported under policy 'hardened'."
+    assert after.result is False
+
+
+async def test_a_level_that_is_looser_or_none_is_refused_and_nothing_is_recorded(tmp_path: Path) -> None:
+    """The message names those that the principal may have."""
+    async with opened(tmp_path) as yard:
+        said = []
+        for level in ("development", "hard", "Production"):
+            with pytest.raises(InvalidRequest) as caught:
+                await yard.execute(ExecuteRequest(code="1", isolation_level=level))
+            said.append(str(caught.value))
+        with pytest.raises(InvalidRequest, match="cannot name a session"):
+            await yard.execute(ExecuteRequest(code="1", session="@hard:default"))
+        recorded = await yard.store.executions()
+
+    advice = "Give production or hardened: a run may be stricter than its client is, not looser."
+    assert said == [f"isolation_level is {level!r}. {advice}" for level in ("development", "hard", "Production")]
+    assert recorded == []
+
+
 async def test_search_works_from_code(tmp_path: Path) -> None:
     """Discovery is a function inside as well, with the same answers."""
     async with opened(tmp_path, FakeUpstream("bank", pay=pay)) as yard:
         text = await run(yard, "from tool_discovery import search_tools\nsearch_tools('pay money', 'name_only')")
         wrong = await run(yard, "from tool_discovery import search_tools\nsearch_tools('pay', limit='many')")
+        full = await run(
+            yard,
+            "from tool_discovery import search_tools\n"
+            "[hit] = search_tools(query='pay', detail_level='full', limit=100, server=None)\n"
+            "[hit['input_schema']['required'], len(search_tools(None, None, '', None))]",
+        )
+        none = await run(yard, "from tool_discovery import search_tools\nsearch_tools('pay', limit=0)")
 
+    assert full == '[["amount"],1]'
+    assert none.startswith("InvalidRequest: limit is 0. Give 1 to 50.")
     assert text == '[{"name":"mcp__bank__pay","use":"from servers.bank import pay"}]'
     assert wrong.startswith("InvalidRequest: Invalid arguments for search_tools: ")
 

@@ -15,7 +15,7 @@ import pytest
 from tests import warm
 
 from sealyard.config import load_config, read_machine
-from sealyard.config.clients import plan_apply, plan_undo
+from sealyard.config.clients import Gateway, plan_apply, plan_undo
 from sealyard.errors import InvalidRequest
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -246,6 +246,68 @@ def test_apply_twice_changes_nothing_more(sealyard: Command, home: Path) -> None
     assert "Cursor uses sealyard alone already." in again.stdout
 
 
+def test_client_is_pointed_at_a_gateway_that_runs_elsewhere(sealyard: Command, home: Path) -> None:
+    """By address; its servers are collected for that gateway, and the token is a reference."""
+    before = contents(home)
+    address = ("--url", "http://yard.example:8321/mcp/p/work?codemode=false", "--token-env", "MY_TOKEN")
+    done = sealyard("init", "--apply=gemini", "--apply=codex", *address, "--yes")
+    during = contents(home)
+    undone = sealyard("init", "--undo", "--yes")
+
+    assert (done.returncode, undone.returncode) == (0, 0)
+    assert during["shop/sealyard.toml"] == (SEALYARD.encode(), 0o600)
+    entry = {"httpUrl": address[1], "headers": {"Authorization": "Bearer ${MY_TOKEN}"}}
+    assert json.loads(during[".gemini/settings.json"][0]) == GEMINI | {"mcpServers": {"sealyard": entry}}
+    codex = tomllib.loads(during[".codex/config.toml"][0].decode())["mcp_servers"]["sealyard"]
+    assert (codex["url"], codex["bearer_token_env_var"]) == (address[1], "MY_TOKEN")
+    for note in (
+        "note: set MY_TOKEN where the client runs: `sealyard token NAME` makes a token",
+        "note: the token crosses the network in plain text: use https, or a tunnel",
+        f"note: the gateway at {address[1]} needs the servers of {home / 'shop/sealyard.toml'}, which the client has "
+        "no more",
+    ):
+        assert note in done.stderr.splitlines()
+    assert {name: each for name, each in contents(home).items() if name != "shop/sealyard.toml"} == before
+
+
+def test_address_needs_no_servers_here(sealyard: Command, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway has its own; only the client's file is written."""
+    empty = home / "empty"
+    empty.mkdir()
+    monkeypatch.setenv("HOME", str(empty))
+    monkeypatch.chdir(empty)
+    done = sealyard("init", "--apply=claude-code", "--url=http://127.0.0.1:8321/mcp", "--token-env=T", "--yes")
+
+    assert (done.returncode, (empty / "sealyard.toml").exists()) == (0, False)
+    entry = {"type": "http", "url": "http://127.0.0.1:8321/mcp", "alwaysLoad": True}
+    headers = {"headers": {"Authorization": "Bearer ${T}"}}
+    assert json.loads((empty / ".claude.json").read_text(encoding="utf-8")) == {
+        "mcpServers": {"sealyard": entry | headers}
+    }
+    assert "plain text" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--url", "http://h/mcp"), "Give --apply with it"),
+        (("--undo", "--url", "http://h/mcp"), "and not --undo"),
+        (("--apply=codex", "--token-env", "T"), "Give its --url too"),
+        (("--apply=codex", "--apply=claude-desktop", "--url", "http://h/mcp"), "Claude Desktop reads only programs"),
+        (("--apply=codex", "--url", "http://h/mcp", "--token-env", "sealyard_abc"), "and not its value"),
+    ],
+)
+def test_address_that_cannot_be_used_changes_nothing(
+    sealyard: Command, home: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    """Not even the files of the other clients."""
+    before = contents(home)
+    done = sealyard("init", *arguments, "--yes")
+
+    assert (done.returncode, contents(home)) == (2, before)
+    assert message in done.stderr
+
+
 def test_undo_can_name_one_client(sealyard: Command, home: Path) -> None:
     """The other one stays with sealyard."""
     before = contents(home)
@@ -391,7 +453,7 @@ def test_file_that_changes_while_a_person_reads_the_diff_is_left_alone(home: Pat
     """An undo is planned from what the file was; the client may have written it since."""
     file = home / ".gemini" / "settings.json"
     machine = read_machine()
-    for change in plan_apply("gemini", machine, command="sealyard", args=("serve",)):
+    for change in plan_apply("gemini", machine, Gateway(command=("sealyard", "serve")).entry("gemini")):
         change.write()
     (undo,) = plan_undo(["gemini"], machine)
     file.write_text('{"theme": "new"}', encoding="utf-8")

@@ -96,6 +96,7 @@ def test_table_says_what_was_done_and_saved(installed: Command, store: Path) -> 
     assert found["hits"] == "1, which is 100.0 %; 0 searched again"
     assert found["saved"] == "0, 0 drafts, 0 rejected"
     assert found["without sealyard"] == "100,000, $0.30"
+    assert found["per conversation"] == "100,000 without sealyard, 59 with it, on average of 1 conversation"
     assert found["hidden"] == "email 7"
     assert "counted with      o200k_base, at $3 and $15 a million" in done.stdout
     assert re.search(r"^bank +3 +33\.3 % ", done.stdout, re.MULTILINE)
@@ -108,8 +109,9 @@ def test_empty_store_is_no_mistake(sealyard: Command, tmp_path: Path) -> None:
     (tmp_path / "sealyard.toml").write_text('[store]\npath = "new.db"\n', encoding="utf-8")
     done = sealyard("metrics", str(tmp_path / "sealyard.toml"))
 
+    found = rows(done.stdout)
     assert done.returncode == 0
-    assert rows(done.stdout)["status"] == "none"
+    assert (found["status"], found["per conversation"]) == ("none", "no conversation began in this time")
 
 
 def test_json_is_the_report_and_the_usage(sealyard: Command, store: Path) -> None:

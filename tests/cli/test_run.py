@@ -149,7 +149,7 @@ def test_timeout_ends_an_endless_loop(sealyard: Command) -> None:
             "'no/such/file.py' cannot be read: No such file or directory. Check the path, or give the code with -c.",
         ),
         (["/"], "'/' cannot be read: Is a directory. Check the path, or give the code with -c."),
-        (["-"], "Standard input is not UTF-8 after byte 5. Save the code as UTF-8 text."),
+        (["-"], "Standard input is not UTF-8 after byte 5. Save it as UTF-8 text."),
         (
             ["-c", "1", "--context", "[1]"],
             "--context is '[1]', not a JSON object. Give one such as '{\"n\": 3}'.",

@@ -418,6 +418,18 @@ def test_a_group_of_commands_says_what_it_has(shelf: Project) -> None:
     )
 
 
+def test_search_finds_what_an_agent_would_find(shelf: Project) -> None:
+    """The words need no quotes; the answer is that of `list` with a query, and the exit code says if there is one."""
+    found = shelf.run("skills", "search", "sum", "of", "every", "month", "--limit", "1")
+    as_json = shelf.run("skills", "search", "sum of every month", "--limit", "1", "--json")
+    listed = shelf.run("skills", "list", "sum of every month", "--limit", "1", "--json")
+    nothing = shelf.run("skills", "search", "xylophone")
+
+    assert (found.returncode, found.stdout.splitlines()[0]) == (0, "monthly_total 1.0.0 (not used yet)")
+    assert (as_json.returncode, as_json.stdout) == (0, listed.stdout)
+    assert (nothing.returncode, nothing.stdout) == (1, "No skill fits.\n")
+
+
 # Running and testing
 
 

@@ -162,6 +162,7 @@ def test_figures_are_those_of_the_api_under_load(gateway: Gateway, tab: Open) ->
     }  # fmt: skip
     report = gateway.get("metrics", window="all")
     assert (report["execution"]["count"] >= 24, report["tokens"]["saved"] > 0) == (True, True)
+    assert seen >= {f"tokens.per_session.{name}" for name in ("sessions", "baseline", "actual")}
     assert seen >= {"execution.errors.KeyError", "security.hidden.email", "upstreams.expenses.calls"}
 
 
@@ -661,7 +662,12 @@ def test_what_is_empty_is_said(serve: Serve, tab: Open) -> None:
     """A gateway that just began, without servers, has a word for every place where nothing is yet."""
     opened = tab(serve()).open()
     texts = {
-        "Overview": ["No active runs.", "No errors in this time range.", "No upstreams configured."],
+        "Overview": [
+            "No active runs.",
+            "No errors in this time range.",
+            "No upstreams configured.",
+            "No conversation began in this time range.",
+        ],
         "Runs": ["No runs found."],
         "Approvals": ["No pending approvals."],
         "Tools": ["No tools yet."],

@@ -59,9 +59,10 @@ from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox import policy as levels
 from sealyard.sandbox.review import SEVERITIES
 from sealyard.serve import api, dashboard
+from sealyard.serve.texts import search_text
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
-from sealyard.values.access import AuditEntry
+from sealyard.values.access import ApprovalSettings, AuditEntry
 from sealyard.values.facts import UseCase
 from sealyard.values.runs import Failure, FailureKind, Limits, Outcome, RecordStatus, Spill, Status
 from sealyard.values.runs import Usage as RunUsage
@@ -110,6 +111,7 @@ SaveExample = public("SaveExample")
 SaveSkill = public("SaveSkill")
 ShelfLimits = public("ShelfLimits")
 State = public("NeedState")
+ARGUMENTS = public("ARGUMENTS", "serve")
 surface_tools = public("surface_tools")
 system_prompt = public("system_prompt")
 ToolLimits = public("ToolLimits")
@@ -203,6 +205,7 @@ def test_command_line_page_shows_every_help_text() -> None:
         ("privacy", PrivacyConfig),
         ("privacy rules", PrivacyRule),
         ("policy", PolicySettings),
+        ("approval", ApprovalSettings),
         ("skills", SkillsConfig),
         ("metrics", MetricsConfig),
         ("alerts", AlertsConfig),
@@ -259,7 +262,7 @@ def test_clients_page_has_every_client_that_init_knows() -> None:
     text = _read(DOCS / "howto" / "clients.md")
     headings = re.findall(r"^## (.*)", text, re.MULTILINE)
 
-    assert [name for name in CLIENTS.values() if name not in headings] == []
+    assert [client.title for client in CLIENTS.values() if client.title not in headings] == []
     assert [name for name in CLIENTS if f"`{name}`" not in text] == []
 
 
@@ -719,16 +722,14 @@ def _fields(kind: type[msgspec.Struct]) -> list[str]:
 
 @pytest.mark.parametrize("tool", [*surface_tools("code"), surface_tools("search")[1]], ids=lambda tool: tool["name"])
 def test_mcp_page_has_every_argument(tool: dict[str, Any]) -> None:
-    """The arguments on the page are those of the advertised definition, with their types and defaults."""
-    expected = []
+    """The arguments on the page are those that the tool takes; types and defaults are those that it advertises."""
+    rows = {row[0].strip("`"): row[1:3] for row in _table(REFERENCE / "mcp-tools.md", tool["name"])}
+
+    assert sorted(rows) == sorted(ARGUMENTS[tool["name"]])
     for name, schema in tool["inputSchema"]["properties"].items():
         kind = ", ".join(f"`{each}`" for each in schema["enum"]) if "enum" in schema else schema.get("type", "any")
-        default = schema.get("default", "")
-        expected.append(
-            [f"`{name}`", kind, f"`{default}`" if isinstance(default, str) and default else str(default).lower()]
-        )
-
-    assert [row[:3] for row in _table(REFERENCE / "mcp-tools.md", tool["name"])] == expected
+        assert rows[name][0] == kind
+        assert rows[name][1] == str(schema.get("default", rows[name][1]))
 
 
 def test_mcp_page_has_every_mode_with_its_tools() -> None:
@@ -767,8 +768,8 @@ async def test_mcp_page_has_the_keys_of_each_detail_level(tmp_path: Path) -> Non
     config = Config(store=StoreConfig(path=tmp_path / "store.db"))
     async with open_yard(config, upstreams={"shop": FakeUpstream("shop", price=price)}, with_sandbox=False) as yard:
         for column, level in enumerate(typing.get_args(DetailLevel), 1):
-            (hit,) = (await yard.search("price", detail_level=level)).hits
-            found = {key for key in hit.__struct_fields__ if getattr(hit, key) not in (None, ())}
+            (hit,) = json.loads(search_text(await yard.search("price", detail_level=level), [], 2_000))["tools"]
+            found = set(hit)
 
             assert (level, found) == (level, {row[0] for row in rows if row[column] == "yes"})
 

@@ -22,6 +22,7 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig, SurfaceConfig
 from sealyard.errors import UnknownApproval
 from sealyard.sandbox.policy import DEFAULT
+from sealyard.serve.dialogue import READING_SECONDS
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
@@ -178,6 +179,7 @@ async def test_another_principal_can_use_neither_state_nor_execution(tmp_path: P
         assert started.meta is not None
         execution = started.meta["sealyard/execution"]["execution_id"]
         foreign = await bob.call_tool("execute_code", {"execution_id": execution})
+        await asyncio.sleep(READING_SECONDS)  # a person reads the form
         hers = await alice.session.call_tool(
             "execute_code",
             arguments,

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.mcp.upstreams import post
 from tests.mcp.wire import Json, Wire, serving_http, wired
 
 from sealyard.privacy import TOKEN
+from sealyard.serve.dialogue import READING_SECONDS
 from sealyard.store import open_store
 
 BOTH_ERAS = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
@@ -265,6 +267,7 @@ async def test_what_a_person_said_of_a_token_says_nothing_of_a_guess(tmp_path: P
 
     def approve(params: Json) -> Json:
         asked.append(params)
+        time.sleep(READING_SECONDS)  # as a person does
         return {"action": "accept", "content": {"decision": "always"}}
 
     rules = [{"decision": "ask", "tools": ["crm/send_mail"]}]

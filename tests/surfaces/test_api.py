@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,6 @@ async def test_every_refusal_is_the_same_envelope_and_says_what_to_do(tmp_path: 
                 await ann.get("executions?cursor=%ff"),
                 await ann.get("executions", params={"status": "done"}),
                 await ann.get("executions", params={"status": "null"}),
-                await ann.get("executions?limit="),
                 await ann.get("executions/0123"),
                 await ann.get("executions", params={"principal": "bob"}),
                 await ann.get("metrics"),
@@ -82,7 +82,7 @@ async def test_every_refusal_is_the_same_envelope_and_says_what_to_do(tmp_path: 
 
     takes = "It takes limit, cursor, status, principal."
     statuses = "Use running, ok, failed, timeout, limit, broken, cancelled, lost."
-    body = "It takes code, language, context, session, timeout_seconds, wait."
+    body = "It takes code, language, context, session, timeout_seconds, timeout, isolation_level, wait."
     assert told == [
         (401, "unauthorized", "A bearer token is needed: Authorization: Bearer TOKEN."),
         (421, "forbidden", "This Host is not served here. Name it in http.allowed_hosts."),
@@ -99,7 +99,6 @@ async def test_every_refusal_is_the_same_envelope_and_says_what_to_do(tmp_path: 
         (400, "invalid_request", "The query is not UTF-8 text, or has more than 50 parameters. Encode it anew."),
         (400, "invalid_request", f"The query is wrong: Invalid enum value 'done', in `status`. {statuses}"),
         (400, "invalid_request", "status is 'null'. Leave it out, or give it a value."),
-        (400, "invalid_request", f"The query is wrong: Expected `int`, got `str`, in `limit`. {takes}"),
         (404, "not_found", "No execution '0123' is known. List those that are: GET executions."),
         (403, "forbidden", "'ann' may see its own executions alone. Leave principal out."),
         (
@@ -345,8 +344,41 @@ async def test_a_key_of_a_request_that_was_refused_is_free(tmp_path: Path) -> No
     assert (refused.status_code, right.status_code, right.json()["result"]) == (400, 200, 42)
 
 
+async def test_requests_and_answers_have_the_names_that_other_programs_use(tmp_path: Path) -> None:
+    """What is null or empty is absent, `timeout` means `timeout_seconds`, and an answer says `success`."""
+    absent = {"language": None, "context": None, "session": "", "timeout_seconds": None, "isolation_level": ""}
+    async with gateway(tmp_path, expenses()) as gate:
+        client = await gate.client()
+        right = await client.post(
+            "executions", json={"code": "print('hi')\n6 * 7", "wait": True, "timeout": 5, **absent}
+        )
+        wrong = await client.post("executions", json={"code": "1 / 0", "wait": True, "language": "Python3"})
+        rows = {"analysis_type": "filter", "data": [{"a": 1}], "parameters": None, "source": None, "timeout": 5}
+        analysis = await client.post("analyses", json=rows)
+        started = (await client.post("executions", json={"code": "while True: pass", "timeout": 100})).json()
+        cancelled = (await client.post(f"executions/{started['execution_id']}/cancel")).json()
+        differs = await client.post("executions", json={"code": "1", "timeout": 5, "timeout_seconds": 6})
+        found = (await client.get("mcp/tools/search?keyword=budget&detail=full&server=&limit=")).json()["tools"]
+
+    names = ("success", "error", "output", "result")
+    assert [right.json()[name] for name in names] == [True, None, "hi\n", 42]
+    assert [wrong.json()[name] for name in names] == [False, "ZeroDivisionError: division by zero", "", None]
+    assert (analysis.status_code, analysis.json()["success"]) == (200, True)
+    for answer in (right, wrong, analysis):
+        assert answer.json()["execution_time_ms"] == round(answer.json()["usage"]["wall_seconds"] * 1000)
+    assert [started[name] for name in ("success", "error", "execution_time_ms")] == [None, None, None]
+    assert (cancelled["success"], cancelled["error"]) == (False, "The execution ended as 'cancelled'.")
+    assert await error(differs) == (
+        400,
+        "invalid_request",
+        "timeout is 5 and timeout_seconds 6. Give one of them: they mean the same.",
+    )
+    assert found[0]["name"] == "mcp__expenses__get_budget"
+    assert found[0]["input_schema"]["required"] == ["department"]
+
+
 async def test_a_search_answers_as_the_tool_does(tmp_path: Path) -> None:
-    """The same text, whatever the level of detail."""
+    """The same text at every level of detail, but for the schemas of `full`: a model reads none of them."""
     asked = [
         {"query": "budget of a department"},
         {"query": "expenses", "detail_level": "full", "limit": 2},
@@ -358,8 +390,22 @@ async def test_a_search_answers_as_the_tool_does(tmp_path: Path) -> None:
         texts = [text_of(await agent.call_tool("search_tools", each)) for each in asked]
         answers = [(await client.get("mcp/tools/search", params=each)).text for each in asked]
         wrong = await client.get("mcp/tools/search", params={"query": "x", "detail_level": "all"})
+        most = await client.get("mcp/tools/search", params={"query": "", "limit": 100, "detail_level": "full"})
+        none = await client.get("mcp/tools/search", params={"query": "", "limit": 0})
+        tools = {each["name"]: await client.get(f"tools/{each['name']}") for each in most.json()["tools"]}
 
+    full = json.loads(answers.pop(1))
+    assert all(hit.pop("input_schema")["type"] == "object" for hit in full["tools"])
+    assert full == json.loads(texts.pop(1))
     assert answers == texts
+    assert {name: tool.json()["input_schema"] for name, tool in tools.items()} == {
+        each["name"]: each["input_schema"] for each in most.json()["tools"]
+    }
+    assert await error(none) == (
+        400,
+        "invalid_request",
+        "The query is wrong: Expected `int` >= 1, in `limit`. It takes query, detail_level, server, limit.",
+    )
     assert await error(wrong) == (
         400,
         "invalid_request",

@@ -19,6 +19,7 @@ from tests.surfaces.test_surface import meta_of, text_of
 
 from sealyard.broker import Approvals
 from sealyard.broker.policy import PolicySettings
+from sealyard.serve.dialogue import READING_SECONDS
 from sealyard.store import open_store
 from sealyard.values.access import Approval, ApprovalRequest
 
@@ -50,16 +51,25 @@ Config = Callable[..., Path]
 
 
 class Person:
-    """Answers a client's dialogues, each as `decide` says."""
+    """Answers a client's dialogues, in the time that reading takes a person."""
 
     def __init__(self, *answers: types.ElicitResult) -> None:
         self.seen: list[str] = []
+        self.forms: list[dict[str, Any]] = []
         self._answers = list(answers)
 
     async def __call__(self, ctx: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         """The next answer, and the last one from then on."""
+        assert isinstance(params, types.ElicitRequestFormParams)
         self.seen.append(params.message)
+        self.forms.append(params.requested_schema)
+        await reading()
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+async def reading() -> None:
+    """Takes as long as the fastest person."""
+    await asyncio.sleep(READING_SECONDS)
 
 
 def accept(decision: str, reason: str = "") -> types.ElicitResult:
@@ -101,9 +111,10 @@ async def test_the_person_at_the_client_allows_a_call(connect: Connect, mode: st
 
     assert text_of(result) == "output:\nbefore\nresult:\nSales"
     assert len(person.seen) == 1
-    assert person.seen[0].splitlines()[:5] == [
+    assert person.seen[0].splitlines()[:6] == [
         "A call waits for your approval.",
         "",
+        f'    {TOOL}(department="Sales")',
         f"    tool: {TOOL}",
         "    server: expenses",
         '    argument department = "Sales"',
@@ -121,7 +132,6 @@ async def test_every_way_to_say_no_is_a_refusal_that_says_who_and_why(config: Co
         types.ElicitResult(action="decline"),
         types.ElicitResult(action="cancel"),
         accept("whatever"),
-        types.ElicitResult(action="accept"),
     ]
     async with in_memory(config(ASK), mode=mode, elicitation_callback=Person(*answers)) as agent:
         found = [text_of(await agent.execute(CODE)).splitlines()[0] for _ in answers]
@@ -133,7 +143,6 @@ async def test_every_way_to_say_no_is_a_refusal_that_says_who_and_why(config: Co
             "declined",
             "dismissed",
             "the client's answer could not be read",
-            "the client's answer could not be read",
         )
     ]
 
@@ -143,6 +152,7 @@ async def test_several_asks_of_one_run_are_answered_each_by_itself(config: Confi
     """They are shown at the same time; one refusal does not end the run."""
 
     async def person(ctx: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        await reading()
         return accept("refuse", "no") if '"Marketing"' in params.message else accept("once")
 
     async with in_memory(config(ASK), mode=mode, elicitation_callback=person) as agent:
@@ -158,12 +168,14 @@ async def test_asks_made_together_come_in_one_round_and_go_on_with_the_next(conf
         first = await agent.client.session.call_tool("execute_code", arguments, allow_input_required=True)
         assert isinstance(first, types.InputRequiredResult)
         assert first.input_requests is not None
+        await reading()
         two = dict.fromkeys(list(first.input_requests)[:2], accept("once"))
         second = await agent.client.session.call_tool(
             "execute_code", arguments, input_responses=two, request_state=first.request_state, allow_input_required=True
         )
         assert isinstance(second, types.InputRequiredResult)
         assert second.input_requests is not None
+        await reading()
         last = dict.fromkeys(second.input_requests, accept("once"))
         result = await agent.client.session.call_tool(
             "execute_code",
@@ -290,6 +302,7 @@ async def test_a_client_that_lost_its_connection_goes_on_with_a_new_one(config: 
             first = await client.session.call_tool("execute_code", arguments, allow_input_required=True)
         assert isinstance(first, types.InputRequiredResult)
         assert first.input_requests is not None
+        await reading()
         async with Client(url, cache=None, elicitation_callback=Person(accept("once"))) as client:
             result = await client.session.call_tool(
                 "execute_code",
@@ -357,11 +370,11 @@ approve = true
 
 
 @contextlib.asynccontextmanager
-async def as_principal(url: str, name: str) -> AsyncIterator[tuple[httpx2.AsyncClient, Client]]:
+async def as_principal(url: str, name: str, **options: Any) -> AsyncIterator[tuple[httpx2.AsyncClient, Client]]:
     """A client with the token of a principal, for the API and for MCP."""
     async with (
         httpx2.AsyncClient(headers={"authorization": f"Bearer {name}-secret"}, timeout=60) as http,
-        Client(streamable_http_client(url, http_client=http), cache=None) as client,
+        Client(streamable_http_client(url, http_client=http), cache=None, **options) as client,
     ):
         yield http, client
 

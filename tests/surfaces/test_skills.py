@@ -210,14 +210,14 @@ async def test_what_is_wrong_with_a_call_is_an_answer_that_a_model_can_act_on(
             said = await agent.refused("save_skill", **arguments)
             assert said.startswith(("InvalidRequest: ", "InvalidSkill: "))
             assert said.partition(": ")[2].startswith(message)
-        limit = await agent.refused("find_skills", query="x", limit=1000)
+        limit = await agent.refused("find_skills", query="x", limit=0)
         number = await agent.refused("find_skills", query="x", limit="many")
         unknown = await agent.refused("load_skill", name="nothing")
         nameless = await agent.refused("load_skill")
         imported = await agent.refused("execute_code", code="from skills import nothing")
         uris = await agent.skill_uris()
 
-    assert limit == "InvalidRequest: limit is 1000. Give 1 to 50."
+    assert limit == "InvalidRequest: limit is 0. Give 1 to 50."
     assert number == (
         "InvalidRequest: The arguments of find_skills are wrong: Expected `int`, got `str` - at `$.limit`. It takes"
         " query, limit."

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from tests.surfaces.conftest import Connect, Reach
 
 from sealyard.metrics import tokens
-from sealyard.serve.surface import surface_tools
+from sealyard.serve.surface import ARGUMENTS
 from sealyard.store import open_store
 
 
@@ -168,23 +168,38 @@ async def test_a_wrong_request_says_what_to_do(reach: Reach, arguments: dict[str
     assert (result.is_error, text_of(result)) == (True, message)
 
 
-ACCEPTED = {"search_tools": ["keyword"], "execute_analysis": ["timeout_seconds"]}
+ACCEPTED = {
+    "search_tools": ["detail", "keyword"],
+    "execute_code": ["isolation_level", "timeout"],
+    "execute_analysis": ["isolation_level", "timeout", "timeout_seconds"],
+    "find_skills": ["detail_level", "keyword"],
+    "load_skill": ["skill_name"],
+}
 """Arguments that are taken and not advertised."""
 UNUSED: dict[str, dict[str, Any]] = {
-    "search_tools": {"detail_level": "", "server": "", "limit": "", "keyword": ""},
+    "search_tools": {"detail_level": "", "server": "", "limit": "", "keyword": "", "detail": ""},
     "execute_code": {
         "language": "",
         "context": "",
         "session": "",
         "timeout_seconds": "",
+        "timeout": "",
+        "isolation_level": "",
         "background": "",
         "execution_id": "",
         "cancel": "",
     },
-    "execute_analysis": {"source": "", "parameters": "", "session": "", "timeout_seconds": ""},
+    "execute_analysis": {
+        "source": "",
+        "parameters": "",
+        "session": "",
+        "timeout_seconds": "",
+        "timeout": "",
+        "isolation_level": "",
+    },
     "save_skill": {"inputs": "", "output": "", "tags": "", "examples": ""},
-    "find_skills": {"query": "", "limit": ""},
-    "load_skill": {"version": ""},
+    "find_skills": {"query": "", "limit": "", "detail_level": "", "keyword": ""},
+    "load_skill": {"version": "", "skill_name": ""},
     "call_tool": {"arguments": ""},
 }
 """Every optional argument of each tool, empty."""
@@ -214,8 +229,7 @@ async def test_an_argument_that_is_null_or_empty_counts_as_absent(connect: Conne
 
     assert wrong == []
     assert {name: sorted({*USED[name], *UNUSED[name]}) for name in UNUSED if name != "call_tool"} == {
-        tool["name"]: sorted({*tool["inputSchema"]["properties"], *ACCEPTED.get(tool["name"], ())})
-        for tool in surface_tools("code")
+        name: sorted({*ARGUMENTS[name], *ACCEPTED.get(name, ())}) for name in USED if name != "call_tool"
     }
 
 
@@ -228,14 +242,14 @@ async def test_a_call_without_arguments_takes_null_for_them(connect: Connect) ->
 
 
 async def test_a_required_argument_that_is_null_is_missing(reach: Reach) -> None:
-    """The message lists the advertised arguments and no others."""
+    """The message lists the arguments of this tool, those that are not advertised last."""
     agent = await reach()
     skill = await agent.call("save_skill", name=None, code="1", description="One.")
     kind = await agent.call("execute_analysis", analysis_type=None, data=[])
 
     assert text_of(skill) == (
         "InvalidRequest: The arguments of save_skill are wrong: Object missing required field `name`. It takes name, "
-        "code, description, inputs, output, tags, examples."
+        "code, description, inputs, examples, output, tags."
     )
     assert text_of(kind) == (
         "InvalidRequest: The arguments of execute_analysis are wrong: Object missing required field `analysis_type`. "
@@ -249,6 +263,72 @@ async def test_python_goes_by_several_names(reach: Reach, language: str) -> None
     agent = await reach()
 
     assert text_of(await agent.execute("6 * 7", language=language)) == "42"
+
+
+OTHER_NAMES = ("execute_python", "list_skills", "search_skills", "delete_skill")
+
+
+@pytest.mark.behaviour("surface.other_names")
+async def test_what_other_programs_call_a_tool_or_an_argument_is_understood(reach: Reach) -> None:
+    """Agents that were taught those names go on as they are used to."""
+    agent = await reach()
+    ran = await agent.call("execute_python", code="n * 2", context={"n": 21}, timeout=5, language="Python3")
+    for name in ("seven", "eight"):
+        await agent.call("save_skill", name=name, code=f"result = '{name}'", description=f"Says {name}.")
+    both = json.loads(text_of(await agent.call("list_skills", detail="full")))["skills"]
+    one = json.loads(text_of(await agent.call("search_skills", keyword="says eight", limit=100)))["skills"]
+    loaded = text_of(await agent.call("load_skill", skill_name="seven"))
+    gone = text_of(await agent.call("delete_skill", skill_name="seven"))
+    again = await agent.call("delete_skill", name="seven", version="1.0.0")
+    await agent.call("delete_skill", name="eight")
+    found = json.loads(text_of(await agent.call("search_tools", keyword="expenses", detail="name-only")))["tools"]
+
+    assert text_of(ran) == "42"
+    assert {"seven", "eight"} <= {skill["name"] for skill in both}
+    assert one[0]["name"] == "eight"
+    assert loaded.endswith("result = 'seven'")
+    assert gone == '{"skill":"seven","deleted":["1.0.0"]}'
+    assert text_of(again) == (
+        "UnknownSkill: No skill named 'seven' of version 1.0.0 is there. find_skills shows those that are; only a "
+        "person deletes a shared one."
+    )
+    assert set(found[0]) == {"name", "use"}
+
+
+async def test_two_names_of_one_argument_must_agree(reach: Reach) -> None:
+    """Neither is taken over the other in silence."""
+    agent = await reach()
+    same = await agent.execute("1", timeout=5, timeout_seconds=5)
+    times = await agent.execute("1", timeout=5, timeout_seconds=10)
+    words = await agent.call("search_tools", keyword="money", query="time")
+
+    assert text_of(same) == "1"
+    assert text_of(times) == (
+        "InvalidRequest: timeout is 5 and timeout_seconds 10. Give one of them: they mean the same."
+    )
+    assert text_of(words) == "InvalidRequest: keyword and query differ. Give one of them: they mean the same."
+
+
+async def test_other_names_are_advertised_nowhere(connect: Connect) -> None:
+    """They cost no token: not in the list, in the instructions, or in the message about an unknown tool."""
+    async with connect() as agent:
+        listed = await agent.client.list_tools()
+        instructions = agent.client.instructions or ""
+        with pytest.raises(MCPError) as caught:
+            await agent.call("execute_ruby")
+        wrong = await agent.call("execute_python", kode="1")
+
+    said = [listed.model_dump_json(), instructions, caught.value.error.message, text_of(wrong).partition(":")[2]]
+    assert [(name, text) for name in OTHER_NAMES[1:] for text in said if name in text] == []
+    assert [text for text in said[:3] if "execute_python" in text] == []
+
+
+async def test_without_code_no_name_runs_code(connect: Connect) -> None:
+    """In the mode `search` the other names are as unknown as the tools themselves."""
+    async with connect('[surface]\nmode = "search"\n') as agent:
+        for name in ("execute_code", *OTHER_NAMES):
+            with pytest.raises(MCPError):
+                await agent.call(name, code="1", name="x")
 
 
 async def test_an_unknown_tool_is_a_protocol_error(reach: Reach) -> None:

@@ -12,7 +12,7 @@ from sealyard.catalog.stubs import Stub, stub_files, stub_packages, tool_stubs
 from sealyard.discovery import Index, Learned, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
 from sealyard.sandbox.importable import Library
-from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, SearchRequest, ToolSpec
+from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, SearchRequest, ToolSpec, bounded_limit
 from sealyard.wording import plain
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,6 @@ _FIRST_LIST_SECONDS = 15.0
 """Wait for upstreams that have never listed their tools: a slow server's start. A first run goes on without them."""
 _SHORT_CHARACTERS = 110  # about one line of a result list
 _LONG_CHARACTERS = 2_000  # of a description: servers write any length
-_MOST_HITS = 50  # in one answer
 _VIEWS_INDEXED = 8  # views whose index stays in memory: a bound
 _WRITTEN_AHEAD = 200
 """Tools whose stubs are written before a first run: that takes 20 ms. The stubs of more follow in the background."""
@@ -108,9 +107,7 @@ class Finder:
 
         `learned` may change their order.
         """
-        level, limit = request.level, request.limit
-        if not 1 <= limit <= _MOST_HITS:
-            raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_HITS}.")
+        level, limit = request.level, bounded_limit(request.limit)
         whole = self._catalog.snapshot
         view = view or whole
         servers = self._upstreams if view is whole else view.by_upstream
@@ -205,6 +202,7 @@ def _hit(spec: ToolSpec, level: DetailLevel) -> Hit:
         description=plain(spec.description or spec.title, limit=_LONG_CHARACTERS),
         signature=stub.signature,
         parameters=stub.notes,
+        input_schema=spec.input_schema,
         returns=stub.returns,
     )
 

@@ -2,13 +2,13 @@
 
 import asyncio
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from sealyard.catalog import Snapshot
-from sealyard.errors import SandboxClosed
+from sealyard.errors import InvalidRequest, SandboxClosed
 from sealyard.offload import Offload, short_work
 from sealyard.sandbox import Sandbox
-from sealyard.sandbox.policy import IsolationPolicy
+from sealyard.sandbox.policy import IsolationLevel, IsolationPolicy
 from sealyard.sandbox.pool import Slots
 from sealyard.sandbox.review import Finding, Review, ToolReference, offloaded_review
 from sealyard.values.access import PrincipalScope
@@ -27,14 +27,14 @@ class Runner:
         self,
         policy: IsolationPolicy,
         *,
-        levels: Mapping[str, IsolationPolicy],
+        levels: Callable[[str], IsolationPolicy],
         scopes: Mapping[str, PrincipalScope],
         opening: "asyncio.Future[Sandbox] | None",
         slots: Slots,
         offload: Offload | None,
         result_tokens: int,
     ) -> None:
-        """`result_tokens` bounds a result, in model tokens."""
+        """`levels` gives the policy of a level. `result_tokens` bounds a result, in model tokens."""
         self.policy = policy
         self.scopes = scopes
         self.opening = opening
@@ -57,10 +57,23 @@ class Runner:
             return PrincipalScope(name=principal, observe=True, approve=True)
         return self.scopes.get(principal) or PrincipalScope(name=principal, observe=not self.scopes)
 
-    def policy_of(self, principal: str) -> IsolationPolicy:
-        """The isolation that runs of a principal get: the gateway's, or a stricter one of its own."""
+    def policy_of(self, principal: str, level: str | None = None) -> IsolationPolicy:
+        """The isolation that runs of a principal get: the gateway's, a stricter one of its own, or of `level`.
+
+        Raises:
+            InvalidRequest: `level` is none, or looser than the principal's.
+        """
         scope = self.scopes.get(principal)
-        return self.policy if scope is None or scope.level is None else self._levels[scope.level]
+        own = self.policy if scope is None or scope.level is None else self._levels(scope.level)
+        if not level or level == own.level:
+            return own
+        allowed = list(IsolationLevel)[list(IsolationLevel).index(own.level) :]
+        if level not in allowed:
+            raise InvalidRequest(
+                f"isolation_level is {level[:_SHOWN_CHARACTERS]!r}. Give {' or '.join(allowed)}: a run may be stricter "
+                "than its client is, not looser."
+            )
+        return self._levels(level).within(own)
 
     async def review(
         self, code: str, policy: IsolationPolicy, view: Snapshot, packages: Collection[str], principal: str

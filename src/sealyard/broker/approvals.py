@@ -11,18 +11,39 @@ import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
+from sealyard.privacy import TOKEN
+from sealyard.privacy.vault import RevealedValue
 from sealyard.store import Store
-from sealyard.values.access import RUN_ASK, Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Grant
+from sealyard.values.access import (
+    RUN_ASK,
+    Approval,
+    ApprovalChannel,
+    ApprovalDecision,
+    ApprovalRequest,
+    ApprovalSettings,
+    AuditEntry,
+    Grant,
+    Unattended,
+)
 
-AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | None]]
+
+AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | Unattended | None]]
 """Asks one person. None: no answer through this channel, such as after its client disconnected."""
+FindValues = Callable[[str], Awaitable[list[RevealedValue]]]
+"""The values of a token in all sessions."""
 
+_ASKING = ApprovalSettings()
+_NO_PERSON = (
+    "the client answered within {:.0f} ms, faster than a person reads, and nobody else may answer. Use the client where"
+    ' it shows forms to a person, or put "operator" into approval.channels and answer with `sealyard approvals`'
+)
 _RUN_RULE = "learning.critical"
 _POLL_SECONDS = 0.25
 """Between two looks for answers that other processes wrote: unnoticed by a person, and a look is one read."""
@@ -30,6 +51,7 @@ _WAITING_PER_RUN = 20  # open asks: a person cannot survey more
 _WAITING_PER_PRINCIPAL = 100  # open asks: one principal must not fill the list of all
 _ASKED_PER_RUN = 100
 """Questions that the code of one run may put to a person."""
+_REVEALED = 50  # values of one ask: each is a query and an entry in the audit log, and nobody weighs more
 _SESSIONS_KEPT = 10_000
 """Approvals for a session: some 10 MB. Sessions have no certain end; an approval that is dropped is asked for again."""
 
@@ -41,13 +63,22 @@ class Approvals:
         self,
         store: Store,
         settings: PolicySettings,
+        asking: ApprovalSettings = _ASKING,
         *,
+        find: FindValues | None = None,
         on_ask: Callable[[ApprovalRequest], None] = lambda ask: None,
         on_answer: Callable[[ApprovalRequest, Approval], None] = lambda ask, approval: None,
+        on_reveal: Callable[[str], None] = lambda by: None,
     ) -> None:
-        """`on_ask` gets every ask that is shown to people, and `on_answer` its outcome."""
+        """`on_ask` gets every ask that is shown to people, `on_answer` its outcome, `on_reveal` who saw a value.
+
+        Without `find`, nothing is private.
+        """
         self._store = store
         self.settings = settings
+        self.asking = asking
+        self._find = find
+        self._on_reveal = on_reveal
         self._open: dict[str, _Waiting] = {}
         self._channels: dict[str, list[AskChannel]] = {}
         self._runs: dict[str, _Run] = {}
@@ -57,10 +88,25 @@ class Approvals:
         self._on_answer = on_answer
 
     async def ask_for_call(
-        self, grant: Grant, *, number: int, tool: str, arguments: Any, digest: str, rule: str, reason: str
+        self,
+        grant: Grant,
+        *,
+        number: int,
+        tool: str,
+        arguments: Any,
+        digest: str,
+        rule: str,
+        reason: str,
+        channels: tuple[ApprovalChannel, ...] = (),
     ) -> Approval:
-        """Ask about a call of an execution; `digest` identifies it by its real arguments. Raises as `ask` does."""
+        """Ask about a call of an execution; `digest` identifies it by its real arguments. Raises as `ask` does.
+
+        `channels` count instead of the configured ones.
+        """
         now = time.time()
+        configured = self.asking.channels
+        if not self.settings.operators:
+            configured = tuple(each for each in configured if each != "operator")
         ask = ApprovalRequest(
             id=secrets.token_hex(6),
             execution_id=grant.execution_id,
@@ -74,6 +120,7 @@ class Approvals:
             reason=reason,
             asked_at=now,
             expires_at=now + self.settings.ask_seconds,
+            channels=channels or configured,
         )
         return await self.ask(ask)
 
@@ -149,12 +196,14 @@ class Approvals:
             InvalidRequest: The policy lets no operator answer, or the ask does not offer that answer.
             StoreError: The answer could not be kept.
         """
-        if not self.settings.operators and approval.channel in ("cli", "http"):
-            raise InvalidRequest("policy.operators is false: only the person at the client may answer.")
-        if approval.decision not in ("once", "refuse"):
-            for ask in await self.waiting():
-                if ask.id == ask_id and approval.decision not in ask.options:
-                    raise InvalidRequest(f"{ask_id!r} is about code, which is allowed once. Answer once or refuse.")
+        ask = next((each for each in await self.waiting() if each.id == ask_id), None)
+        if ask is not None and "operator" not in ask.channels:
+            raise InvalidRequest(
+                f"Only the person at the client of {ask.principal!r} may answer {ask_id!r}: approval.channels, or the"
+                ' rule that asks, does not name "operator". Answer in that client.'
+            )
+        if ask is not None and approval.decision not in ask.options:
+            raise InvalidRequest(f"{ask_id!r} is about code, which is allowed once. Answer once or refuse.")
         held = await self._store.approvals.settle(ask_id, approval)
         if held is None:
             raise UnknownApproval(f"No approval {ask_id!r} waits. List those that do with `sealyard approvals`.")
@@ -162,6 +211,30 @@ class Approvals:
             raise UnknownApproval(f"Approval {ask_id!r} does not wait any more: {_fate(held)}.")
         if (waiting := self._open.get(ask_id)) is not None:
             waiting.offer(approval)
+
+    async def reveal(self, ask: ApprovalRequest, *, by: str, channel: str) -> dict[str, str | int | float]:
+        """The values of the tokens in an ask's arguments, for the person who decides about it.
+
+        They are those of the ask's own session: code can write any token into its text. Each is in the audit log, on
+        disk, before this returns. The caller shows them and keeps them nowhere.
+
+        Raises:
+            VaultError: A value cannot be opened.
+            StoreError: The audit log cannot be written.
+        """
+        if self._find is None:
+            return {}
+        values: dict[str, str | int | float] = {}
+        for token in await asyncio.to_thread(_tokens, ask.arguments):  # of megabytes, perhaps
+            for found in await self._find(token):
+                if found.scope in (ask.session, "gateway"):
+                    values[token] = found.value
+                    body = {"token": found.token, "scope": found.scope, "type": found.type}
+                    body |= {"approval": ask.id, "channel": channel}
+                    self._store.audit(AuditEntry(kind="privacy.reveal", principal=by, body=body))
+                    self._on_reveal(by)
+        await self._store.flush()
+        return values
 
     def end_run(self, execution_id: str) -> None:
         """Forget approvals for the run and withdraw its open asks."""
@@ -186,9 +259,10 @@ class Approvals:
         raise ApprovalRefused(f"{ask.subject} refused without asking: {why}.")
 
     async def _put_to_people(self, ask: ApprovalRequest, run: "_Run") -> Approval:
-        if not self.settings.operators and not self._channels.get(ask.execution_id):
+        has_operators = "operator" in ask.channels
+        if not has_operators and not self._channels.get(ask.execution_id):
             return self._fallback()
-        waiting = _Waiting(ask, None if self.settings.operators else self._fallback())
+        waiting = _Waiting(ask, None if has_operators else self._fallback(), self._note_unattended)
         self._open[ask.id] = waiting
         run.requests += 1
         is_announced = False
@@ -219,6 +293,9 @@ class Approvals:
             if not self._open and self._polling is not None:
                 self._polling.cancel()
                 self._polling = None
+
+    def _note_unattended(self, ask: ApprovalRequest, answer: Unattended) -> None:
+        self._store.audit(_entry("approval.unattended", ask, msgspec.structs.asdict(answer)))
 
     def _withdraw(self, ask: ApprovalRequest) -> Approval:
         approval = _nobody("refuse", "withdrawn", "its run is over")
@@ -297,10 +374,16 @@ class _Run(msgspec.Struct, eq=False):
 class _Waiting:
     """One open ask."""
 
-    def __init__(self, ask: ApprovalRequest, fallback: Approval | None) -> None:
+    def __init__(
+        self,
+        ask: ApprovalRequest,
+        fallback: Approval | None,
+        on_unattended: Callable[[ApprovalRequest, Unattended], None],
+    ) -> None:
         """`fallback` is the answer when every channel has given up; None if others can answer without any."""
         self.ask = ask
         self._fallback = fallback
+        self._on_unattended = on_unattended
         self._has_begun = False
         self._offered: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
         self._attempts: dict[AskChannel, asyncio.Task[None]] = {}
@@ -346,13 +429,17 @@ class _Waiting:
 
     async def _try(self, channel: AskChannel) -> None:
         try:
-            approval = await channel(self.ask)
+            answer = await channel(self.ask)
         except Exception as error:  # noqa: BLE001 - a fault of a channel is raised where the call waits
             self.fail(error)
             return
-        if approval is not None:
-            self.offer(approval)
+        if isinstance(answer, Approval):
+            self.offer(answer)
             return
+        if answer is not None:
+            self._on_unattended(self.ask, answer)
+            if self._fallback is not None:  # whatever `unanswerable` says: the client declared that it asks
+                self._fallback = _nobody("refuse", "unattended", _NO_PERSON.format(1_000 * answer.seconds))
         self._attempts.pop(channel, None)
         self._despair()
 
@@ -360,6 +447,12 @@ class _Waiting:
         """Give up if no channel is still asking and no other process can answer."""
         if self._has_begun and not self._attempts and self._fallback is not None:
             self.offer(self._fallback)
+
+
+def _tokens(arguments: Any) -> list[str]:
+    """The tokens in an ask's arguments, as they are spelled there."""
+    found = TOKEN.finditer(msgspec.json.encode(arguments).decode())
+    return list(islice(dict.fromkeys(match[0] for match in found), _REVEALED))
 
 
 def _is_same_call(one: ApprovalRequest, other: ApprovalRequest) -> bool:

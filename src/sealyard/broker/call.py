@@ -254,6 +254,7 @@ class Broker:
                     digest=self.digest(call.written, real),
                     rule=decision.rule,
                     reason=decision.reason,
+                    channels=decision.channels,
                 )
             finally:
                 call.waited_seconds = time.perf_counter() - asked_at

@@ -32,6 +32,7 @@ _COMMANDS = {
     "audit": "Show who ran what and what was decided, and prove that nobody changed it.",
     "backup": "Write everything the store holds into one file.",
     "bench": "Say how to run the benchmarks, which are not installed.",
+    "call": "Call one tool of a configured server.",
     "demo": "Show the gateway at work.",
     "doctor": "Show what isolation this machine offers.",
     "init": "Make a sealyard.toml from your MCP clients.",

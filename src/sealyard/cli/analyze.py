@@ -95,7 +95,7 @@ def analyze(
     outcome, rows = run_to_end(_analyze(request, source, loaded, with_rows=output is not None))
     if output is not None and rows is not None:
         _write_rows(output, rows)
-    answer(outcome, lambda: _show(outcome, output))
+    answer(outcome.to_json(), lambda: _show(outcome, output))
     return 0 if outcome.ok else 1
 
 

@@ -1,29 +1,46 @@
 """`sealyard approvals`: list and answer the calls that wait for a person."""
 
 import asyncio
+import contextlib
 import os
 import pwd
+import sys
+import termios
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar, cast
 
 import click
+import msgspec
+from rich.status import Status
 
 from sealyard.broker import Approvals
-from sealyard.cli.command import CONFIG, JSON, answer, load, with_store
-from sealyard.cli.terminal import say, write
+from sealyard.cli.command import CONFIG, JSON, KEPT, LOCAL, answer, load, option, with_store
+from sealyard.cli.keys import open_vault
+from sealyard.cli.terminal import errors, remark, say, write
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Remembered
 
 _WATCH_SECONDS = 0.5
 """A person does not notice a shorter wait, and the store is read twice a second only."""
+_ID_CHARACTERS = 4
+"""Of an ask's id, typed to allow it. Code cannot know them, so nothing that it printed can be answered by mistake."""
+_LINE_BYTES = 4096
+"""The most that a terminal hands over as one line."""
 _T = TypeVar("_T")
 
+_Values = dict[str, dict[str, str | int | float]]
+"""By the ask's id, the values of tokens in its arguments."""
+
+_reveal = click.option(
+    "--reveal", is_flag=True, help="Show private values of arguments too, after an entry in the audit log.", **KEPT
+)
 _reason = click.option("--reason", default="", help="Shown to the agent, and kept in the audit log.")
 
 
 @click.group(invoke_without_command=True)
+@_reveal
 @CONFIG
 @JSON
 @click.pass_context
@@ -32,31 +49,37 @@ def approvals(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is not None:
         return
 
-    async def read(store: Store, queue: Approvals) -> tuple[list[ApprovalRequest], list[Remembered]]:
-        return await queue.waiting(), await store.approvals.remembered()
+    async def read(store: Store, queue: Approvals) -> tuple[list[ApprovalRequest], list[Remembered], _Values]:
+        waiting = await queue.waiting()
+        return waiting, await store.approvals.remembered(), {ask.id: await _values(queue, ask) for ask in waiting}
 
-    waiting, remembered = _with_store(read)
+    waiting, remembered, values = _with_store(read)
     always = [{"ask": each.ask, "approval": each.approval} for each in remembered]
-    answer({"waiting": waiting, "always": always}, lambda: _show_all(waiting, remembered))
+    found = {"waiting": waiting, "always": always} | ({"values": values} if option("reveal") else {})
+    answer(found, lambda: _show_all(waiting, remembered, values))
 
 
 @approvals.command()
 @click.argument("ask_id", metavar="ID")
+@_reveal
 @CONFIG
 @JSON
 def show(*, ask_id: str) -> None:
     """Print all arguments of the call under ID, whole: of one that waits, or that is approved always."""
 
-    async def read(store: Store, queue: Approvals) -> ApprovalRequest:
+    async def read(store: Store, queue: Approvals) -> tuple[ApprovalRequest, dict[str, str | int | float]]:
         known = [*await queue.waiting(), *(each.ask for each in await store.approvals.remembered())]
         matching = _matching(known, ask_id)
-        return await queue.get(matching[0].id if matching else ask_id)
+        ask = await queue.get(matching[0].id if matching else ask_id)
+        return ask, await _values(queue, ask)
 
-    ask = _with_store(read)
-    answer(ask, lambda: write("\n".join([ask.tool, *ask.whole_lines()]) + "\n"))
+    ask, values = _with_store(read)
+    found = msgspec.structs.asdict(ask) | ({"values": values} if option("reveal") else {})
+    answer(found, lambda: write("\n".join([ask.tool, *ask.whole_lines(values)]) + "\n"))
 
 
 @approvals.command()
+@_reveal
 @CONFIG
 def watch() -> int:
     """Show each call that waits for approval as it comes, until Ctrl-C."""
@@ -67,7 +90,7 @@ def watch() -> int:
             waiting = await queue.waiting()
             for ask in waiting:
                 if ask.id not in shown:
-                    _show(ask)
+                    _show(ask, await _values(queue, ask))
             gone = shown - {ask.id for ask in waiting}
             if gone:
                 say(f"no longer waiting: {', '.join(sorted(gone))}", "dim")
@@ -155,27 +178,37 @@ def _matching(asks: list[ApprovalRequest], ask_id: str) -> list[ApprovalRequest]
 
 def _with_store(work: Callable[[Store, Approvals], Coroutine[Any, Any, _T]]) -> _T:
     loaded = load()
-    return with_store(loaded, lambda store: work(store, Approvals(store, loaded.policy)))
+
+    async def run(store: Store) -> _T:
+        find = (await open_vault(loaded, store)).find if option("reveal") else None
+        return await work(store, Approvals(store, loaded.policy, find=find))
+
+    return with_store(loaded, run)
 
 
-def _show_all(waiting: list[ApprovalRequest], remembered: list[Remembered]) -> None:
+async def _values(queue: Approvals, ask: ApprovalRequest) -> dict[str, str | int | float]:
+    """The values of its tokens; none without `--reveal`."""
+    return await queue.reveal(ask, by=LOCAL, channel="cli")
+
+
+def _show_all(waiting: list[ApprovalRequest], remembered: list[Remembered], values: _Values) -> None:
     for ask in waiting:
-        _show(ask)
+        _show(ask, values[ask.id])
     if not waiting:
         say("Nothing waits for approval.")
     for each in remembered:
         say(f"approved always by {each.approval.by} ({each.ask.id}):", "bold")
-        _show_lines(each.ask)
+        _show_lines(each.ask, {})
 
 
-def _show(ask: ApprovalRequest) -> None:
+def _show(ask: ApprovalRequest, values: dict[str, str | int | float]) -> None:
     left = max(0.0, ask.expires_at - time.time())
     say(f"{ask.id} waits, {left:.0f} s left:", "bold")
-    _show_lines(ask)
+    _show_lines(ask, values)
 
 
-def _show_lines(ask: ApprovalRequest) -> None:
-    for line in ask.lines():
+def _show_lines(ask: ApprovalRequest, values: dict[str, str | int | float]) -> None:
+    for line in ask.lines(values):
         say(f"  {line}")
 
 
@@ -185,3 +218,84 @@ def _operator() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return f"user {os.getuid()}"
+
+
+# Asking here
+
+
+@contextlib.contextmanager
+def answered_here(queue: Approvals, execution_id: str, status: Status | None = None) -> Iterator[None]:
+    """While open, the person at this terminal is asked about the calls of an execution; `status` rests meanwhile.
+
+    Without a terminal a line says how to answer from another one. Who starts a command here is an operator: if the
+    ask's channels name none, nobody is asked, and `policy.unanswerable` decides.
+    """
+    turn = asyncio.Lock()
+
+    async def ask(question: ApprovalRequest) -> Approval | None:
+        if "operator" not in question.channels:
+            return None
+        if not _has_person():
+            remark(f"{question.subject} waits for approval: sealyard approvals approve {question.id}")
+            return None
+        async with turn:
+            with _resting(status):
+                return await _ask(question)
+
+    with queue.channel(execution_id, ask):
+        yield
+
+
+async def _ask(question: ApprovalRequest) -> Approval | None:
+    """Ask at the terminal. None if its input has ended: then others may still answer."""
+    descriptor = sys.stdin.fileno()
+    termios.tcflush(descriptor, termios.TCIFLUSH)  # what was typed before cannot be about this question
+    for line in question.lines():
+        remark(f"  {line}")
+    own = question.id[:_ID_CHARACTERS]
+    wider = [each for each in question.options if each not in ("refuse", "once")]
+    more = f", or {own} with {', '.join(wider)}" if wider else ""
+    errors.print(f"Type {own} to allow it once{more}; anything else refuses: ", end="")
+    line = await _read_line(descriptor)
+    if not line:
+        return None
+    match line.split():
+        case [typed] if typed == own:
+            decision: ApprovalDecision = "once"
+        case [typed, scope] if typed == own and scope in wider:
+            decision = cast("ApprovalDecision", scope)
+        case _:
+            decision = "refuse"
+    return Approval(decision=decision, by=_operator(), channel="cli", answered_at=time.time())
+
+
+async def _read_line(descriptor: int) -> str:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, _LINE_BYTES).decode(errors="replace")
+
+
+def _has_person() -> bool:
+    """True if this command is in the foreground of a terminal, and what it asks can be read there."""
+    try:
+        return errors.is_terminal and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _resting(status: Status | None) -> Iterator[None]:
+    """Take the moving sign off the line that a person types on."""
+    if status is None:
+        yield
+        return
+    status.stop()
+    try:
+        yield
+    finally:
+        status.start()

@@ -83,6 +83,18 @@ def answer(value: Any, show: Callable[[], None]) -> None:
         show()
 
 
+def read_text(file: str, instead: str) -> str:
+    """Read a file, or standard input for `-`. Raises `InvalidRequest`, which ends with what to do `instead`."""
+    name = "Standard input" if file == "-" else repr(file)
+    try:
+        with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
+            return stream.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"{name} is not UTF-8 after byte {error.start}. Save it as UTF-8 text.") from None
+    except OSError as error:
+        raise InvalidRequest(f"{name} cannot be read: {error.strerror}. {instead}") from None
+
+
 def read_object(text: str, option: str) -> dict[str, Any]:
     """Decode the JSON object that an option gives. Raises `InvalidRequest`."""
     try:

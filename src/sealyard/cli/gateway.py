@@ -3,6 +3,8 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from rich.status import Status
+
 from sealyard.catalog import Snapshot
 from sealyard.cli.command import load
 from sealyard.cli.loop import run_to_end
@@ -23,7 +25,7 @@ def with_yard(
     work: Callable[[Yard], Coroutine[Any, Any, _T]],
     *,
     config: Config | None = None,
-    doing: str = "Asking the servers",
+    doing: str | Status = "Asking the servers",
     with_sandbox: bool = False,
 ) -> _T:
     """Run `work` on the yard of the configuration and return its value. A terminal shows `doing` meanwhile."""
@@ -33,5 +35,5 @@ def with_yard(
         async with open_yard(loaded, with_sandbox=with_sandbox) as yard:
             return await work(yard)
 
-    with errors.status(doing):
+    with errors.status(doing) if isinstance(doing, str) else doing:
         return run_to_end(run())

@@ -9,8 +9,8 @@ import click
 from sealyard.cli import own_command
 from sealyard.cli.command import JSON, wants_json
 from sealyard.cli.terminal import columns, plain, remark, say_unwrapped, screen, visible, write, write_json
-from sealyard.config import Machine, describe_upstream, load_config, read_machine
-from sealyard.config.clients import CLIENTS, Change, Survey, find_servers, plan_apply, plan_config, plan_undo
+from sealyard.config import Machine, load_config, read_machine
+from sealyard.config.clients import CLIENTS, Change, Gateway, find_servers, plan_apply, plan_config, plan_undo
 from sealyard.errors import InvalidRequest
 
 
@@ -26,11 +26,25 @@ from sealyard.errors import InvalidRequest
     type=click.Choice(list(CLIENTS)),
     help="Let this client use sealyard alone. Repeatable. With --undo: undo only for this one.",
 )
+@click.option(
+    "--url", help="With --apply: let the client use the gateway at this address, such as http://host:8321/mcp."
+)
+@click.option("--token-env", metavar="NAME", help="With --url: the variable in which the client finds its token.")
 @click.option("--undo", is_flag=True, help="Put back the files that --apply changed.")
 @click.option("--yes", is_flag=True, help="Change clients' files without asking.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 @JSON
-def init(*, output: Path, force: bool, clients: tuple[str, ...], undo: bool, yes: bool, dry_run: bool) -> int:
+def init(
+    *,
+    output: Path,
+    force: bool,
+    clients: tuple[str, ...],
+    url: str | None,
+    token_env: str | None,
+    undo: bool,
+    yes: bool,
+    dry_run: bool,
+) -> int:
     """Make a sealyard.toml from your MCP clients.
 
     Looks for the servers that Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, opencode and Windsurf
@@ -41,12 +55,18 @@ def init(*, output: Path, force: bool, clients: tuple[str, ...], undo: bool, yes
         raise InvalidRequest(f"--output is {str(output)!r}. Give a name that ends with .toml.")
     machine = read_machine()
     session = _Session(yes=yes, dry_run=dry_run)
+    if url is not None and (undo or not clients):
+        raise InvalidRequest("--url is for the clients that --apply names. Give --apply with it, and not --undo.")
+    if token_env is not None and url is None:
+        raise InvalidRequest("--token-env is for a gateway at an address. Give its --url too.")
+    command = (*own_command(), "serve", str(machine.directory / output))
+    gateway = Gateway(command=command, url=url, variable=token_env)
     if (clients or undo) and not (yes or dry_run) and not session.can_ask:
         raise InvalidRequest("There is no terminal to ask on before a client's file changes. Give --yes, or --dry-run.")
     if undo:
         done = _undo(clients or tuple(CLIENTS), machine, session)
     else:
-        done = _make(machine, session, output=machine.directory / output, force=force, clients=clients)
+        done = _make(machine, session, gateway, output=machine.directory / output, force=force, clients=clients)
     session.finish()
     return 0 if done else 1
 
@@ -76,21 +96,14 @@ class _Session:
         if not wants_json():
             remark(f"note: {text}", "yellow")
 
-    def show_servers(self, survey: Survey) -> None:
+    def show_servers(self, servers: list[dict[str, str]], problems: list[str]) -> None:
+        self._answer["servers"] += servers
         table = columns("client", "file", "server", "transport", "how it starts")
-        for each in survey.servers:
-            row = {
-                "client": each.place.client,
-                "file": str(each.place.path),
-                "name": each.name,
-                "transport": each.entry.transport or ("stdio" if each.entry.command is not None else "http"),
-                "start": describe_upstream(each.entry) + (" (disabled)" if each.entry.disabled else ""),
-            }
-            self._answer["servers"].append(row)
-            table.add_row(*(plain(CLIENTS.get(text, text)) for text in row.values()))
-        if not wants_json() and survey.servers:
+        for each in servers:
+            table.add_row(*map(plain, (each | {"client": CLIENTS[each["client"]].title}).values()))
+        if not wants_json() and servers:
             screen.print(table, "")
-        for problem in survey.problems:
+        for problem in problems:
             self.note(problem)
 
     def show_diff(self, change: Change) -> None:
@@ -121,11 +134,14 @@ class _Session:
             write_json(self._answer, indent=2)
 
 
-def _make(machine: Machine, session: _Session, *, output: Path, force: bool, clients: tuple[str, ...]) -> bool:
+def _make(
+    machine: Machine, session: _Session, gateway: Gateway, *, output: Path, force: bool, clients: tuple[str, ...]
+) -> bool:
+    entries = {client: gateway.entry(client) for client in clients}  # refused before anything is written
     survey = find_servers(machine)
-    session.show_servers(survey)
+    session.show_servers([each.describe() for each in survey.servers], survey.problems)
     draft = plan_config(output, survey, machine, force=force)
-    if draft.is_empty:
+    if draft.is_empty and gateway.url is None:
         session.say(f"No MCP server was found in {', '.join(map(str, survey.files))}.")
         session.say(f"Add one to a client, or write {output}:\n\n{_EXAMPLE}")
         return False
@@ -133,14 +149,26 @@ def _make(machine: Machine, session: _Session, *, output: Path, force: bool, cli
         session.note(note)
     if draft.change.new == draft.change.old:
         session.say(f"{output} has them all already.")
-    else:
+    elif not draft.is_empty:
         _write_config(draft.change, draft.added, session, force=force)
-    agreed = [_apply(client, machine, session, output) for client in clients]
+    agreed = [_apply(client, machine, session, entry) for client, entry in entries.items()]
+    if gateway.url is not None:
+        _say_what_it_needs(session, gateway, output, is_empty=draft.is_empty)
     if not session.dry_run:
-        for warning in load_config(output).warnings:
-            session.note(warning)
+        if not draft.is_empty:
+            for warning in load_config(output).warnings:
+                session.note(warning)
         _say_next(session, output, clients)
     return all(agreed)
+
+
+def _say_what_it_needs(session: _Session, gateway: Gateway, output: Path, *, is_empty: bool) -> None:
+    if gateway.variable is not None:
+        session.note(f"set {gateway.variable} where the client runs: `sealyard token NAME` makes a token")
+        if gateway.is_exposed:
+            session.note("the token crosses the network in plain text: use https, or a tunnel")
+    if not is_empty:
+        session.note(f"the gateway at {gateway.url} needs the servers of {output}, which the client has no more")
 
 
 _EXAMPLE = """[upstreams.time]
@@ -161,11 +189,10 @@ def _write_config(change: Change, added: tuple[str, ...], session: _Session, *, 
     session.wrote(change.path)
 
 
-def _apply(client: str, machine: Machine, session: _Session, output: Path) -> bool:
-    command, *first = own_command()
-    changes = plan_apply(client, machine, command=command, args=(*first, "serve", str(output)))
+def _apply(client: str, machine: Machine, session: _Session, entry: dict[str, Any]) -> bool:
+    changes = plan_apply(client, machine, entry)
     if not changes:
-        session.say(f"{CLIENTS[client]} uses sealyard alone already.")
+        session.say(f"{CLIENTS[client].title} uses sealyard alone already.")
     return _make_changes(changes, "Change", session)
 
 
@@ -194,7 +221,7 @@ def _say_next(session: _Session, output: Path, clients: tuple[str, ...]) -> None
     session.say("Next:", "bold")
     session.say("  sealyard tools --status     see whether each server starts")
     if clients:
-        names = ", ".join(CLIENTS[client] for client in clients)
+        names = ", ".join(CLIENTS[client].title for client in clients)
         session.say(f"  Restart {names}. `sealyard init --undo` puts everything back.")
     else:
         session.say(f"  sealyard serve {output}     serve them all as one")

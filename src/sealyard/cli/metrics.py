@@ -235,6 +235,7 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
             "without sealyard": f"{spent.baseline:,}, {dollars(spent.dollars_baseline)}",
             "with it": f"{spent.actual:,}, {dollars(spent.dollars_actual)}",
             "saved": f"{spent.saved:,}, {share(spent.saved_share)}, {dollars(spent.dollars_saved)}",
+            "per conversation": _per_conversation(report),
             "counted with": f"{report.tokenizer}, at ${report.prices.input:g} and ${report.prices.output:g} a million",
             "not counted": f"{size(spent.uncounted_bytes)} of answers" if spent.uncounted_bytes else "",
         },
@@ -263,6 +264,14 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
             "searches reordered": f"{known.searches_changed:,}, {share(known.searches_changed_share)}",
         },
     }  # fmt: skip
+
+
+def _per_conversation(report: Report) -> str:
+    found = report.tokens.per_session
+    if found is None:
+        return "no conversation began in this time"
+    number = count(found.sessions, "conversation")
+    return f"{found.baseline:,.0f} without sealyard, {found.actual:,.0f} with it, on average of {number}"
 
 
 def _tables(report: Report, usage: Usage) -> dict[str, Table]:

@@ -15,11 +15,12 @@ import click
 import msgspec
 
 from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, agrees_to, answer, load, read_config, wants_json, with_store
+from sealyard.cli.keys import check_key, key_place, open_vault
 from sealyard.cli.terminal import columns, minute, say, screen, warn, write, write_json
 from sealyard.config import Config
-from sealyard.errors import InvalidRequest, UnknownToken, VaultError
+from sealyard.errors import InvalidRequest, UnknownToken
 from sealyard.privacy import TYPES
-from sealyard.privacy.vault import KeyPlace, Keys, RevealedValue, Vault
+from sealyard.privacy.vault import Keys, RevealedValue, Vault
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry
 from sealyard.yard import build_privacy
@@ -99,7 +100,7 @@ def reveal(*, token: str) -> None:
 
 
 async def _reveal(store: Store, config: Config, token: str) -> list[RevealedValue]:
-    found = await (await _open_vault(config, store)).find(token)
+    found = await (await open_vault(config, store)).find(token)
     if not found:
         raise UnknownToken(f"{token!r} is not a token in the vault: it is incomplete, has expired or was erased.")
     for each in found:
@@ -136,7 +137,7 @@ async def _forget(store: Store, config: Config, wanted: Sequence[str], session: 
         counts[each.scope] += each.values
     scope = None if session is None else _find_scope(counts, session)
     # Whole scopes need no key.
-    vault = await _open_vault(config, store) if wanted else None
+    vault = await open_vault(config, store) if wanted else None
     if vault is not None:
         matches = await vault.match(wanted, scope=scope)
         if not matches:
@@ -170,15 +171,15 @@ def rotate() -> None:
 
 async def _rotate(store: Store, config: Config) -> tuple[Keys, int]:
     used = await store.vault.key_in_use()
-    old = _key_place(config).find()
+    old = key_place(config).find()
     if used is not None:
-        _check_key(old, used)
+        check_key(old, used)
     if old is not None and old.source == "environment" and old.current_id == used:
         raise InvalidRequest(
             f"The vault is sealed with the first key of SEALYARD_VAULT_KEY, {used}, already. Put a new one in front"
             " of it, with a comma between: `openssl rand -base64 32` makes one."
         )
-    with _key_place(config).rotate() as keys:
+    with key_place(config).rotate() as keys:
         vault = Vault(keys, store.vault, expires_seconds=config.privacy.expires_seconds)
         await _audit(store, "privacy.rotate", old_key=used or "", new_key=keys.current_id)
         return keys, await vault.rotate(keys)
@@ -192,7 +193,7 @@ def status() -> None:
     loaded = load()
     counts = with_store(loaded, lambda store: store.vault.counts())
     used = counts[0].key_id if counts else None
-    keys = _key_place(loaded).find()
+    keys = key_place(loaded).find()
     is_open = used is None or (keys is not None and keys.find(used) is not None)
     if wants_json():
         shown = {
@@ -213,33 +214,6 @@ def status() -> None:
     say(f"{source}; values expire {loaded.privacy.expires_seconds:,.0f} s after they were seen last")
     if not is_open:
         warn(f"The vault is sealed with the key {used}, which is not here.")
-
-
-def _key_place(config: Config) -> KeyPlace:
-    return KeyPlace(
-        config.privacy.key, folder=config.store.path.resolve().parent, environment_value=config.privacy.vault_key
-    )
-
-
-def _check_key(keys: Keys | None, used: str) -> None:
-    """Raise `VaultError` for a key that is elsewhere, so that none is made in its place."""
-    if keys is None or keys.find(used) is None:
-        here = "no key is" if keys is None else f"only {', '.join(keys.ids)} from the {keys.source} is"
-        raise VaultError(
-            f"The vault is sealed with the key {used!r}, and {here} here. Give this command the configuration and the"
-            " SEALYARD_VAULT_KEY of the gateway; if the key is lost, `sealyard privacy forget --all` clears the vault."
-        )
-
-
-async def _open_vault(config: Config, store: Store) -> Vault:
-    """Return the vault with the key that exists. Raises `VaultError` if there is none."""
-    used = await store.vault.key_in_use()
-    keys = _key_place(config).find()
-    if used is not None:
-        _check_key(keys, used)
-    if keys is None:
-        raise VaultError("The vault has no key yet, so nothing was ever put into it. Run a gateway with privacy first.")
-    return Vault(keys, store.vault, expires_seconds=config.privacy.expires_seconds)
 
 
 async def _audit(store: Store, kind: str, **body: Any) -> None:

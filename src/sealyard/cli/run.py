@@ -1,6 +1,7 @@
 """`sealyard run`: review code, run it in the sandbox, show the outcome."""
 
 import contextlib
+import secrets
 import time
 from collections.abc import Callable
 
@@ -8,7 +9,8 @@ import click
 import msgspec
 
 from sealyard.analysis import GUESTS
-from sealyard.cli.command import CONFIG, JSON, option, read_config, read_object, wants_json
+from sealyard.cli.approvals import answered_here
+from sealyard.cli.command import CONFIG, JSON, option, read_config, read_object, read_text, wants_json
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark, show_hint, warn, write, write_json
 from sealyard.config import Config, SandboxConfig
@@ -94,8 +96,7 @@ def run(
         )
         outcome = run_to_end(work)
     if wants_json():
-        answer = msgspec.to_builtins(outcome)
-        write_json(answer | {"review": msgspec.to_builtins(verdict), "timing": timing})
+        write_json(outcome.to_json() | {"review": msgspec.to_builtins(verdict), "timing": timing})
     else:
         output.end_line()
         _show(outcome, verdict)
@@ -106,18 +107,7 @@ def _read_code(file: str | None, code: str | None) -> str:
     if (file is None) == (code is None):
         raise InvalidRequest("Give the code in one way: a file, - for standard input, or -c CODE.")
     if file is not None:
-        name = "Standard input" if file == "-" else repr(file)
-        try:
-            with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
-                code = stream.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InvalidRequest(
-                f"{name} is not UTF-8 after byte {error.start}. Save the code as UTF-8 text."
-            ) from None
-        except OSError as error:
-            raise InvalidRequest(
-                f"{name} cannot be read: {error.strerror}. Check the path, or give the code with -c."
-            ) from None
+        code = read_text(file, "Check the path, or give the code with -c.")
     assert code is not None
     if not code.strip():
         raise InvalidRequest("The code is empty. Give at least one statement.")
@@ -179,7 +169,9 @@ async def _execute(
             await yard.sandbox()
             await yard.snapshot()
             started = time.perf_counter()
-            outcome = (await yard.execute(request, on_output=on_output)).outcome
+            execution_id = secrets.token_hex(8)
+            with answered_here(yard.approvals, execution_id):
+                outcome = (await yard.execute(request, execution_id=execution_id, on_output=on_output)).outcome
         timing |= {"start_seconds": started - opened, "run_seconds": time.perf_counter() - started}
     return outcome
 

@@ -290,7 +290,7 @@ def _cell(text: str, style: str = "") -> Text:
     help="How much to show of each tool.",
 )
 @click.option("--server", metavar="NAME", help="Only tools of this server.")
-@click.option("--limit", type=click.IntRange(1, 50), default=5, show_default=True, help="How many tools at most.")
+@click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="How many tools, at most 50.")
 @CONFIG
 @JSON
 def search(*, query: tuple[str, ...], detail: str, server: str | None, limit: int) -> int:

@@ -17,7 +17,7 @@ from msgspec import Meta, inspect
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import InvalidConfig
 from sealyard.former import FORMER
-from sealyard.values.access import PrincipalScope
+from sealyard.values.access import ApprovalSettings, PrincipalScope
 from sealyard.values.runs import Tier
 from sealyard.values.tools import OAuthConfig, UpstreamConfig
 from sealyard.wording import suggest
@@ -439,6 +439,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     discovery: DiscoveryConfig = DiscoveryConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     policy: PolicySettings = PolicySettings()
+    approval: ApprovalSettings = ApprovalSettings()
     skills: SkillsConfig = SkillsConfig()
     metrics: MetricsConfig = MetricsConfig()
     alerts: AlertsConfig = AlertsConfig()
@@ -463,6 +464,7 @@ _TABLES: Mapping[str, type[msgspec.Struct]] = {
     "discovery": DiscoveryConfig,
     "privacy": PrivacyConfig,
     "policy": PolicySettings,
+    "approval": ApprovalSettings,
     "skills": SkillsConfig,
     "metrics": MetricsConfig,
     "alerts": AlertsConfig,
@@ -497,6 +499,8 @@ def read_settings(document: Mapping[str, Any], file: Path, store: Path) -> tuple
         for name, kind in _TABLES.items()
     }
     tables["store"] = StoreConfig(path=store if tables["store"].path is None else Path(tables["store"].path))
+    if not tables["approval"].channels:
+        reader.fail(("approval", "channels"), [], '"client", "operator" or both')
     config = Config(**tables)
     for name in config.http.principals:
         _check_principal(name, config.http, config.sandbox, reader)

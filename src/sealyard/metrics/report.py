@@ -63,14 +63,15 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
     output: float
 
 
+_BEGUN = _value("sessions_total", event="begin")
+
+
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
     """Visits."""
 
-    count: Annotated[int, _value("sessions_total", event="begin")]
+    count: Annotated[int, _BEGUN]
     with_code: Annotated[int, _value("sessions_total", event="code")]
-    code_share: Annotated[
-        float | None, _share_of(_value("sessions_total", event="code"), _value("sessions_total", event="begin"))
-    ]
+    code_share: Annotated[float | None, _share_of(_value("sessions_total", event="code"), _BEGUN)]
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +147,15 @@ class TokenCase(msgspec.Struct, frozen=True, kw_only=True):
     saved: int
 
 
+class SessionTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of one visit on average: all of the period, divided by the visits that began in it."""
+
+    sessions: int
+    baseline: float
+    actual: float
+    saved: float
+
+
 class TokenReport(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens used, and tokens that plain MCP would have used. Code is priced as output, everything else as input."""
 
@@ -161,6 +171,8 @@ class TokenReport(msgspec.Struct, frozen=True, kw_only=True):
     baseline_parts: dict[str, int]
     actual_parts: dict[str, int]
     by_use_case: dict[str, TokenCase]
+    per_session: SessionTokens | None
+    """None if no visit began."""
 
 
 _SKILL_RUNS = _value("skill_runs_total")
@@ -328,6 +340,18 @@ def _tokens(sums: Sums, prices: Prices) -> TokenReport:
             )
             for case in sorted(baselines | actuals)
         },
+        per_session=_per_session(_BEGUN(sums), baseline, actual),
+    )
+
+
+def _per_session(sessions: int, baseline: int, actual: int) -> SessionTokens | None:
+    if not sessions:
+        return None
+    return SessionTokens(
+        sessions=sessions,
+        baseline=baseline / sessions,
+        actual=actual / sessions,
+        saved=(baseline - actual) / sessions,
     )
 
 

@@ -390,7 +390,7 @@ def _number_forms(value: str, compact: str, of_type: str) -> list[str]:
     digits = compact.lstrip("0")
     forms = [digits]
     if of_type == "phone" and value.startswith(("+", "00", "(+")):
-        code_length = 1 if digits[0] in "17" else 2 if digits[:2] in COUNTRY_CODES else 3
+        code_length = 1 if digits.startswith(("1", "7")) else 2 if digits[:2] in COUNTRY_CODES else 3
         forms.append(digits[code_length:].lstrip("0"))
     return [form for form in forms if len(form) >= _COMPACT]
 

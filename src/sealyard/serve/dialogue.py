@@ -3,6 +3,10 @@
 With a handshake, a question is a request to the client while its call goes on. In the newer era, the questions are the
 answer to the call, which goes on in the background. The client repeats the call with its user's answers, and a sealed
 state identifies it.
+
+An answer that comes faster than a person reads is dropped, whatever it says: a client without a person gave it. The
+client is asked about the next call again. That costs it milliseconds, and a person whose client once answered by itself
+would never be asked any more.
 """
 
 import asyncio
@@ -21,7 +25,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import ValidationError
 
-from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, Unattended
 
 if TYPE_CHECKING:  # the handshake needs none, nor the store that they are in
     from sealyard.broker import Approvals
@@ -31,6 +35,10 @@ Context = ServerRequestContext[Any, Any]
 PRINCIPAL = "sealyard.principal"
 """The key in a request's scope under which the gate stores its principal."""
 
+READING_SECONDS = 0.5
+"""Between a form and the fastest answer of a person. Whoever reads a line and chooses takes longer than a second, a
+program under load answers in some hundred milliseconds."""
+_FORMS = 3  # with nothing chosen in them, about one ask: then it is no oversight
 _COMPANY_SECONDS = 0.05  # for asks that are made at the same time to be shown together
 _KEPT_SECONDS = 300.0  # in which a client that lost the connection can still come for the result
 _KEPT = 256  # held calls: more than wait for people at once
@@ -64,34 +72,68 @@ class Call:
         self.stream = Stream()
         self.asks: dict[str, ApprovalRequest] = {}
         """Open questions to the client's user."""
+        self._shown_at: dict[str, float] = {}
+        self._empty: dict[str, int] = {}
+        """The number of forms about each ask in which nothing was chosen."""
 
     def channel(self, execution_id: str) -> AbstractContextManager[None]:
         """While open, the questions of an execution go to this client's user."""
         return self._approvals.channel(execution_id, self._ask)
 
-    async def _ask(self, ask: ApprovalRequest) -> Approval | None:
-        """Return the user's answer; None if the question is for another principal, or if the client cannot ask."""
+    async def _ask(self, ask: ApprovalRequest) -> Approval | Unattended | None:
+        """Return the user's answer; None if the question is not for this user, or if the client cannot ask."""
         if ask.principal != self.principal:
             return None
-        where = "answer in your client or with `sealyard approvals`"
-        self.stream.add(f"[waiting for approval of {ask.tool} ({ask.id}); {where}]\n")
-        return await self._put(ask)
+        places = {"client": "in your client", "operator": "with `sealyard approvals`"}
+        self._say(ask, f"answer {' or '.join(places[each] for each in ask.channels)}")
+        if "client" not in ask.channels:
+            return None
+        answer = await self._put(ask)
+        if isinstance(answer, Unattended) and "operator" in ask.channels:
+            self._say(ask, "the client answered without a person, so an operator is asked: `sealyard approvals`")
+        return answer
 
-    async def _put(self, ask: ApprovalRequest) -> Approval | None:
+    def _say(self, ask: ApprovalRequest, words: str) -> None:
+        self.stream.add(f"[waiting for approval of {ask.tool} ({ask.id}); {words}]\n")
+
+    async def _put(self, ask: ApprovalRequest) -> Approval | Unattended | None:
         """Return the user's answer to a request to the client; None if the client cannot ask."""
         ctx = self._ctx
         if ctx is None or not _can_ask(ctx):
             return None
-        form = _form(ask, ctx.protocol_version)
         self.asks[ask.id] = ask
         try:
-            answer = await ctx.session.elicit_form(
-                form.message, form.requested_schema, related_request_id=ctx.request_id
-            )
+            while True:
+                form = await self.form(ask, ctx.protocol_version)
+                answer = await ctx.session.elicit_form(
+                    form.message, form.requested_schema, related_request_id=ctx.request_id
+                )
+                if (judged := self.judge(ask.id, answer)) is not None:
+                    return judged
         except (MCPError, ValidationError):
             return None
         finally:
             del self.asks[ask.id]
+
+    async def form(self, ask: ApprovalRequest, version: str) -> types.ElicitRequestFormParams:
+        """The form about an ask, with private values in it if the configuration says so of this principal."""
+        values: Mapping[str, object] = {}
+        if self.principal in self._approvals.asking.reveal_to:
+            values = await self._approvals.reveal(ask, by=self.principal, channel="elicitation")
+        self._shown_at.setdefault(ask.id, time.monotonic())
+        return _form(ask, version, values, is_again=ask.id in self._empty)
+
+    def judge(self, ask_id: str, answer: object) -> Approval | Unattended | None:
+        """The decision in an answer to the last form; None if nothing was chosen in it, so that it is shown again."""
+        now = time.monotonic()
+        seconds = now - self._shown_at.pop(ask_id, now)  # what was never shown, nobody has read
+        if seconds < READING_SECONDS:
+            action = answer.action if isinstance(answer, types.ElicitResult) else "unreadable"
+            return Unattended(action=action, seconds=seconds)
+        if _is_undecided(answer):
+            self._empty[ask_id] = self._empty.get(ask_id, 0) + 1
+            if self._empty[ask_id] < _FORMS:
+                return None
         return _approval(answer, self.principal)
 
 
@@ -161,7 +203,8 @@ class Asking:
         if state not in self._held:
             self._hold(state, call)
         requests: dict[str, Any] = {
-            ask_id: types.ElicitRequest(params=_form(ask, ctx.protocol_version)) for ask_id, ask in call.asks.items()
+            ask_id: types.ElicitRequest(params=await call.form(ask, ctx.protocol_version))
+            for ask_id, ask in list(call.asks.items())
         }
         return types.InputRequiredResult(input_requests=requests, request_state=state)
 
@@ -182,14 +225,14 @@ class _HeldCall(Call):
         super().__init__(approvals, principal)
         self._changed = asyncio.Event()
         """Set when a question opens, and when the call ends."""
-        self._answers: dict[str, asyncio.Future[Approval]] = {}
+        self._answers: dict[str, asyncio.Future[Approval | Unattended]] = {}
         self._rounds = 0
         self.task = asyncio.ensure_future(work(self))
         self.task.add_done_callback(self._end)
 
-    async def _put(self, ask: ApprovalRequest) -> Approval:
+    async def _put(self, ask: ApprovalRequest) -> Approval | Unattended:
         """Ask the user in the client's next round, and wait for the round that brings the answer."""
-        answered: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Approval | Unattended] = asyncio.get_running_loop().create_future()
         self._answers[ask.id] = answered
         self.asks[ask.id] = ask
         self._changed.set()
@@ -202,9 +245,11 @@ class _HeldCall(Call):
     def answer(self, responses: Mapping[str, Any]) -> None:
         """Take the client's answers; questions without one are asked again."""
         for ask_id in self.asks.keys() & responses.keys():
+            if (judged := self.judge(ask_id, responses[ask_id])) is None:
+                continue
             del self.asks[ask_id]
             if not self._answers[ask_id].done():  # such as answered in the shell at the same moment
-                self._answers[ask_id].set_result(_approval(responses[ask_id], self.principal))
+                self._answers[ask_id].set_result(judged)
 
     async def round(self, ctx: Context) -> types.CallToolResult | None:
         """The call's result, or None as soon as it has questions for the client."""
@@ -245,13 +290,20 @@ def _can_ask(ctx: Context) -> bool:
     return declared is not None and (declared.form is not None or declared.url is None)
 
 
-def _form(ask: ApprovalRequest, version: str) -> types.ElicitRequestFormParams:
-    # Indented, so that a client which renders Markdown takes it for a block of code and obeys nothing in it.
-    lines = "\n".join(f"    {line}" for line in ask.lines())
+def _form(
+    ask: ApprovalRequest, version: str, values: Mapping[str, object], *, is_again: bool
+) -> types.ElicitRequestFormParams:
+    # Indented, so that a client which renders Markdown takes it for a block of code and obeys nothing in it. Claude
+    # Code shows three lines of a message, each as wide as its window: the call is whole in the third.
+    facts = ask.lines(values) if ask.is_about_run else [ask.summary(values), *ask.lines(values)]
+    lines = "\n".join(f"    {line}" for line in facts)
     heading = f"{'Code' if ask.is_about_run else 'A call'} waits for your approval."
+    if is_again:
+        heading = f"Nothing was chosen. {heading}"
     left = max(0.0, ask.expires_at - time.time())
     message = f"{heading}\n\n{lines}\n\nWithout an answer it is refused in {left:.0f} s."
-    decision: dict[str, Any] = {"type": "string", "title": "Decision", "default": "refuse"}
+    # Required and without a default: "Accept" with nothing chosen neither allows nor refuses.
+    decision: dict[str, Any] = {"type": "string", "title": "Decision"}
     choices = ask.options
     if is_version_at_least(version, "2025-11-25"):
         decision["oneOf"] = [{"const": value, "title": title} for value, title in choices.items()]
@@ -260,6 +312,13 @@ def _form(ask: ApprovalRequest, version: str) -> types.ElicitRequestFormParams:
     reason = {"type": "string", "title": "Reason", "description": "Told to the agent", "maxLength": _REASON_CHARACTERS}
     schema = {"type": "object", "properties": {"decision": decision, "reason": reason}, "required": ["decision"]}
     return types.ElicitRequestFormParams(message=message, requested_schema=schema)
+
+
+def _is_undecided(answer: object) -> bool:
+    """True for a form that was accepted with nothing chosen, against its schema."""
+    if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
+        return False
+    return not (answer.content or {}).get("decision")
 
 
 def _approval(answer: object, principal: str) -> Approval:
@@ -276,7 +335,8 @@ def _approval(answer: object, principal: str) -> Approval:
         try:
             decision = msgspec.convert(content.get("decision"), ApprovalDecision)
         except msgspec.ValidationError:
-            reason = "the client's answer could not be read"
+            is_empty = _is_undecided(answer)
+            reason = f"nothing was chosen in {_FORMS} forms" if is_empty else "the client's answer could not be read"
     return Approval(decision=decision, by=principal, channel="elicitation", reason=reason, answered_at=time.time())
 
 

@@ -18,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from sealyard import __version__
 from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
+from sealyard.serve.arguments import as_meant
 from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_states
 from sealyard.serve.skills_extension import client_name, extend
 from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
@@ -32,6 +33,15 @@ if TYPE_CHECKING:  # what opens a yard takes longer to import than all of this, 
 
 _META = "sealyard/execution"
 _PARSING_CLIENTS = ("gemini-cli", "qwen")
+_FOLLOW = "Pass execution_id alone to wait for its result, or with cancel=true to stop it."
+_NAMES = {
+    "delete_skill": "load_skill",
+    "execute_python": "execute_code",
+    "list_skills": "find_skills",
+    "search_skills": "find_skills",
+}
+"""Names that are answered and not advertised, and the tool with the same arguments."""
+_FOUND, _LISTED = 5, 50  # skills in an answer, unless the client says how many
 _LIST_TTL_MS = 300_000  # clients may keep the list of tools for 5 minutes
 _AT_ONCE = frozenset({"initialize", "server/discover", "ping", "tools/list"})
 """Requests that need no yard: the tools are the same whatever is behind them, but for those of `hybrid`."""
@@ -45,7 +55,6 @@ class _SearchArguments(msgspec.Struct, forbid_unknown_fields=True):
     detail_level: str = "with_description"
     server: str | None = None
     limit: int = 5
-    keyword: str = ""
 
 
 class _ExecuteArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,6 +63,8 @@ class _ExecuteArguments(msgspec.Struct, forbid_unknown_fields=True):
     context: dict[str, Any] | None = None
     session: str | None = None
     timeout_seconds: float | None = None
+    timeout: float | None = None
+    isolation_level: str | None = None
     background: bool = False
     execution_id: str | None = None
     cancel: bool = False
@@ -66,7 +77,9 @@ class _CallArguments(msgspec.Struct, forbid_unknown_fields=True):
 
 class _FindArguments(msgspec.Struct, forbid_unknown_fields=True):
     query: str = ""
-    limit: int = 5
+    limit: int | None = None
+    detail_level: str = ""
+    """Taken and without effect: what is found of a skill is always shown whole."""
 
 
 class _LoadArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -161,7 +174,7 @@ class _Surface:
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         """Carry out one call; an error is a result, so that the model can read it."""
-        handler = self._tools.get(params.name) or await self._find_direct(ctx, params.name)
+        handler = self._find_own(params.name) or await self._find_direct(ctx, params.name)
         asking: Asking = ctx.lifespan_context
         try:
             if asking.is_held(ctx):
@@ -175,6 +188,12 @@ class _Surface:
                 self._note(principal_of(ctx), params, text)  # else a run has begun, and its bill has it
             answer = _text(text, is_error=True)
         return _fitting(answer, ctx)
+
+    def _find_own(self, name: str) -> _Handler | None:
+        """The handler of a tool of ours, also under a name that other programs have for it."""
+        if name == "delete_skill" and "save_skill" in self._tools:
+            return self._delete_skill
+        return self._tools.get(_NAMES.get(name, name))
 
     async def _find_direct(self, ctx: Context, name: str) -> _Handler:
         """Return the handler of an upstream's tool that is advertised directly. Raises `MCPError` for another name."""
@@ -203,7 +222,7 @@ class _Surface:
         arguments = _convert(params, _SearchArguments)
         text = await search(
             self.yard,
-            arguments.query or arguments.keyword,
+            arguments.query,
             detail_level=arguments.detail_level,
             server=arguments.server,
             limit=arguments.limit,
@@ -224,9 +243,11 @@ class _Surface:
             context=arguments.context,
             session=arguments.session,
             timeout_seconds=arguments.timeout_seconds,
+            timeout=arguments.timeout,
+            isolation_level=arguments.isolation_level,
         )
         if arguments.background:
-            state = self._state(await self.yard.executions.start(request, principal=call.principal))
+            state = self._state(await self.yard.executions.start(request, principal=call.principal), hint=_FOLLOW)
             # The code is on the run's bill.
             self.yard.note_exchange(call.principal, "polling", wrote="", read=text_of(state))
             return state
@@ -271,7 +292,9 @@ class _Surface:
     async def _find_skills(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         arguments = _convert(params, _FindArguments)
         async with self._concealing(call.principal):
-            found = await self.yard.skills.find(arguments.query, limit=arguments.limit, principal=call.principal)
+            limit = _LISTED if params.name == "list_skills" else _FOUND
+            limit = limit if arguments.limit is None else arguments.limit
+            found = await self.yard.skills.find(arguments.query, limit=limit, principal=call.principal)
         return self._skill_answer(params, call, found_text(found, self.yard.runner.result_tokens))
 
     async def _load_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
@@ -282,6 +305,14 @@ class _Surface:
         versions = [version for _, version, _ in kept]
         text = loaded_text(loaded.skill, loaded.warnings, versions, self.yard.runner.result_tokens)
         return self._skill_answer(params, call, text)
+
+    async def _delete_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
+        """Delete a skill of the principal's own; a person deletes what is shared."""
+        arguments = _convert(params, _LoadArguments)
+        async with self._concealing(call.principal):
+            gone = await self.yard.skills.delete_own(arguments.name, arguments.version, principal=call.principal)
+        deleted = {"skill": arguments.name, "deleted": [skill.version for skill in gone]}
+        return self._skill_answer(params, call, msgspec.json.encode(deleted).decode())
 
     @asynccontextmanager
     async def _concealing(self, principal: str) -> AsyncIterator[None]:
@@ -315,7 +346,7 @@ class _Surface:
             )
         return _text(self.yard.text_of(answer))
 
-    def _state(self, state: ExecutionState) -> types.CallToolResult:
+    def _state(self, state: ExecutionState, *, hint: str = "") -> types.CallToolResult:
         if state.result is not None:
             return _result(state.result)
         state_fields: dict[str, Any] = {"execution_id": state.execution_id, "state": state.state}
@@ -325,7 +356,8 @@ class _Surface:
             state_fields["waiting_for_approval"] = [{"id": ask.id, "tool": ask.tool} for ask in asks]
         if state.error is not None:
             state_fields["error"] = state.error
-        return _text(msgspec.json.encode(state_fields).decode(), is_error=state.state == "failed", meta=state_fields)
+        shown = state_fields | ({"hint": hint} if hint else {})
+        return _text(msgspec.json.encode(shown).decode(), is_error=state.state == "failed", meta=state_fields)
 
 
 def _fitting(answer: _Answer, ctx: Context) -> _Answer:
@@ -364,20 +396,11 @@ def text_of(answer: _Answer) -> str:
 
 
 def _convert(params: types.CallToolRequestParams, kind: type[Any]) -> Any:
-    """The arguments as `kind`.
-
-    Some clients fill in every argument: one that is null, or an optional one that is an empty string, counts as absent.
-    """
-    required = {field.name for field in msgspec.structs.fields(kind) if field.required}
-    given = {
-        name: value
-        for name, value in (params.arguments or {}).items()
-        if value is not None and (value != "" or name in required)
-    }
+    """The arguments as `kind`. The error lists those that are advertised."""
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return msgspec.convert(as_meant(params.arguments or {}, kind), kind, strict=False)
     except msgspec.ValidationError as error:
-        known = ", ".join(ARGUMENTS[params.name])
+        known = ", ".join(ARGUMENTS[_NAMES.get(params.name, params.name)])
         raise InvalidRequest(f"The arguments of {params.name} are wrong: {error}. It takes {known}.") from None
 
 

@@ -13,8 +13,8 @@ _TEXTS = tomllib.loads((_FOLDER / "tools.toml").read_text("utf-8"))
 _MODES = {"search": ("search_tools", "call_tool")}
 _CODE = ("search_tools", "execute_code", "execute_analysis", "save_skill", "find_skills", "load_skill")
 
-ARGUMENTS = {name: tuple(tool["properties"]) for name, tool in _TEXTS.items()}
-"""The advertised arguments of each tool."""
+ARGUMENTS = {name: (*tool["properties"], *tool.get("also", ())) for name, tool in _TEXTS.items()}
+"""The arguments of each tool, those that are not advertised last."""
 
 
 def surface_tools(mode: str) -> list[dict[str, Any]]:
@@ -36,15 +36,8 @@ def _definition(name: str, tool: dict[str, Any]) -> dict[str, Any]:
 
 def instructions(mode: str) -> str:
     """The instructions that a client gives its model: the same for all upstreams, so that their cost is fixed."""
-    if mode == "search":
-        how = "Find tools with search_tools, then call them with call_tool."
-    else:
-        how = (
-            "Find tools with search_tools, then use them in execute_code. Do whole jobs in one run: call, filter, "
-            "combine, and return only what is needed. find_skills shows what was solved before; save_skill keeps what "
-            "works."
-        )
-    return f"The advertised tools are not the whole catalogue. {how}"
+    use = "call them with call_tool" if mode == "search" else "do whole jobs in one execute_code"
+    return f"The advertised tools are not the whole catalogue: find others with search_tools, then {use}."
 
 
 def system_prompt(servers: Collection[str]) -> str:

@@ -17,12 +17,24 @@ _HIT_TOKENS = 60
 """For each hit that is asked for, unless in full: five hits, the default, cost at most 300 tokens on any catalog."""
 _DESCRIPTIONS = (80, 60, 40, 20)
 """Lengths in characters to which descriptions are cut, one after the other, before any is left out."""
+_SCHEMA_BYTES = 1 << 20  # of schemas in one answer: fifty honest ones have a tenth, one hostile one a quarter
 _NAMES = 10  # servers that are named beside hits. Searching for nothing names them all.
 _MOST_VERSIONS = 10  # of a skill that are named beside its source: the newest, since code uses those
 
 
-async def search(yard: "Yard", query: str, *, detail_level: str, server: str | None, limit: int, principal: str) -> str:
+async def search(
+    yard: "Yard",
+    query: str,
+    *,
+    detail_level: str,
+    server: str | None,
+    limit: int,
+    principal: str,
+    schemas: bool = False,
+) -> str:
     """Search for a principal, and answer within the budget. Without words and server it names the servers.
+
+    `schemas` adds those of `full` hits, beyond the budget: they are for programs.
 
     Raises:
         InvalidRequest: There is no such server or detail level, or the limit is out of range.
@@ -33,16 +45,25 @@ async def search(yard: "Yard", query: str, *, detail_level: str, server: str | N
     budget = yard.runner.result_tokens
     if not query.strip() and not server:
         servers = yard.tools.views.servers(yard.tools.upstreams, snapshot, principal)
-        return search_text(answer, unlisted, budget, servers)
-    return search_text(answer, unlisted, budget if detail_level == "full" else min(budget, _HIT_TOKENS * limit))
+        return search_text(answer, unlisted, budget, servers, schemas=schemas)
+    budget = budget if detail_level == "full" else min(budget, _HIT_TOKENS * limit)
+    return search_text(answer, unlisted, budget, schemas=schemas)
 
 
-def search_text(answer: SearchAnswer, unlisted: list[str], budget: int, servers: Collection[str] | None = None) -> str:
+def search_text(
+    answer: SearchAnswer,
+    unlisted: list[str],
+    budget: int,
+    servers: Collection[str] | None = None,
+    *,
+    schemas: bool = False,
+) -> str:
     """The answer as JSON within the budget: descriptions get shorter, then the worst hits lose theirs, then go.
 
     `unlisted` are servers that have not listed their tools yet. `servers` are all servers, for a search without words.
     """
-    found: dict[str, Any] = {"tools": list(answer.hits)}
+    hits = [msgspec.structs.replace(hit, input_schema=None) for hit in answer.hits]
+    found: dict[str, Any] = {"tools": hits}
     if answer.unmatched:
         found["unmatched"] = list(answer.unmatched)
     if answer.skills:
@@ -59,7 +80,19 @@ def search_text(answer: SearchAnswer, unlisted: list[str], budget: int, servers:
         if next(shorter, None) is None:
             break
         text = _encoded(found)
+    if schemas and any(hit.input_schema for hit in answer.hits):
+        found["tools"] = _with_schemas(hits, answer)
+        text = _encoded(found)
     return text
+
+
+def _with_schemas(hits: list[Hit], answer: SearchAnswer) -> list[Hit]:
+    """The hits with their schemas, the best first, as far as the schemas fit."""
+    schemas, room, found = {hit.name: hit.input_schema for hit in answer.hits}, _SCHEMA_BYTES, []
+    for hit in hits:
+        room -= len(msgspec.json.encode(schemas[hit.name]))
+        found.append(msgspec.structs.replace(hit, input_schema=schemas[hit.name]) if room >= 0 else hit)
+    return found
 
 
 def _shorter(found: dict[str, Any]) -> Iterator[bool]:

@@ -16,7 +16,7 @@ from sealyard.catalog import Recent, Snapshot
 from sealyard.code import Ref
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
-from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill
+from sealyard.errors import HelperFailed, InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.observe import Observer, Recorder
 from sealyard.privacy import Guard
 from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
@@ -54,12 +54,11 @@ from sealyard.values.skills import (
     namespaces_for,
     principal_of,
 )
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import ToolSpec, bounded_limit
 from sealyard.versioning.migrate import rewrite_beside
 
 _log = logging.getLogger(__name__)
 
-_MOST_FOUND = 50  # results of one search
 _INDEXES = 8  # search indexes, one for each view of the catalog: as many principals search at a time
 _CANDIDATES = 20  # candidates listed, the most frequent first
 _WORSE: tuple[NeedState, ...] = ("fits", "newer", "translated", "broken", "missing")
@@ -219,6 +218,16 @@ class Skills:
         await self.store.flush()
         return gone
 
+    async def delete_own(self, name: str, version: str | None, *, principal: str) -> list[Skill]:
+        """Delete a skill of the principal's own, by `name` or `name@1.2`. Raises `UnknownSkill`."""
+        name, _, pin = name.partition("@")
+        try:
+            return await self.delete(namespace_of(principal), name, version or pin or None, principal=principal)
+        except UnknownSkill as error:
+            raise UnknownSkill(
+                f"{error} find_skills shows those that are; only a person deletes a shared one."
+            ) from None
+
     def _check_bounds(self, request: SaveSkill, namespace: str, examples: int) -> None:
         """Raise `InvalidSkill` for a request over a limit, before anything slow is done with it."""
         self.shelf.check(
@@ -366,8 +375,7 @@ class Skills:
 
     async def find(self, query: str, *, limit: int = 5, principal: str) -> list[FoundSkill]:
         """Search the skills that `principal` can use, the best first. Raises `InvalidRequest`."""
-        if not 1 <= limit <= _MOST_FOUND:
-            raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_FOUND}.")
+        limit = bounded_limit(limit)
         view = await self.tools.view(principal)
         index, skills = await self._index(principal, view)
         if query.strip():

@@ -43,17 +43,30 @@ ApprovalDecision = Literal["once", "run", "session", "always", "refuse"]
 """`run` and `session` cover further calls of the same tool. `always` covers these arguments in any session."""
 
 
+ApprovalChannel = Literal["client", "operator"]
+"""`client`: the person at the MCP client. `operator`: with `sealyard approvals`, over HTTP or on the dashboard."""
+
+
+class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[approval]`: the people who may answer, and what they are shown."""
+
+    channels: tuple[ApprovalChannel, ...] = ("client", "operator")
+    """Who may answer. The first answer holds."""
+    reveal_to: tuple[str, ...] = ()
+    """Principals whose client's form shows private values. The client may show its form to its model."""
+
+
 RUN_ASK = "execute_code"
 """Replaces the tool in an ask about the code of a run. No full name of a tool equals it."""
 
 _OPTIONS = {
-    "refuse": "Refuse this call",
     "once": "Allow this call once",
     "run": "Allow this tool until this run is over",
     "session": "Allow this tool for the rest of this session",
     "always": "Always allow this tool with exactly these arguments",
+    "refuse": "Refuse this call",
 }
-_RUN_OPTIONS = {"refuse": "Do not run this code", "once": "Run this code once"}
+_RUN_OPTIONS = {"once": "Run this code once", "refuse": "Do not run this code"}
 
 # Sized for a client's dialogue: longer text is cut, with its true size and the command that shows all of it.
 _ARGUMENTS = 20  # of a call: a dialogue with more could not be read at a glance
@@ -61,6 +74,8 @@ _LINE_CHARACTERS = 300  # of an argument's value: three or four lines of a dialo
 _NAME_CHARACTERS = 200  # of a name: above the 128 of a tool's, so an ordinary one is never cut
 _REASON_CHARACTERS = 500  # of a reason: two or three sentences
 _IN_ALL = " characters in all)"
+_NOTHING: Mapping[str, object] = {}
+_SUMMARY_CHARACTERS = 60  # of an argument in the call's own line: two or three fit the width of a terminal
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +100,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: float
     expires_at: float
     """Seconds since the epoch."""
+    channels: tuple[ApprovalChannel, ...] = ("client", "operator")
+    """Who may answer it."""
 
     @property
     def is_about_run(self) -> bool:
@@ -93,7 +110,10 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> dict[str, str]:
-        """The meaning of each answer, the safest first. Code can only be allowed once: each run is another question."""
+        """The meaning of each answer. Code can only be allowed once: each run is another question.
+
+        The first allows the least: a form that chooses the first by itself, beside a button "Accept", allows one call.
+        """
         return _RUN_OPTIONS if self.is_about_run else _OPTIONS
 
     @property
@@ -101,8 +121,23 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The subject of a refusal."""
         return "Running this code was" if self.is_about_run else self.tool
 
-    def lines(self) -> list[str]:
-        """The facts a person needs to answer, one bounded line each: no text in it can look like another line."""
+    def summary(self, values: Mapping[str, object] = _NOTHING) -> str:
+        """The call on one line, for a client that shows no more than the beginning. Takes `values` as `lines` does."""
+        shown = list(self._arguments().items())[:_ARGUMENTS]
+        texts = [
+            f"{name if name.isidentifier() else _encoded(name)}="
+            f"{_encoded(values.get(value, value) if isinstance(value, str) else value)}"
+            for name, value in shown
+        ]
+        inside = ", ".join(_shown(text, _SUMMARY_CHARACTERS, "…") for text in texts)
+        return _shown(f"{self.tool}({inside})", _REASON_CHARACTERS, "…")
+
+    def lines(self, values: Mapping[str, object] = _NOTHING) -> list[str]:
+        """The facts a person needs to answer, one bounded line each: no text in it can look like another line.
+
+        `values` are those of tokens in the arguments. Each has a line of its own: what stands beside a token in an
+        argument was written by code, and must not be taken for a part of the value.
+        """
         if self.is_about_run:
             lines, place = ["code that has not begun to run"], "before"
         else:
@@ -111,15 +146,16 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
             place = f"call {self.number} of"
         arguments = self._arguments()
         shown = list(arguments.items())[:_ARGUMENTS]
-        values = [_value(value, self.cut.get(name)) for name, value in shown]
+        texts = [_value(value, self.cut.get(name)) for name, value in shown]
         lines += [
-            f"argument {_shown(str(name), _NAME_CHARACTERS)} = {value}"
-            for (name, _), value in zip(shown, values, strict=True)
+            f"argument {_shown(str(name), _NAME_CHARACTERS)} = {text}"
+            for (name, _), text in zip(shown, texts, strict=True)
         ]
+        lines += [f"{token} is {_value(value, None)}" for token, value in values.items()]
         left_out = len(arguments) - len(shown) + self.cut.get("…", 0)
         if left_out:
             lines.append(f"and {left_out:,} arguments more")
-        if left_out or any(value.endswith(_IN_ALL) for value in values):
+        if left_out or any(text.endswith(_IN_ALL) for text in texts):
             lines.append(f"Read all of it before you answer: sealyard approvals show {self.id}")
         if not arguments:
             lines.append("without arguments")
@@ -130,16 +166,17 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         lines.append(f"asked by {who} in session {session}, {place} run {self.execution_id}")
         return lines
 
-    def whole_lines(self) -> list[str]:
+    def whole_lines(self, values: Mapping[str, object] = _NOTHING) -> list[str]:
         """Every argument of an ask that is not cut: a line with its name and size, and its JSON after it.
 
+        Then the `values` of tokens in them, as in `lines`.
         Everything that cannot be seen is escaped, so that each argument is one line however long it is.
         """
         lines = []
         for name, value in self._arguments().items():
             text = msgspec.json.encode(value).decode()
             lines += [f"argument {_visible(str(name))}, {len(text):,} characters:", _visible(text)]
-        return lines
+        return lines + [f"{token} is {_visible(_encoded(value))}" for token, value in values.items()]
 
     def refusal(self, approval: "Approval") -> str:
         """The message for the code that made the call."""
@@ -155,19 +192,23 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def _value(value: object, characters: int | None) -> str:
     """The beginning of an argument's JSON; `characters` is its true length if the value is cut already."""
-    try:
-        text = msgspec.json.encode(value).decode()
-    except (ValueError, TypeError, RecursionError):
-        return "… (nested too deeply to be shown)"
+    text = _encoded(value)
     if characters is None and len(text) <= _LINE_CHARACTERS:
         return _visible(text)
     return f"{_visible(text[:_LINE_CHARACTERS])}… ({characters or len(text):,}{_IN_ALL}"
 
 
-def _shown(text: str, characters: int) -> str:
-    """The text on one line, cut with its true length."""
+def _encoded(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (ValueError, TypeError, RecursionError):
+        return "… (nested too deeply to be shown)"
+
+
+def _shown(text: str, characters: int, end: str = "") -> str:
+    """The text on one line, cut with `end` or its true length."""
     cut = _visible(text[:characters])
-    return cut if len(text) <= characters else f"{cut}… ({len(text):,}{_IN_ALL}"
+    return cut if len(text) <= characters else f"{cut}{end or f'… ({len(text):,}{_IN_ALL}'}"
 
 
 def _visible(text: str) -> str:
@@ -184,9 +225,16 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     """The person's name as the channel knows it; `nobody` if it expired or nobody could be asked."""
     channel: str
-    """`elicitation`, `cli`, `http`, `remembered`, `expired` or `fallback`."""
+    """`elicitation`, `cli`, `http`, `remembered`, `expired`, `withdrawn`, `fallback` or `unattended`."""
     reason: str = ""
     answered_at: float
+
+
+class Unattended(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer that a client gave faster than a person can. It counts for nothing, whatever it says."""
+
+    action: str
+    seconds: float
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +273,7 @@ AUDIT_KINDS = {
     "decision": "The policy decided about a call.",
     "approval.ask": "A person was asked about a call.",
     "approval.answer": "The answer to that ask.",
+    "approval.unattended": "A client answered an ask faster than a person can; its answer was dropped.",
     "approval.forget": "An approval given forever was withdrawn.",
     "privacy.reveal": "An operator was shown a private value.",
     "privacy.forget": "Private values were erased.",

@@ -148,6 +148,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """True if the code ran to its end."""
         return self.status == "ok"
 
+    @property
+    def error(self) -> str | None:
+        """The failure in one line."""
+        return None if self.failure is None else f"{self.failure.type}: {self.failure.message}"
+
+    @property
+    def execution_time_ms(self) -> int:
+        """The wall time in milliseconds."""
+        return round(self.usage.wall_seconds * 1000)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON data, and `success`, `error` and `execution_time_ms`."""
+        brief = {"success": self.ok, "error": self.error, "execution_time_ms": self.execution_time_ms}
+        return msgspec.to_builtins(self) | brief  # type: ignore[no-any-return]
+
 
 CALL_VALUE_BYTES = 64 << 10
 """Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
@@ -209,6 +224,31 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     is_error: bool
     outcome: Outcome
+
+    @property
+    def success(self) -> bool:
+        """True if the code ran to its end."""
+        return self.outcome.ok
+
+    @property
+    def result(self) -> Any:
+        """The value of the code, or a preview of it."""
+        return self.outcome.result
+
+    @property
+    def output(self) -> str:
+        """Its output."""
+        return self.outcome.output
+
+    @property
+    def error(self) -> str | None:
+        """The failure in one line."""
+        return self.outcome.error
+
+    @property
+    def execution_time_ms(self) -> int:
+        """The wall time in milliseconds."""
+        return self.outcome.execution_time_ms
 
 
 class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):

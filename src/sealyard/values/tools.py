@@ -230,6 +230,17 @@ _LEVELS: dict[str, DetailLevel] = {
 }
 
 
+_MOST_HITS = 50
+"""In the answer to one search, of tools or of skills: what a model can read."""
+
+
+def bounded_limit(limit: int) -> int:
+    """The number of hits to give when `limit` are asked for. Raises `InvalidRequest` for less than one."""
+    if limit < 1:
+        raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_HITS}.")
+    return min(limit, _MOST_HITS)
+
+
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A search for tools."""
 
@@ -243,7 +254,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def level(self) -> DetailLevel:
         """The detail of each hit. Raises `InvalidRequest`."""
-        level = _LEVELS.get(self.detail_level.replace("-", "_"))
+        level = _LEVELS.get((self.detail_level or "with_description").replace("-", "_"))
         if level is None:
             raise InvalidRequest(f"detail_level is {self.detail_level!r}. Use name_only, with_description or full.")
         return level
@@ -260,6 +271,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signature: str | None = None
     parameters: dict[str, str] | None = None
     """The meaning of each parameter, by its Python name."""
+    input_schema: dict[str, Any] | None = None
+    """With `full`, for programs: the text for a model leaves it out, since the signature says the same."""
     returns: str | None = None
     """The declared or learned shape of its response."""
     hints: tuple[str, ...] = ()

@@ -139,7 +139,15 @@ def _connect(
     broker = Broker(
         tools.upstreams,
         policy=rules,
-        approvals=Approvals(store, config.policy, on_ask=observer.asked, on_answer=observer.answered),
+        approvals=Approvals(
+            store,
+            config.policy,
+            config.approval,
+            find=guards.find,
+            on_ask=observer.asked,
+            on_answer=observer.answered,
+            on_reveal=observer.revealed,
+        ),
         store=store,
         digest=guards.digest,
         offload=guards.offload,
@@ -266,7 +274,7 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
         guards = await _open_guards(config, privacy, store, stack)
         await _serve(config, policy, store, guards, stack)
-        approvals = Approvals(store, config.policy)
+        approvals = Approvals(store, config.policy, config.approval, find=guards.find)
         broker = Broker({}, policy=policy, approvals=approvals, store=store, digest=guards.digest)
         upkeep = Upkeep(store, config.metrics, record=store.metrics.record)
         begin(stack, upkeep.run())

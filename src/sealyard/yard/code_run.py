@@ -58,6 +58,7 @@ result = run(request, call_tool)
 """
 
 _SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
+_LEVEL_CHARACTERS = 4  # of a level in the name of a workspace, which leaves room for the session's
 _SCAN_SECONDS = 0.05
 """For scanning the output of a run that has used up its time; `Run.conceal` says what it leaves out then."""
 _SHORT_CODE = 1_000
@@ -99,7 +100,10 @@ class CodeRun:
         self._sandbox = sandbox
         self._slot = slot
         self._limits = limits
-        self._policy = yard.runner.policy_of(execution.principal)
+        self._policy = yard.runner.policy_of(execution.principal, execution.request.isolation_level)
+        self._place = workspace_of(yard.runner, execution.request, execution.principal)
+        if execution.request.isolation_level:
+            sandbox.check(self._policy)
         self._is_code = execution.request.form == "code"
         self._wall_seconds = 0.0
         """The wall time that is left when its turn comes."""
@@ -196,7 +200,7 @@ class CodeRun:
             "policy": self._policy,
             "on_call": partial(self._yard.recorder.broker.call, run.passage),
             "on_output": run.output.add,
-            "session": run.grant.session,
+            "session": self._place,
             "execution_id": run.id,
             "library_version": self._snapshot.stubs_version,
             "clock": run.clock,
@@ -213,7 +217,7 @@ class CodeRun:
             usage=Usage(wall_seconds=0.0),
             tier="",
             level=str(self._policy.level),
-            session=self.run.grant.session,
+            session=self._place,
         )
 
     async def conclude(self, seen: Outcome) -> Outcome:
@@ -239,7 +243,7 @@ class CodeRun:
         result = await render(
             outcome,
             budget_tokens=self._yard.runner.result_tokens,
-            workspace=self._sandbox.find_workspace(run.grant.session),
+            workspace=self._sandbox.find_workspace(self._place),
             guard=run.guard,
             notes=(*dict.fromkeys([*run.passage.notes, *self._skills.notes]), *warnings[:_WARNINGS], *tips),
         )
@@ -335,12 +339,16 @@ async def _shown(query: str, guard: Guard) -> str:
 
 def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
     """The limits that a request sets. Raises `InvalidRequest` for an invalid request."""
-    if not is_python(request.language):
+    if request.language and not is_python(request.language):
         raise InvalidRequest(f"language is {request.language!r}. Only 'python' is run here.")
     check_code(request.code)
     if not request.code.strip():
         raise InvalidRequest("The code is empty. Give at least one statement.")
-    seconds = request.timeout_seconds
+    seconds = request.timeout if request.timeout_seconds is None else request.timeout_seconds
+    if request.timeout not in (None, seconds):
+        raise InvalidRequest(
+            f"timeout is {request.timeout:g} and timeout_seconds {seconds:g}. Give one of them: they mean the same."
+        )
     if seconds is not None and not 1 <= seconds <= MAX_SECONDS:
         raise InvalidRequest(f"timeout_seconds is {seconds:g}. Give 1 to {MAX_SECONDS:g}.")
     return Limits(wall_seconds=seconds, inline_bytes=preview_bytes(result_tokens))
@@ -351,6 +359,17 @@ def session_of(principal: str, session: str | None) -> str:
     if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
         raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
     return f"{principal}:{session or 'default'}"
+
+
+def workspace_of(runner: Runner, request: ExecuteRequest, principal: str) -> str:
+    """The name of the workspace of a run: at a stricter level than its principal's, a session has another one.
+
+    What looser runs left is not in it, and its size is that of its level. No client's session begins with `@`.
+    """
+    session, policy = session_of(principal, request.session), runner.policy_of(principal, request.isolation_level)
+    if policy.level == runner.policy_of(principal).level:
+        return session
+    return session.replace(":", f":@{policy.level[:_LEVEL_CHARACTERS]}:", 1)
 
 
 # Analyses without code
@@ -380,6 +399,8 @@ def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteReque
         context={"request": asked},
         session=request.session,
         timeout_seconds=request.timeout_seconds,
+        timeout=request.timeout,
+        isolation_level=request.isolation_level,
         form="analysis",
     )
 

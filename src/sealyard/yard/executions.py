@@ -25,6 +25,10 @@ class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, Any] | None = None
     session: str | None = None
     timeout_seconds: float | None = None
+    timeout: float | None = None
+    """Another name of `timeout_seconds`."""
+    isolation_level: str | None = None
+    """A stricter level than that of the principal, for this run alone."""
     form: Literal["code", "analysis"] = "code"
     """`analysis`: sealyard wrote the code, and its context is the request."""
 
@@ -41,6 +45,10 @@ class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     parameters: dict[str, Any] = {}
     session: str | None = None
     timeout_seconds: float | None = None
+    timeout: float | None = None
+    """Another name of `timeout_seconds`."""
+    isolation_level: str | None = None
+    """A stricter level than that of the principal, for this run alone."""
 
 
 class Execution:

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,7 +37,8 @@ class Begun:
     """The folder of the store."""
     library: Library
     policy: IsolationPolicy
-    levels: dict[str, IsolationPolicy]
+    levels: Callable[[str], IsolationPolicy]
+    """The policy of each level."""
     slots: Slots
     sandbox: "asyncio.Task[Sandbox] | None"
     """Opens in the background; None for a yard that cannot run code."""
@@ -75,11 +77,7 @@ async def open_yard(
     """
     rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     policy = policy or build_policy(config.sandbox)
-    levels = {
-        scope.level: build_policy(msgspec.structs.replace(config.sandbox, level=scope.level))
-        for scope in config.http.scopes().values()
-        if scope.level is not None
-    }
+    levels = functools.cache(lambda level: build_policy(msgspec.structs.replace(config.sandbox, level=level)))
     async with contextlib.AsyncExitStack() as stack:
         traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
         store = await stack.enter_async_context(open_store(config.store.path, traces=traces))

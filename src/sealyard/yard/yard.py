@@ -30,6 +30,7 @@ from sealyard.yard.code_run import (
     find_tools,
     limits_of,
     session_of,
+    workspace_of,
 )
 from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest, Execution, Executions
 from sealyard.yard.results import answer_text
@@ -80,7 +81,8 @@ class Yard(Parts):
         sandbox = await self.sandbox()
         execution = handle or Execution(request, principal, execution_id=execution_id)
         # A run that cannot be queued does not begin. Its leftovers are scanned before they may go to disk.
-        with sandbox.slots.enter(principal) as slot, sandbox.keep(session_of(principal, request.session)):
+        workspace = workspace_of(self.runner, request, principal)
+        with sandbox.slots.enter(principal) as slot, sandbox.keep(workspace):
             code = CodeRun(self, execution, sandbox, slot, limits)
             async with code.open(on_output, on_progress) as run:
                 async with code.turn():

@@ -7,7 +7,7 @@ import pytest
 from sealyard.access.runner import Runner
 from sealyard.catalog import Snapshot
 from sealyard.sandbox import PoolOptions
-from sealyard.sandbox.policy import DEFAULT
+from sealyard.sandbox.policy import DEFAULT, LEVELS
 from sealyard.sandbox.pool import Slots
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values.tools import ToolSpec
@@ -40,7 +40,13 @@ TOOLS = Snapshot(
 async def reviewed(code: str, view: Snapshot = TOOLS) -> Review:
     """The verdict over code that may call the tools of `view`."""
     runner = Runner(
-        DEFAULT, levels={}, scopes={}, opening=None, slots=Slots(PoolOptions()), offload=None, result_tokens=2_000
+        DEFAULT,
+        levels=LEVELS.__getitem__,
+        scopes={},
+        opening=None,
+        slots=Slots(PoolOptions()),
+        offload=None,
+        result_tokens=2_000,
     )
     return await runner.review(code, DEFAULT, view, (), "ann")
 

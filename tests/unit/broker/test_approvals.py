@@ -302,7 +302,8 @@ async def test_without_a_way_to_a_person_the_fallback_applies_and_says_so(
     tmp_path: Path, unanswerable: Any, outcome: Any, with_channel: bool
 ) -> None:
     """No channel, or one that turns out to have no answer, and no operators: nobody is waited for."""
-    settings = PolicySettings(operators=False, unanswerable=unanswerable)
+    settings = PolicySettings(unanswerable=unanswerable)
+    ask = an_ask(channels=("client",))
 
     async def gone(ask: ApprovalRequest) -> Approval | None:
         return None
@@ -312,9 +313,9 @@ async def test_without_a_way_to_a_person_the_fallback_applies_and_says_so(
         try:
             if with_channel:
                 with approvals.channel("run1", gone):
-                    approval = await approvals.ask(an_ask())
+                    approval = await approvals.ask(ask)
             else:
-                approval = await approvals.ask(an_ask())
+                approval = await approvals.ask(ask)
             found = (approval.decision, approval.by, approval.channel, approval.reason)
         except ApprovalRefused as error:
             found = str(error)

@@ -149,13 +149,13 @@ async def test_what_is_approved_for_a_tool_lets_no_code_run_and_the_other_way_ro
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
 def test_a_person_at_the_client_is_offered_two_answers(version: str) -> None:
     """Those that mean something for code; a call has all five."""
-    form = _form(an_ask(tool="execute_code", number=0), version)
+    form = _form(an_ask(tool="execute_code", number=0), version, {}, is_again=False)
     decision: dict[str, Any] = form.requested_schema["properties"]["decision"]
     shown = [each["const"] for each in decision["oneOf"]] if "oneOf" in decision else decision["enum"]
 
     assert form.message.startswith("Code waits for your approval.\n\n    code that has not begun to run\n")
-    assert shown == ["refuse", "once"]
-    assert list(an_ask().options) == ["refuse", "once", "run", "session", "always"]
+    assert shown == ["once", "refuse"]
+    assert list(an_ask().options) == ["once", "run", "session", "always", "refuse"]
 
 
 def test_a_person_is_shown_the_code_on_one_line() -> None:

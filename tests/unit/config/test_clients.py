@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from sealyard.config import Machine, read_machine
+from sealyard.config.clients.known import CLIENTS, Gateway
 from sealyard.config.clients.merging import merge, render
 from sealyard.config.clients.rewrite import plan_apply
-from sealyard.config.clients.servers import CLIENTS, Found, find_places, find_servers
+from sealyard.config.clients.servers import Found, find_places, find_servers
 from sealyard.config.references import describe_upstream, diff, find_literals, hide_arguments, looks_secret
 from sealyard.config.settings import UpstreamEntry, read_settings
-from sealyard.errors import InvalidConfig
+from sealyard.errors import InvalidConfig, InvalidRequest
 from sealyard.values.tools import OAuthConfig
 
 
@@ -621,7 +622,7 @@ command = "z"
 def test_codex_keeps_all_but_its_servers(machine: Machine) -> None:
     """Tables go line by line, so that remarks and order stay."""
     file = put(machine, ".codex/config.toml", CODEX)
-    changes = plan_apply("codex", machine, command="/bin/sealyard", args=("serve", "/t.toml"))
+    changes = plan_apply("codex", machine, Gateway(command=("/bin/sealyard", "serve", "/t.toml")).entry("codex"))
 
     assert [(change.path, change.notes) for change in changes] == [(file, ("'b.c' stays: sealyard cannot read it",))]
     assert (changes[0].new or b"").decode() == (
@@ -660,7 +661,7 @@ def test_codex_file_without_tables_keeps_all_but_its_servers(
     """Comments, order and layout of the rest stay byte for byte, where servers are inline, dotted or hard to see."""
     file = put(machine, ".codex/config.toml", "")
     file.write_bytes(text.replace("\n", line).encode())
-    change = plan_apply("codex", machine, command="t", args=())[0]
+    change = plan_apply("codex", machine, Gateway(command=("t",)).entry("codex"))[0]
 
     assert change.notes == ("the comments inside 'mcp_servers' go with its entries",)
     assert change.new == changed.replace("\n", line).encode()
@@ -671,7 +672,7 @@ def test_line_ends_and_byte_order_marks_stay(machine: Machine) -> None:
     put(machine, ".codex/config.toml", "\ufeffa = 1\r\n\r\n[mcp_servers.x]\r\ncommand = 'x'\r\n").write_bytes(
         b"\xef\xbb\xbfa = 1\r\n\r\n[mcp_servers.x]\r\ncommand = 'x'\r\n"
     )
-    change = plan_apply("codex", machine, command="t", args=())[0]
+    change = plan_apply("codex", machine, Gateway(command=("t",)).entry("codex"))[0]
 
     assert change.new == ("\ufeffa = 1\n\n" + SERVERS).replace("\n", "\r\n").encode()
 
@@ -682,7 +683,7 @@ CLAUDE = {"command": "t", "args": [], "alwaysLoad": True}
 
 def test_each_client_gets_what_it_needs_to_show_the_tools(machine: Machine) -> None:
     """Claude Code would defer them, Codex would not wait for them, and opencode has another form."""
-    changes = {name: plan_apply(name, machine, command="t", args=("a",))[0] for name in CLIENTS}
+    changes = {name: plan_apply(name, machine, Gateway(command=("t", "a")).entry(name))[0] for name in CLIENTS}
     texts = {name: (change.new or b"").decode() for name, change in changes.items()}
 
     plain = {"command": "t", "args": ["a"]}
@@ -700,13 +701,88 @@ def test_each_client_gets_what_it_needs_to_show_the_tools(machine: Machine) -> N
     }
 
 
+ADDRESS = "http://127.0.0.1:8321/mcp/p/work?codemode=false"
+BEARER_OF = {"Authorization": "Bearer ${SEALYARD_TOKEN}"}
+EDITORS_BEARER = {"Authorization": "Bearer ${env:SEALYARD_TOKEN}"}
+
+
+def test_each_client_reaches_an_address_in_its_own_words(machine: Machine) -> None:
+    """With a reference to the variable of the token, and without one; read again, it is sealyard and no server."""
+    with_token = Gateway(url=ADDRESS, variable="SEALYARD_TOKEN")
+    entries = {name: with_token.entry(name) for name in CLIENTS if name != "claude-desktop"}
+
+    codex = {"url": ADDRESS, "required": True, "default_tools_approval_mode": "approve"}
+    oauth: dict[str, Any] = {"headers": {"Authorization": "Bearer {env:SEALYARD_TOKEN}"}, "oauth": False}
+    assert entries == {
+        "claude-code": {"type": "http", "url": ADDRESS, "alwaysLoad": True, "headers": BEARER_OF},
+        "cursor": {"url": ADDRESS, "headers": EDITORS_BEARER},
+        "vscode": {"type": "http", "url": ADDRESS, "headers": EDITORS_BEARER},
+        "codex": codex | {"bearer_token_env_var": "SEALYARD_TOKEN"},
+        "gemini": {"httpUrl": ADDRESS, "headers": BEARER_OF},
+        "opencode": {"type": "remote", "url": ADDRESS, "enabled": True} | oauth,
+        "windsurf": {"serverUrl": ADDRESS, "headers": EDITORS_BEARER},
+    }
+    assert Gateway(url=ADDRESS).entry("codex") == codex
+    assert Gateway(url=ADDRESS).entry("gemini") == {"httpUrl": ADDRESS}
+    for name, entry in entries.items():
+        (change,) = plan_apply(name, machine, entry)
+        put(machine, str(change.path.relative_to(machine.home)), (change.new or b"").decode())
+    assert look(machine) == ([], [])
+
+
+def test_client_without_addresses_is_told_what_to_do() -> None:
+    """Claude Desktop would drop such an entry in silence."""
+    with pytest.raises(InvalidRequest, match=r"Claude Desktop reads only programs .* Leave --url out"):
+        Gateway(url=ADDRESS).entry("claude-desktop")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8321/mcp",
+        "http://localhost:8321",
+        "file:///etc/passwd",
+        "http://me:secret@host/mcp",
+        "http://host/mcp ",
+        "http://host/mcp\n",
+        "http://${HOST}/mcp",
+        "http://host/{env:HOME}",
+        "http://host/$HOME",
+        "http://höst/mcp",
+        "http://host/mcp?token=abcdef",
+        "http://host/ghp_" + "a1" * 20,
+    ],
+)
+def test_address_that_clients_would_read_differently_or_that_holds_a_secret_is_refused(url: str) -> None:
+    """It would stand in a client's file as it is; the message does not repeat it."""
+    with pytest.raises(InvalidRequest, match="--url") as caught:
+        Gateway(url=url)
+
+    assert url not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://yard.example/mcp", "http://[::1]:8321/mcp/p/a-b", "http://h/mcp?codemode=off&tools=a,b"]
+)
+def test_address_of_a_gateway_is_taken(url: str) -> None:
+    """A control of the test above."""
+    assert Gateway(url=url).entry("cursor") == {"url": url}
+
+
+@pytest.mark.parametrize("name", ["", "A B", "1A", "${TOKEN}", "sealyard_abc123", "ghp_" + "a1" * 20, "A\n", "Ä"])
+def test_token_in_place_of_its_variable_is_refused(name: str) -> None:
+    """It would stand in a file in plain text."""
+    with pytest.raises(InvalidRequest, match="and not its value"):
+        Gateway(url=ADDRESS, variable=name)
+
+
 def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machine) -> None:
     """Whether there is a file or not; a second time changes nothing."""
     claude = put(machine, ".claude.json", '{\n  "numStartups": 3\n}\n')
     changes = [
         change
         for client in ("claude-code", "vscode")
-        for change in plan_apply(client, machine, command="t", args=("serve",))
+        for change in plan_apply(client, machine, Gateway(command=("t", "serve")).entry(client))
     ]
     for change in changes:
         change.path.parent.mkdir(parents=True, exist_ok=True)
@@ -720,8 +796,8 @@ def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machin
             {"servers": {"sealyard": {"type": "stdio", "command": "t", "args": ["serve"]}}},
         ),
     ]
-    assert plan_apply("claude-code", machine, command="t", args=("serve",)) == []
-    assert plan_apply("vscode", machine, command="t", args=("serve",)) == []
+    assert plan_apply("claude-code", machine, Gateway(command=("t", "serve")).entry("claude-code")) == []
+    assert plan_apply("vscode", machine, Gateway(command=("t", "serve")).entry("vscode")) == []
 
 
 def test_both_places_of_one_file_change_together(machine: Machine) -> None:
@@ -731,7 +807,7 @@ def test_both_places_of_one_file_change_together(machine: Machine) -> None:
         "projects": {str(machine.directory): {"mcpServers": {"b": {"command": "b"}}}, "/x": {"mcpServers": {"c": {}}}},
     }
     put(machine, ".claude.json", document)
-    changes = plan_apply("claude-code", machine, command="t", args=())
+    changes = plan_apply("claude-code", machine, Gateway(command=("t",)).entry("claude-code"))
 
     only = {"sealyard": CLAUDE}
     assert [json.loads(change.new or b"") for change in changes] == [
@@ -747,6 +823,6 @@ def test_apply_to_a_broken_file_is_refused(machine: Machine) -> None:
     """Nobody can tell what would be lost."""
     file = put(machine, ".cursor/mcp.json", "[]")
     with pytest.raises(InvalidConfig) as caught:
-        plan_apply("cursor", machine, command="t", args=())
+        plan_apply("cursor", machine, Gateway(command=("t",)).entry("cursor"))
 
     assert str(caught.value) == f"{str(file)!r} cannot be changed: the whole is not an object. Correct it there."

@@ -220,7 +220,7 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
     ("text", "message"),
     [
         ("a = 1",
-         "the file has no key 'a'. Its keys are alerts, discovery, http, learning, metrics, otel, policy, privacy,"
+         "the file has no key 'a'. Its keys are alerts, approval, discovery, http, learning, metrics, otel, policy, privacy,"
          " sandbox, skills, store, surface, upstreams."),
         ("[surfaces]", "the file has no key 'surfaces'. Did you mean 'surface'?"),
         ("[surface]\nmod = 'code'", "surface has no key 'mod'. Did you mean 'mode'?"),

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from sealyard.metrics import Point, Prices, Report
+from sealyard.metrics.report import SessionTokens
 from sealyard.metrics.sums.sums import CallRow, Sums
 from sealyard.values.facts import (
     Assessed,
@@ -102,6 +103,7 @@ def test_report_of_nothing_has_no_shares_and_no_percentiles() -> None:
             "baseline_parts": {},
             "actual_parts": {},
             "by_use_case": {},
+            "per_session": None,
         },
         "skills": {
             "saved": 0,
@@ -210,6 +212,22 @@ def test_tokens_and_money_are_saved_by_use_case() -> None:
         "discovery": {"baseline": 500_000, "actual": 10_000, "saved": 490_000},
         "filtering": {"baseline": 1_000_000, "actual": 10_000, "saved": 990_000},
     }
+
+
+def test_tokens_of_a_conversation_are_those_of_all_divided_by_their_number() -> None:
+    """Only visits that began count as conversations; without one there is no average."""
+    spent = (
+        Tokens(at=1.0, use_case="discovery", tokenizer="t", definitions=9_000, surface=1_000),
+        Tokens(at=1.0, use_case="discovery", tokenizer="t", definitions=9_000, surface=1_000),
+        Tokens(at=1.0, use_case="filtering", tokenizer="t", data=2_001, code=50, results=51),
+    )
+    began = [Saw(at=1.0, session=each, event="begin") for each in ("a", "b")]
+    code = Saw(at=1.0, session="a", event="code")
+
+    found = reported(*spent, *began, code).tokens.per_session
+
+    assert found == SessionTokens(sessions=2, baseline=10_000.5, actual=1_050.5, saved=8_950.0)
+    assert reported(*spent, code).tokens.per_session is None
 
 
 def test_bytes_stubs_skills_and_security_are_reported() -> None:

@@ -19,6 +19,7 @@ VALUES = {
     "Mark May": "person",
     "bob@example.org": "email",
     "+49 30 1234567": "phone",
+    "+000 0000": "phone",
     "4111 1111 1111 1111": "credit_card",
     "DE89 3704 0044 0532 0130 00": "iban",
     "QQ 12 34 56 C": "national_id",

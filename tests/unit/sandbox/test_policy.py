@@ -292,3 +292,26 @@ def test_a_longer_wall_time_brings_cpu_time_with_it(cpu_of_policy: float, limits
     policy = msgspec.structs.replace(DEFAULT, cpu_seconds=cpu_of_policy)
 
     assert policy.with_limits(limits).cpu_seconds == cpu_seconds
+
+
+@pytest.mark.parametrize("level", list(IsolationLevel))
+@pytest.mark.parametrize("usual", [*PRESETS.values(), msgspec.structs.replace(DEFAULT, memory_mib=64, tool_calls=5)])
+def test_a_policy_within_another_allows_nothing_that_either_forbids(
+    level: IsolationLevel, usual: IsolationPolicy
+) -> None:
+    """Whatever the gateway's own policy was narrowed to: a stricter level never widens it again."""
+    strict = LEVELS[level]
+    both = strict.within(usual)
+
+    def importable(policy: IsolationPolicy) -> frozenset[str]:
+        found = policy.allowed_modules(stdlib=STDLIB, packages=DATA_STACK)
+        return STDLIB | DATA_STACK if found is None else found & (STDLIB | DATA_STACK)
+
+    least = {name: min(getattr(strict, name), getattr(usual, name)) for name in RANGES}
+    assert {name: getattr(both, name) for name in RANGES} == least
+    assert both.level == strict.level
+    assert importable(both) <= importable(strict) & importable(usual)
+    assert set(both.refused_modules) == {*strict.refused_modules, *usual.refused_modules}
+    assert both.executable_memory == (strict.executable_memory and usual.executable_memory)
+    assert both.own_network == (strict.own_network or usual.own_network)
+    assert both.every_layer == (strict.every_layer or usual.every_layer)

@@ -2,11 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
 
+from sealyard.errors import InvalidRequest
 from sealyard.metrics import tokens
 from sealyard.serve.texts import search_text
-from sealyard.values.tools import Hit, SearchAnswer
+from sealyard.values.tools import Hit, SearchAnswer, bounded_limit
 
 
 def hits(count: int, characters: int) -> tuple[Hit, ...]:
@@ -56,3 +58,30 @@ def test_all_servers_are_named_as_far_as_they_fit() -> None:
     assert tokens.count(text) <= 2_000
     assert found == [*names[: len(found) - 1], "…"]
     assert len(found) > 100
+
+
+def test_schemas_are_for_programs_and_bounded() -> None:
+    """A model gets none; a program gets those of the best hits, also where a model would get a name alone."""
+    schema = {"type": "object", "description": "x" * (300 << 10)}
+    found = tuple(msgspec.structs.replace(hit, input_schema=schema) for hit in hits(50, 1_000))
+    answer = SearchAnswer(hits=found, total=50)
+
+    text = search_text(answer, [], 2_000)
+    more = json.loads(search_text(answer, [], 2_000, schemas=True))
+
+    given = [hit.pop("input_schema", None) for hit in more["tools"]]
+    assert more == json.loads(text)
+    assert given == [schema] * 3 + [None] * 47
+
+
+@pytest.mark.parametrize(("limit", "given"), [(1, 1), (50, 50), (51, 50), (100, 50), (10**30, 50)])
+def test_a_limit_beyond_the_most_means_the_most(limit: int, given: int) -> None:
+    """Nobody has to know how many that are."""
+    assert bounded_limit(limit) == given
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_below_one_is_refused_with_the_range(limit: int) -> None:
+    """It asks for nothing."""
+    with pytest.raises(InvalidRequest, match=f"^limit is {limit}. Give 1 to 50.$"):
+        bounded_limit(limit)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.broker.policy.conditions import Condition, Doubt, all_of
+from sealyard.values.access import ApprovalChannel
 from sealyard.values.tools import ToolSpec, checked_glob, tool_names
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -39,6 +40,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Conditions on arguments by name (`a.b` for nested ones, `a.*` for every item of a list)."""
     reason: str = ""
     """Shown to operators, to the approving person, and to refused code."""
+    channels: tuple[ApprovalChannel, ...] = ()
+    """Who may answer where it asks. By default those of `approval.channels`."""
 
 
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,7 +74,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     unanswerable: Literal["deny", "allow"] = "deny"
     """The answer to an ask that reaches no person."""
     operators: bool = True
-    """True lets operators answer by `sealyard approvals` and HTTP, besides the client's own dialogue."""
+    """False takes `operator` out of `approval.channels`."""
 
 
 UNLIMITED = ToolLimits()
@@ -85,6 +88,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """`policy.rules[2]`, counted from 0, or `preset guarded`."""
     reason: str
     """The rule's text, or a standard one. It contains no value of an argument."""
+    channels: tuple[ApprovalChannel, ...] = ()
+    """Who may answer if it asks; empty: as `approval.channels` says."""
     doubt: str = ""
     """The end of the reason, which names the doubt about an argument."""
 
@@ -118,7 +123,9 @@ class _Entry:
         self.names = tool_names(rule.tools, f"{self.name}.tools")
         self.is_for = None if "*" in rule.principals else checked_glob(rule.principals, f"{self.name}.principals")
         self.conditions = tuple(Condition(name, wanted, at=self.name) for name, wanted in rule.when.items())
-        self.decision = Decision(verdict=rule.decision, rule=self.name, reason=rule.reason or _reason(rule))
+        self.decision = Decision(
+            verdict=rule.decision, rule=self.name, reason=rule.reason or _reason(rule), channels=rule.channels
+        )
 
     def why_not_tool(self, spec: ToolSpec, effect: Effect) -> str | None:
         if not self.names(spec):

@@ -1,11 +1,13 @@
 """`sealyard skills` and `sealyard migrate-skills`: look after the skills that agents have saved."""
 
 import re
+import secrets
 import time
 from typing import Any
 
 import click
 
+from sealyard.cli.approvals import answered_here
 from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, agrees_to, answer, load, option, read_object, wants_json
 from sealyard.cli.gateway import with_yard
 from sealyard.cli.skills.files import export, import_, market
@@ -31,13 +33,22 @@ from sealyard.cli.skills.view import (
     show_tests,
     skill_data,
 )
-from sealyard.cli.terminal import count, say, write, write_json
+from sealyard.cli.terminal import count, errors, say, write, write_json
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning import Learner
 from sealyard.skills import NeedCheck
 from sealyard.values.runs import Result
-from sealyard.values.skills import SHARED, Skill, SkillAnalysis, SkillCandidate, SkillRecord, TestedSkill, principal_of
+from sealyard.values.skills import (
+    SHARED,
+    FoundSkill,
+    Skill,
+    SkillAnalysis,
+    SkillCandidate,
+    SkillRecord,
+    TestedSkill,
+    principal_of,
+)
 from sealyard.yard import ExecuteRequest, Yard
 
 __all__ = ("migrate_skills", "skills")
@@ -101,12 +112,32 @@ for _command in (save, approve, share, restore, delete, export, import_, market)
 def list_skills(*, query: str, limit: int) -> None:
     """List skills, or find those that fit QUERY as an agent would."""
     if query:
-        principal = option("namespace") or LOCAL
-        hits = with_yard(lambda yard: yard.skills.find(query, limit=limit, principal=principal))
-        answer({"skills": hits}, lambda: show_found(hits))
+        _search(query, limit)
     else:
         found = with_yard(all_skills)
         answer({"skills": found}, lambda: show_list(found))
+
+
+@skills.command("search")
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", default=5, show_default=True, type=click.IntRange(1, 50), help="How many skills at most.")
+@NAMESPACE
+@CONFIG
+@JSON
+def search_skills(*, query: tuple[str, ...], limit: int) -> int:
+    """Find skills by what you want to do, as find_skills does for an agent.
+
+    Exit code 0: something was found; 1: nothing was.
+    """
+    return 0 if _search(" ".join(query), limit) else 1
+
+
+def _search(query: str, limit: int) -> list[FoundSkill]:
+    """Find skills as a principal, print them, and return them."""
+    principal = option("namespace") or LOCAL
+    hits = with_yard(lambda yard: yard.skills.find(query, limit=limit, principal=principal))
+    answer({"skills": hits}, lambda: show_found(hits))
+    return hits
 
 
 @skills.command("show")
@@ -143,10 +174,13 @@ def run_skill(*, name: str, inputs: str | None, one: tuple[str, ...]) -> int:
 
     async def work(yard: Yard) -> Result:
         principal = await _find_user(yard, name)
-        return await yard.execute(ExecuteRequest(code=code, context={"inputs": given}), principal=principal)
+        request, execution_id = ExecuteRequest(code=code, context={"inputs": given}), secrets.token_hex(8)
+        with answered_here(yard.approvals, execution_id, status):
+            return await yard.execute(request, principal=principal, execution_id=execution_id)
 
-    result = with_yard(work, doing=f"Running {name}", with_sandbox=True)
-    answer(result.outcome, lambda: write(result.text + "\n"))
+    status = errors.status(f"Running {name}")
+    result = with_yard(work, doing=status, with_sandbox=True)
+    answer(result.outcome.to_json(), lambda: write(result.text + "\n"))
     return 1 if result.is_error else 0
 
 

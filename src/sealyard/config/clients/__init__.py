@@ -1,7 +1,8 @@
 """The files of MCP clients: where they are, the servers in them, and sealyard in place of these servers.
 
 From the top layer down: `merging` makes a `sealyard.toml` of the servers, `rewrite` changes clients' files and undoes
-that, `servers` knows the places and reads entries, `documents` reads and changes text.
+that, `servers` finds the places and reads entries, `known` is what each client takes, `documents` reads and changes
+text.
 """
 
 from typing import TYPE_CHECKING
@@ -9,14 +10,15 @@ from typing import TYPE_CHECKING
 from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
+    from sealyard.config.clients.known import CLIENTS, Gateway
     from sealyard.config.clients.merging import plan_config
     from sealyard.config.clients.rewrite import Change, plan_apply, plan_undo, take_over_files
-    from sealyard.config.clients.servers import CLIENTS, Survey, find_servers
+    from sealyard.config.clients.servers import find_servers
 
 __all__ = (
     "CLIENTS",
     "Change",
-    "Survey",
+    "Gateway",
     "find_servers",
     "plan_apply",
     "plan_config",
@@ -27,7 +29,8 @@ __all__ = (
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
     __getattr__ = lazy_door(
         __name__,
+        known="CLIENTS Gateway",
         merging="plan_config",
         rewrite="Change plan_apply plan_undo take_over_files",
-        servers="CLIENTS Survey find_servers",
+        servers="find_servers",
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from sealyard.config.clients.documents import dump_toml
+from sealyard.config.clients.known import CLIENTS
 from sealyard.config.clients.rewrite import Change, read_bytes
-from sealyard.config.clients.servers import CLIENTS, Found, Survey, read_file
+from sealyard.config.clients.servers import Found, Survey, read_file
 from sealyard.config.references import find_literals, has_reference, map_texts, name_of_input
 from sealyard.config.settings import Machine, UpstreamEntry
 from sealyard.errors import InvalidConfig
@@ -93,7 +94,7 @@ def render(upstreams: Iterable[Upstream], *, existing: str | None = None) -> str
     text = _HEADER if existing is None else existing if existing.endswith("\n") or not existing else f"{existing}\n"
     for upstream in upstreams:
         table = {"upstreams": {upstream.name: msgspec.to_builtins(upstream.entry)}}
-        text += f"\n# From {', '.join(CLIENTS[client] for client in upstream.clients)}.\n{dump_toml(table)}"
+        text += f"\n# From {', '.join(CLIENTS[client].title for client in upstream.clients)}.\n{dump_toml(table)}"
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -97,8 +97,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return change_file(self.path, old=self.old, new=self.new).path
 
 
-def plan_apply(client: str, machine: Machine, *, command: str, args: tuple[str, ...]) -> list[Change]:
-    """The changes of every file of the client that holds servers, after which sealyard is the only one.
+def plan_apply(client: str, machine: Machine, entry: dict[str, Any]) -> list[Change]:
+    """The changes of every file of the client that holds servers, after which `entry`, sealyard's, is the only one.
 
     A client that has none gets sealyard in its user's file. A server that cannot be read stays.
 
@@ -109,30 +109,12 @@ def plan_apply(client: str, machine: Machine, *, command: str, args: tuple[str, 
     documents = {place.path: read_document(place.path) if os.path.exists(place.path) else {} for place in places}
     chosen = [place for place in places if find_table(documents[place.path], place.keys)]
     chosen = chosen or [place for place in places if place.project is None]
-    entry = _entry(client, [command, *args])
     changes = []
     for path in dict.fromkeys(place.path for place in chosen):
         change = _plan_file([place for place in chosen if place.path == path], documents[path], entry)
         if change.old != change.new:
             changes.append(change)
     return changes
-
-
-def _entry(client: str, command: list[str]) -> dict[str, Any]:
-    """The entry that starts sealyard from this client."""
-    if client == "opencode":
-        return {"type": "local", "command": command, "enabled": True}
-    entry: dict[str, Any] = {"command": command[0], "args": command[1:]}
-    match client:
-        case "vscode":
-            return {"type": "stdio", **entry}
-        case "claude-code":  # hides the tools of other servers behind a search of its own
-            return {**entry, "alwaysLoad": True}
-        case "codex":
-            # It does not wait for a server that is not required, and refuses to run code where it cannot ask. The
-            # gateway decides about each call of a tool itself.
-            return {**entry, "required": True, "default_tools_approval_mode": "approve"}
-    return entry
 
 
 def plan_undo(clients: Iterable[str], machine: Machine) -> list[Change]:

@@ -14,21 +14,11 @@ from typing import Any
 import msgspec
 
 from sealyard.config.clients.documents import read_document
-from sealyard.config.references import map_texts, name_of_input
+from sealyard.config.clients.known import CLIENTS, Files
+from sealyard.config.references import describe_upstream, map_texts, name_of_input
 from sealyard.config.settings import Config, Machine, StoreConfig, UpstreamEntry, read_entry, read_settings
 from sealyard.errors import InvalidConfig
-from sealyard.former import starts
-
-CLIENTS = {
-    "claude-code": "Claude Code",
-    "claude-desktop": "Claude Desktop",
-    "cursor": "Cursor",
-    "vscode": "VS Code",
-    "codex": "Codex",
-    "gemini": "Gemini CLI",
-    "opencode": "opencode",
-    "windsurf": "Windsurf",
-}
+from sealyard.former import PRESENT, starts
 
 _TRANSPORTS = {
     "stdio": "stdio",
@@ -68,41 +58,43 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     entry: UpstreamEntry
     notes: tuple[str, ...] = ()
 
+    def describe(self) -> dict[str, str]:
+        """What a person is told of it, without secrets."""
+        return {
+            "client": self.place.client,
+            "file": str(self.place.path),
+            "name": self.name,
+            "transport": self.entry.transport or ("stdio" if self.entry.command is not None else "http"),
+            "start": describe_upstream(self.entry) + (" (disabled)" if self.entry.disabled else ""),
+        }
+
 
 def find_places(machine: Machine) -> list[Place]:
     """Every place where a client may keep servers, existing or not."""
-    home, project, programs = machine.home, machine.directory, machine.applications_folder
-    claude = Path(machine.environ.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
-    codex = Path(machine.environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
-    opencode = Path(machine.environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
-    known: list[tuple[str, Path, tuple[str, ...], bool]] = [
-        ("claude-code", project / ".mcp.json", ("mcpServers",), True),
-        ("claude-code", claude, ("projects", str(project), "mcpServers"), True),
-        ("claude-code", claude, ("mcpServers",), False),
-        ("claude-desktop", programs / "Claude" / "claude_desktop_config.json", ("mcpServers",), False),
-        ("cursor", project / ".cursor" / "mcp.json", ("mcpServers",), True),
-        ("cursor", home / ".cursor" / "mcp.json", ("mcpServers",), False),
-        ("vscode", project / ".vscode" / "mcp.json", ("servers",), True),
-        ("vscode", programs / "Code" / "User" / "mcp.json", ("servers",), False),
-        ("codex", codex, ("mcp_servers",), False),
-        ("gemini", project / ".gemini" / "settings.json", ("mcpServers",), True),
-        ("gemini", home / ".gemini" / "settings.json", ("mcpServers",), False),
-        ("opencode", _either(project / "opencode.jsonc", project / "opencode.json"), ("mcp",), True),
-        ("opencode", _either(opencode / "opencode.jsonc", opencode / "opencode.json"), ("mcp",), False),
-        ("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json", ("mcpServers",), False),
-    ]
+    codex, claude = machine.environ.get("CODEX_HOME"), machine.environ.get("CLAUDE_CONFIG_DIR")
+    folders = {
+        "project": machine.directory,
+        "home": machine.home,
+        "programs": machine.applications_folder,
+        "settings": Path(machine.environ.get("XDG_CONFIG_HOME") or machine.home / ".config"),
+        "codex": Path(codex) if codex else machine.home / ".codex",
+        "claude": Path(claude) if claude else machine.home,
+    }
     places = [
-        Place(client=client, path=path, keys=keys, project=project if in_project else None)
-        for client, path, keys, in_project in known
+        _place(name, files, folders[files.folder], machine.directory)
+        for name, client in CLIENTS.items()
+        for files in client.files
     ]
     users = {place.path for place in places if place.project is None}
     # Started in the home folder, a client's two files are one: the user's.
     return [p for p in places if p.project is None or p.path not in users or p.keys[0] == "projects"]
 
 
-def _either(first: Path, second: Path) -> Path:
-    """The first file if it exists, else the second."""
-    return first if os.path.exists(first) else second
+def _place(client: str, files: Files, folder: Path, project: Path) -> Place:
+    path = next((folder / name for name in files.names if os.path.exists(folder / name)), folder / files.names[-1])
+    is_own = files.folder == "project" or "PROJECT" in files.keys
+    keys = tuple(str(project) if key == "PROJECT" else key for key in files.keys)
+    return Place(client=client, path=path, keys=keys, project=project if is_own else None)
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,9 +121,15 @@ def find_servers(machine: Machine) -> Survey:
             except InvalidConfig as error:
                 problems.append(str(error))
         found, wrong = read_servers(documents[place.path], place)
-        servers += [each for each in found if not starts(each.entry.command, each.entry.args)]
+        servers += [each for each in found if not _is_own(each)]
         problems += wrong
     return Survey(servers=servers, problems=problems, files=list(documents))
+
+
+def _is_own(found: Found) -> bool:
+    """True for an entry that starts sealyard, or that `sealyard init` wrote for one at an address."""
+    by_address = found.entry.url is not None and found.name == PRESENT
+    return by_address or starts(found.entry.command, found.entry.args)
 
 
 def read_file(file: Path, machine: Machine) -> tuple[Config, dict[str, UpstreamEntry]]:

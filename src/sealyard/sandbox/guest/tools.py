@@ -70,14 +70,19 @@ def search_tools(
     query: str = "",
     detail_level: str = "with_description",
     server: str | None = None,
-    limit: int = 5,
+    limit: int | None = 5,
     keyword: str | None = None,
 ) -> Any:
     """Find tools: a list of dicts with name, use, and what the detail level adds.
 
     `detail_level` is `name_only`, `with_description` or `full`.
     """
-    arguments = {"query": query or keyword or "", "detail_level": detail_level, "server": server, "limit": limit}
+    arguments = {
+        "query": query or keyword or "",
+        "detail_level": detail_level or "with_description",
+        "server": server or None,
+        "limit": 5 if limit is None else limit,
+    }
     return _call[0]("search_tools", arguments)
 
 

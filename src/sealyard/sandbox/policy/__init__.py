@@ -106,6 +106,21 @@ class IsolationPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             changes["cpu_seconds"] = wall_seconds
         return msgspec.structs.replace(self, **changes) if changes else self
 
+    def within(self, other: "IsolationPolicy") -> "IsolationPolicy":
+        """This policy without anything that `other` does not allow."""
+        changes: dict[str, Any] = {field: min(getattr(self, field), getattr(other, field)) for field in _RANGES}
+        stricter = max(self, other, key=lambda each: _IMPORTS.index(each.imports))
+        changes["imports"] = stricter.imports
+        changes["modules"] = stricter.modules
+        if self.imports == other.imports:
+            changes["modules"] = tuple(name for name in self.modules if name in other.modules)
+        changes["refused_modules"] = tuple(dict.fromkeys((*self.refused_modules, *other.refused_modules)))
+        changes["packages"] = tuple(name for name in self.packages if name in other.packages)
+        changes["executable_memory"] = self.executable_memory and other.executable_memory
+        changes["own_network"] = self.own_network or other.own_network
+        changes["every_layer"] = self.every_layer or other.every_layer
+        return msgspec.structs.replace(self, **changes)
+
     def allowed_modules(self, *, stdlib: frozenset[str], packages: frozenset[str]) -> frozenset[str] | None:
         """Top-level and dotted names that the agent's own imports may name; `None` means all.
 
@@ -120,6 +135,7 @@ class IsolationPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return names - frozenset(self.refused_modules)
 
 
+_IMPORTS = ("installed", "standard", "listed")  # the loosest first
 _RANGES: dict[str, tuple[float, float]] = {
     "wall_seconds": (1, MAX_SECONDS),
     "cpu_seconds": (1, 120),

@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from sealyard.errors import QueueFull, SealyardError
 from sealyard.serve.api.declare import Call, Endpoint, Events, Needs, Reply, Text
+from sealyard.serve.arguments import as_meant
 from sealyard.serve.connections import LEFT
 from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, code_of, envelope
@@ -213,11 +214,12 @@ def _read_query(request: Request, kind: Any) -> Any:
         message = f"The query is not UTF-8 text, or has more than {_MOST_PARAMETERS} parameters. Encode it anew."
         raise Refusal("invalid_request", message) from None
     known = _fields(kind)
-    _check_names((name for name, _ in pairs), known, "parameter")
     given = dict(pairs)
     if len(given) < len(pairs):
         twice = next(name for name in given if sum(name == each for each, _ in pairs) > 1)
         raise Refusal("invalid_request", f"{twice} is given more than once. Give it once.")
+    given = given if kind is None else as_meant(given, kind)
+    _check_names(given, known, "parameter")
     if kind is None:
         return None
     query = _convert(given, kind, "query", is_text=True)
@@ -254,6 +256,7 @@ def _to_body(body: bytes, content_type: str, kind: Any) -> Any:
         raise Refusal("invalid_request", f"The body is not JSON: {error}. {_example(kind)}") from None
     if not isinstance(value, dict):
         raise Refusal("invalid_request", f"The body is not a JSON object. {_example(kind)}")
+    value = value if kind is None else as_meant(value, kind)
     _check_names(value, _fields(kind), "field")
     return None if kind is None else _convert(value, kind, "body", is_text=False)
 

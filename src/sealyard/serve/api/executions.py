@@ -43,6 +43,7 @@ _FORMS: dict[Form, Literal["code", "analysis", "call"]] = {
     "proxy": "call",
 }
 _Seconds = Annotated[float, Meta(ge=1, le=MAX_SECONDS)]
+Level = Literal["development", "production", "hardened"]
 _Session = Annotated[str, Meta(max_length=50)]
 KEEP_ALIVE_SECONDS = 15.0
 """Proxies close a stream that is quiet for longer than 30 to 60 s."""
@@ -116,6 +117,12 @@ class ExecutionView(ExecutionSummary, frozen=True, kw_only=True):
     """A preview of it if `file` is set."""
     output: str
     """Its output; while it runs, the end of it so far."""
+    success: bool | None
+    """True if it ran to its end; null until it is over."""
+    error: str | None
+    """The failure in one line."""
+    execution_time_ms: int | None
+    """The wall time of the run, without its wait for a turn."""
     file: str | None
     """The file with the whole result, for the next run of the same session."""
     details: Failure | None
@@ -158,6 +165,10 @@ class NewExecution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     session: _Session | None = None
     """Names the workspace."""
     timeout_seconds: _Seconds | None = None
+    timeout: _Seconds | None = None
+    """Another name of `timeout_seconds`."""
+    isolation_level: Level | None = None
+    """A stricter level than that of the principal, for this run alone."""
     wait: bool = False
     """Answer when it is over. Without an Idempotency-Key it is cancelled when the client goes away."""
 
@@ -167,6 +178,10 @@ class NewAnalysis(AnalyzeRequest, frozen=True, kw_only=True, forbid_unknown_fiel
 
     session: _Session | None = None
     timeout_seconds: _Seconds | None = None
+    timeout: _Seconds | None = None
+    """Another name of `timeout_seconds`."""
+    isolation_level: Level | None = None
+    """A stricter level than that of the principal, for this run alone."""
 
 
 class ExecutionsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -388,6 +403,9 @@ def _view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) 
         text=None if result is None else result.text,
         result=None if outcome is None else outcome.result,
         output=output,
+        success=None if record.status == "running" else record.status == "ok",
+        error=_error_of(record),
+        execution_time_ms=None if outcome is None else outcome.execution_time_ms,
         file=None if outcome is None or outcome.spill is None else outcome.spill.path,
         details=None if outcome is None else outcome.failure,
         notes=[] if outcome is None else list(outcome.notes),
@@ -396,6 +414,12 @@ def _view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) 
         level=None if outcome is None else outcome.level,
         asks=[view_of(WaitingCall, ask) for ask in yard.approvals.open_asks(record.execution_id)],
     )
+
+
+def _error_of(record: ExecutionRecord) -> str | None:
+    if record.outcome is not None or record.status in ("running", "ok"):
+        return None if record.outcome is None else record.outcome.error
+    return f"The execution ended as {record.status!r}."
 
 
 # Events

@@ -12,7 +12,7 @@ from msgspec import Meta
 from sealyard.privacy.vault import RevealedValue
 from sealyard.serve.api.declare import LAST, Call, Cursor, endpoint, from_cursor, page_of
 from sealyard.serve.envelope import Refusal
-from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditRow
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, AuditRow
 
 _Number = Annotated[int, Meta(ge=0, le=LAST, description="Older than the entry of this number.")]
 
@@ -62,6 +62,35 @@ async def answer_approval(call: Call[None, ApprovalAnswer]) -> ApprovalAnswered:
     )
     await call.yard.approvals.answer(call.path["id"], approval)
     return ApprovalAnswered(id=call.path["id"], decision=call.body.decision)
+
+
+class ApprovalValues(msgspec.Struct, frozen=True, kw_only=True):
+    """The private values in a call's arguments, by their tokens. Its `repr` does not show them."""
+
+    id: str
+    values: dict[str, str | int | float]
+    """At most 50."""
+
+    def __repr__(self) -> str:
+        return f"ApprovalValues({self.id}, {len(self.values)} values)"
+
+
+@endpoint("POST", "approvals/{id}/reveal", needs="reveal", errors=("not_found",))
+async def reveal_approval(call: Call[None, None]) -> ApprovalValues:
+    """The values behind the tokens in its arguments, those of its own session. Needs `approve` too.
+
+    The audit log records each of them first.
+    """
+    if not call.scope.approve:
+        call.yard.store.audit(AuditEntry(kind="privacy.reveal", principal=call.principal, body={"refused": True}))
+        raise Refusal(
+            "forbidden",
+            f"{call.principal!r} may not answer approvals, so it is not shown their values. Use `sealyard approvals"
+            " --reveal`, or the token of a client that has `approve = true` and `reveal = true`.",
+        )
+    approvals = call.yard.approvals
+    ask = await approvals.get(call.path["id"])
+    return ApprovalValues(id=ask.id, values=await approvals.reveal(ask, by=call.principal, channel="http"))
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

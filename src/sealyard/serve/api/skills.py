@@ -11,8 +11,6 @@ from sealyard.serve.envelope import Refusal
 from sealyard.skills import signature_of
 from sealyard.values.skills import SHARED, Skill, SkillForm, SkillRecord, SkillStatus, namespaces_for
 
-_MOST_FOUND = 50  # the limit of a search for skills
-
 
 class SkillsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Selects skills."""
@@ -92,7 +90,7 @@ async def list_skills(call: Call[SkillsQuery, None]) -> SkillPage:
     visible = await yard.skills.loading.visible(call.principal, view)
     records = await yard.skills.loading.records()
     if query.query.strip():
-        found = await yard.skills.find(query.query, limit=min(query.limit, _MOST_FOUND), principal=call.principal)
+        found = await yard.skills.find(query.query, limit=query.limit, principal=call.principal)
         by_name = {each.name: each for each in visible}
         chosen = [by_name[each.name] for each in found if each.name in by_name]
         return SkillPage(skills=await _summaries(call, chosen, records), total=None, next_cursor=None)

@@ -23,7 +23,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     query: Annotated[str, Meta(max_length=2_000, description="Words, or a tool's name.")] = ""
     detail_level: Annotated[str, Meta(description="name_only, with_description or full.")] = "with_description"
     server: Annotated[str, Meta(description="Only tools of this upstream.")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=50, description="How many at most.")] = 5
+    limit: Annotated[int, Meta(ge=1, description="How many at most; more than 50 means 50.")] = 5
 
 
 class FoundTools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,7 +140,7 @@ class Upstreams(msgspec.Struct, frozen=True, kw_only=True):
 
 @endpoint("GET", "mcp/tools/search")
 async def search_tools(call: Call[SearchQuery, None]) -> Reply[FoundTools]:
-    """Find tools by words. Answers as the MCP tool search_tools does."""
+    """Find tools by words. Answers as the MCP tool search_tools does, and `full` hits have their `input_schema`."""
     query, yard = call.query, call.yard
     text = await search(
         yard,
@@ -149,6 +149,7 @@ async def search_tools(call: Call[SearchQuery, None]) -> Reply[FoundTools]:
         server=query.server,
         limit=query.limit,
         principal=call.principal,
+        schemas=True,
     )
     yard.note_exchange(call.principal, "discovery", wrote=query.query, read=text, part="searches")
     return Reply(encoded=text.encode())

@@ -92,6 +92,12 @@ export function actions(state, changed, arrive) {
         state.wholeAsks.set(ask.id, { ...whole, isWhole: true });
       });
     },
+    reveal(ask) {
+      return once(`reveal ${ask.id}`, async () => {
+        const { values } = await send("POST", `approvals/${segment(ask.id)}/reveal`);
+        state.revealed.set(ask.id, values);
+      });
+    },
     async answer(ask, decision) {
       const reason = document.getElementById(`reason-${ask.id}`)?.value.trim() ?? "";
       if (decision === "always") {
@@ -104,6 +110,7 @@ export function actions(state, changed, arrive) {
         say(`${DONE[decision]}: ${plain(toolName(ask.tool))}`);
       });
       state.wholeAsks.delete(ask.id);
+      state.revealed.delete(ask.id);
       sources.approvals.hurry();
     },
     async forget(form) {

@@ -65,6 +65,7 @@ const state = {
   searches: {},
   busy: new Set(),
   wholeAsks: new Map(),
+  revealed: new Map(),
   said: null,
   isSigningIn: false,
   gateError: null,
@@ -96,6 +97,7 @@ async function arrive() {
     if (isOther) {
       for (const source of Object.values(sources)) source.reset();
       state.live.runs.clear();
+      state.revealed.clear(); // this person may have fewer rights
       heard = new Set();
     }
     if (isOther || state.live.state === "connecting" || state.live.state === "lost") state.live.open();
@@ -114,6 +116,7 @@ async function arrive() {
 function leave() {
   state.live.close();
   state.live.runs.clear();
+  state.revealed.clear();
   for (const source of Object.values(sources)) source.reset();
   Object.assign(state, { me: null, isSigningIn: true, shown: null });
   if ($("drawer").open) $("drawer").close();

@@ -14,6 +14,7 @@ const ANSWERS = [
 // A card is redrawn every second, so it shows only this much until someone asks for all of it.
 const VALUE_CHARACTERS = 2_000;
 const ARGUMENTS_SHOWN = 100;
+const TOKEN = /__PII_[a-z][a-z0-9_]{0,39}?_[0-9a-f]{12}__/i;
 
 /** The panel of pending approvals. */
 export function approvals(state, act) {
@@ -24,6 +25,9 @@ export function approvals(state, act) {
 }
 
 function list(asks, state, act) {
+  for (const id of state.revealed.keys()) {
+    if (!asks.some((ask) => ask.id === id)) state.revealed.delete(id);
+  }
   if (asks.length === 0)
     return empty("No pending approvals.", "Calls that a policy rule holds for approval appear here.");
   return el(
@@ -55,7 +59,6 @@ function closed(state, act) {
 function card(ask, state, act) {
   const left = ask.expires_at - state.now;
   const isBusy = state.busy.has(ask.id);
-  const id = `reason-${ask.id}`;
   return el(
     "li",
     { class: "ask", key: ask.id, "data-ask": ask.id },
@@ -71,6 +74,7 @@ function card(ask, state, act) {
     ),
     el("p", { class: "why" }, plain(ask.reason || ask.rule)),
     args(state.wholeAsks.get(ask.id) ?? ask, () => act.showWhole(ask)),
+    privateValues(state.wholeAsks.get(ask.id) ?? ask, state, act),
     el(
       "p",
       { class: "dim small" },
@@ -85,6 +89,16 @@ function card(ask, state, act) {
       ", rule ",
       el("code", {}, plain(ask.rule)),
     ),
+    ask.channels.includes("operator")
+      ? answers(ask, isBusy, act)
+      : el("p", { class: "dim" }, "Only the person at the client may answer this one."),
+  );
+}
+
+/** The field for a reason, and the buttons. */
+function answers(ask, isBusy, act) {
+  const id = `reason-${ask.id}`;
+  return [
     el("label", { for: id, class: "unseen" }, "Reason, shown to the agent"),
     el("input", {
       id,
@@ -125,6 +139,34 @@ function card(ask, state, act) {
         "Refuse",
       ),
     ),
+  ];
+}
+
+/** The values behind the tokens of a call, each on its own line, or the way to them. */
+function privateValues(ask, state, act) {
+  const values = state.revealed.get(ask.id);
+  if (values !== undefined) {
+    const rows = Object.entries(values);
+    if (rows.length === 0) return el("p", { class: "dim small" }, "No token of this session is in it.");
+    return el(
+      "dl",
+      { class: "args", tabindex: "0", "aria-label": "Private values" },
+      rows.map(([token, value]) => el("div", {}, el("dt", {}, token), el("dd", {}, plain(JSON.stringify(value))))),
+    );
+  }
+  if (!TOKEN.test(JSON.stringify(ask.arguments))) return null;
+  if (state.me.reveal) {
+    const reveal = { type: "button", "data-action": "reveal", onclick: () => act.reveal(ask) };
+    return el("p", {}, el("button", reveal, "Show private values"));
+  }
+  return el(
+    "p",
+    { class: "dim small" },
+    "Tokens stand for private values. ",
+    el("code", {}, "sealyard approvals --reveal"),
+    " shows them, and so does this page to whoever has ",
+    el("code", {}, "reveal = true"),
+    ".",
   );
 }
 

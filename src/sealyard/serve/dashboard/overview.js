@@ -142,6 +142,7 @@ function kept({ tokens, tokenizer }) {
       el("small", {}, figure("tokens.saved_share", tokens.saved_share, percent)),
     ),
     compare(tokens),
+    el("p", { class: "sub" }, perConversation(tokens.per_session)),
     el(
       "p",
       { class: "sub" },
@@ -152,6 +153,12 @@ function kept({ tokens, tokenizer }) {
         : null,
     ),
   );
+}
+
+function perConversation(mean) {
+  if (mean === null) return "No conversation began in this time range.";
+  const at = (name) => figure(`tokens.per_session.${name}`, mean[name], count);
+  return ["per conversation ", at("baseline"), " → ", at("actual"), ", on average of ", at("sessions")];
 }
 
 function compare({ baseline, actual }) {
