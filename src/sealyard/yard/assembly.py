@@ -20,7 +20,7 @@ from sealyard.access import Finder, Guards, NameCheck, Runner, Tools, Views
 from sealyard.broker import Approvals, Broker
 from sealyard.broker.policy import Policy, Preset
 from sealyard.broker.upstreams import ToolServer
-from sealyard.broker.upstreams.mcp import Upstream
+from sealyard.broker.upstreams.mcp import Dormant
 from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig
@@ -78,7 +78,7 @@ async def assemble(
         kept=kept,
     )
     for name, upstream in config.upstreams.items():
-        servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=begun.home / "oauth")
+        servers[name] = Dormant(upstream, servers, on_tools=listing.take, token_folder=begun.home / "oauth")
     for name, server in upstreams.items():
         server.on_tools = listing.take
         servers[name] = server
