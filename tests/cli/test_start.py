@@ -70,6 +70,7 @@ class Started:
 
 
 Start = Callable[..., Started]
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -254,3 +255,32 @@ print(json.dumps([before, after]))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
 
     assert json.loads(done.stdout) == [[], []]
+
+
+@pytest.mark.parametrize("command", [("skills", "list"), ("tools", "--versions"), ("search", "expenses")])
+def test_commands_that_need_no_server_do_without_the_sdk(
+    sealyard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Its import takes longer than all that they do; the tools of servers are remembered."""
+    monkeypatch.chdir(tmp_path)
+    program, *arguments = warm.python("-m", "sealyard.examples.expenses")
+    (tmp_path / "sealyard.toml").write_text(
+        f'[store]\npath = "s.db"\n[upstreams.expenses]\ncommand = {json.dumps(program)}\n'
+        f"args = {json.dumps(arguments)}\n",
+        encoding="utf-8",
+    )
+    listed = sealyard("tools")
+    code = f"""
+import sys
+from sealyard.cli import main
+sys.argv = {["sealyard", *command]}
+try:
+    main()
+except SystemExit as end:
+    sdk = {{"mcp", "mcp_types"}} & set(sys.modules)
+    print(end.code, *sdk, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+
+    assert listed.returncode == 0
+    assert done.stderr.splitlines()[-1] in ("None", "0")
