@@ -58,9 +58,9 @@ _EXAMPLES = ("customers", "expenses", "trips")
 _SERVERS = 10
 _RUNS = 200  # in the store of the full gateway: the journal of some weeks
 _COMMANDS = {
-    "run": ("run", "--config", "CONFIG", "-c", "1"),
-    "skills_list": ("skills", "list", "--config", "CONFIG"),
-    "versions": ("tools", "--versions", "--config", "CONFIG"),
+    "run": ("run", "-c", "1", "--config"),
+    "skills_list": ("skills", "list", "--config"),
+    "versions": ("tools", "--versions", "--config"),
 }
 
 
@@ -69,8 +69,7 @@ def measure(rounds: int) -> dict[str, Any]:
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         place = Path(folder)
-        samples = _measure_starts(place, rounds)
-        samples |= _measure_commands(place, rounds)
+        samples = _measure(place, rounds)
 
     def ratio(name: str, yardstick: str) -> float:
         return statistics.median(a / b for a, b in zip(samples[name], samples[yardstick], strict=True))
@@ -91,23 +90,32 @@ def measure(rounds: int) -> dict[str, Any]:
     }
 
 
-def _measure_starts(place: Path, rounds: int) -> dict[str, list[float]]:
-    """Seconds from the start of a program until its tools are listed, and until its first run is answered."""
-    plain, full = _write_config(place / "plain", 0), _write_config(place / "full", _SERVERS)
+def _measure(place: Path, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each kind: until tools are listed, until a first run is answered, and of whole commands."""
+    plain, full = _write_config(place / "plain", 1), _write_config(place / "full", _SERVERS)
+    _list_tools(plain)
+    _list_tools(full)
     _fill(full)
     minimal = [sys.executable, "-c", _MINIMAL]
-    programs = {
+    starts = {
         "minimal": minimal,
         "gateway": _serving(plain),
         "full gateway": _serving(full),
         "cold minimal": minimal,
         "cold gateway": _serving(plain),
     }
+    commands = {name: [sys.executable, "-m", "sealyard", *words, str(plain)] for name, words in _COMMANDS.items()}
+    commands["bare"] = [sys.executable, "-c", "pass"]
     samples: dict[str, list[float]] = {}
-    for number in range(-1, rounds):  # the first writes what is compiled, and makes the store
-        for name in random.sample(sorted(programs), len(programs)):
-            with tempfile.TemporaryDirectory(dir=place) as empty:
-                found = _start(name, programs[name], Path(empty) if name.startswith("cold") else None)
+    for number in range(-1, rounds):  # the first writes what is compiled
+        for name in random.sample(kinds := sorted(starts | commands), len(kinds)):
+            if name in starts:
+                with tempfile.TemporaryDirectory(dir=place) as empty:
+                    found = _start(name, starts[name], Path(empty) if name.startswith("cold") else None)
+            else:
+                started = time.perf_counter()
+                subprocess.run(commands[name], check=True, capture_output=True)
+                found = {name: time.perf_counter() - started}
             for each, seconds in found.items() if number >= 0 else ():
                 samples.setdefault(each, []).append(seconds)
     return samples
@@ -169,23 +177,6 @@ class _Client:
         self._process.communicate()
 
 
-def _measure_commands(place: Path, rounds: int) -> dict[str, list[float]]:
-    """Seconds of whole commands, and of an interpreter that does nothing."""
-    config = str(_write_config(place / "commands", 1))
-    commands = {
-        name: [sys.executable, "-m", "sealyard", *(config if word == "CONFIG" else word for word in words)]
-        for name, words in _COMMANDS.items()
-    } | {"bare": [sys.executable, "-c", "pass"]}
-    samples: dict[str, list[float]] = {}
-    for number in range(-1, rounds):  # the first has the server list its tools, and the store remember them
-        for name in random.sample(sorted(commands), len(commands)):
-            started = time.perf_counter()
-            subprocess.run(commands[name], check=True, capture_output=True)
-            if number >= 0:
-                samples.setdefault(name, []).append(time.perf_counter() - started)
-    return samples
-
-
 def _serving(config: Path) -> list[str]:
     return [sys.executable, "-m", "sealyard", "serve", str(config)]
 
@@ -203,10 +194,15 @@ def _write_config(folder: Path, servers: int) -> Path:
     return config
 
 
+def _list_tools(config: Path) -> None:
+    """Have the store remember the tools of the servers, as it does after their first start."""
+    subprocess.run(
+        [sys.executable, "-m", "sealyard", "tools", "--config", str(config)], check=True, capture_output=True
+    )
+
+
 def _fill(config: Path) -> None:
-    """Have the store of a gateway remember the tools of its servers, and many runs."""
-    listing = [sys.executable, "-m", "sealyard", "tools", "--config", str(config)]
-    subprocess.run(listing, check=True, capture_output=True)
+    """Have the store record many runs."""
     client = _Client(_serving(config), dict(os.environ))
     client.ask("initialize", _HELLO)
     client.notify("notifications/initialized")
